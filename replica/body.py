@@ -1,0 +1,329 @@
+"""What the kinds say: one frozen dataclass per body and part (spec/02-entry §5)."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from replica.ids import Digest, EntryId, PublicKey
+
+
+class Role(IntEnum):
+    """What a member may do."""
+
+    READER = 1
+    WRITER = 2
+    OWNER = 3
+    HOST = 4
+
+
+class Speaker(IntEnum):
+    """Who speaks in a message, for the model's template."""
+
+    SYSTEM = 1
+    USER = 2
+    ASSISTANT = 3
+    TOOL = 4
+
+
+class FinishReason(IntEnum):
+    """Why a generation ended."""
+
+    STOP = 1
+    LENGTH = 2
+    TOOL_CALLS = 3
+    CONTENT_FILTER = 4
+    CANCELLED = 5
+    INTERRUPTED = 6
+    CONTEXT_LIMIT = 7
+    REFUSED = 8
+
+
+CONTINUABLE = frozenset({FinishReason.LENGTH, FinishReason.CANCELLED, FinishReason.INTERRUPTED})
+"""Finish reasons after which a request may go on inside the same assistant turn."""
+
+
+class Purpose(IntEnum):
+    """What an opaque part is for."""
+
+    UNSPECIFIED = 0
+    REASONING = 1
+    INSTRUCTIONS = 2
+    TOOL_STATE = 3
+    SEARCH_RESULT = 4
+    SAFETY = 5
+    CHECKPOINT = 6
+
+
+class Need(IntEnum):
+    """What to do where an opaque part can't go along."""
+
+    UNSPECIFIED = 0
+    REQUIRED = 1
+    PREFERRED = 2
+    DROPPABLE = 3
+
+
+class Outcome(IntEnum):
+    """What a host did with an opaque part."""
+
+    INCLUDED = 1
+    DEGRADED = 2
+    DROPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is chosen; temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 0.0
+    min_p: float = 0.0
+    repetition_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_window: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text, never parsed for control tokens."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file beside the log."""
+
+    digest: Digest
+    size_bytes: int
+    media_type: str
+    width_pixels: int = 0
+    height_pixels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model wants made."""
+
+    call_id: str
+    name: str
+    arguments_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """The executor is about to run a tool that has an effect."""
+
+    call_id: str
+    effect_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returned; closes the call's obligation."""
+
+    call_id: str
+    parts: tuple["Part", ...]
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Exact token ids of a known tokenizer."""
+
+    token_ids: tuple[int, ...]
+    tokenizer_digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Provider bytes carried verbatim; exactly one of `data` and `blob` is set."""
+
+    issuer: str
+    scope: str = ""
+    key_id: str = ""
+    dialect: str = ""
+    purpose: int = Purpose.UNSPECIFIED
+    need: int = Need.UNSPECIFIED
+    tokens: int = 0
+    expire_time_ms: int = 0
+    fallback_text: str = ""
+    data: bytes | None = None
+    blob: Digest | None = None
+
+
+Part = Text | Media | ToolCall | ToolStarted | ToolResult | Tokens | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Genesis:
+    """Owners in order of seniority, and what clients propose for requests."""
+
+    owners: tuple[PublicKey, ...]
+    default_sampling: Sampling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Give `key` a role."""
+
+    key: PublicKey
+    role: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The last valid entry of one lane of a revoked key."""
+
+    epoch: int
+    track: int
+    seq: int
+    id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Take all roles from `key` for ever; lanes without a cut are void."""
+
+    key: PublicKey
+    cuts: tuple[Cut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One change of the membership."""
+
+    change: Grant | Revocation
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something said or returned."""
+
+    speaker: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """One function the model may call; `parameters_json` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Definitions in the order the model sees them."""
+
+    tools: tuple[ToolDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A wish that the model continues."""
+
+    host: PublicKey
+    sampling: Sampling
+    profile: Digest | None = None
+    output_tokens_max: int = 0
+    stop: tuple[str, ...] = ()
+    executor: PublicKey | None = None
+    membership_heads: tuple[EntryId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """What became of one opaque part in a context."""
+
+    entry: EntryId
+    part_index: int
+    outcome: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A host's statement of which entries, in which order, form the context so far."""
+
+    request: EntryId
+    prev_seal: EntryId | None
+    entries: tuple[EntryId, ...]
+    profile: Digest
+    context_digest: Digest
+    render_digest: Digest
+    tokens_per_entry: tuple[int, ...]
+    membership_heads: tuple[EntryId, ...]
+    projections: tuple[Projected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a generation cost; prompt = cached + restored + prefilled, in tokens."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    restored_tokens: int = 0
+    prefilled_tokens: int = 0
+    output_tokens: int = 0
+    first_token_us: int = 0
+    decode_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the model produced: all ids that enter the context, and what people see."""
+
+    token_ids: tuple[int, ...]
+    parts: tuple[Part, ...]
+    visible_bytes: int
+    finish_reason: int
+    finish_detail: str = ""
+    usage: Usage = field(default_factory=Usage)
+    sampler_digest: Digest | None = None
+    render_recipe_digest: Digest | None = None
+    draft_digest: Digest | None = None
+    numerics_class: Digest | None = None
+    run: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A wish that a request is not (further) answered."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUpdate:
+    """One Yjs v1 update of the shared document."""
+
+    update: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Gathers more heads than one entry may have parents."""
+
+
+Body = (
+    Genesis | Member | Message | Tools | Request | Seal | Generation | Cancel | DocumentUpdate | Join
+)
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """Return the readable text of `parts`, opaque parts by their fallback."""
+    pieces = []
+    for part in parts:
+        match part:
+            case Text(text):
+                pieces.append(text)
+            case Opaque():
+                pieces.append(part.fallback_text)
+            case ToolResult():
+                pieces.append(text_of(part.parts))
+            case _:
+                pass
+    return "".join(pieces)

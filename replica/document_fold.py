@@ -1,0 +1,297 @@
+"""Which document updates count, and whose structs they name (spec/06-document, section 3).
+
+An update is checked in full before the merging engine sees it. Its verdict
+follows from the entry and its ancestors alone, so every replica reaches the
+same one whatever the order of delivery, also for a lane that forks.
+
+On the wire an update's own structs carry its lane's client id and start at
+clock 0; the structs of an ancestor are named by that entry's client id. So no
+counter runs along a lane, a void update costs its successors nothing, and two
+entries at one lane position never claim the same structs.
+
+Pure, and free of pycrdt; replica/document.py turns the result into a document.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from replica.errors import EntryRefused, RequestRefused
+from replica.ids import EntryId, Lane, tagged_sha256
+from replica.yjs import (
+    CLOCKS_MAX,
+    Content,
+    DecodedUpdate,
+    Struct,
+    UpdateTooLarge,
+    decode_update,
+)
+
+CLIENT_TAG = b"antiphon/v1/document-client"
+ROOTS = ("annotations", "branches", "meta")
+_CLIENT_BITS = 53
+
+
+class ClientForeign(EntryRefused):
+    """A struct carries a client id that is not its lane's."""
+
+    reason = "DOCUMENT_CLIENT_FOREIGN"
+    next_step = "Write the edit anew under the client id of the lane."
+
+
+class ClockGap(EntryRefused):
+    """The clocks of an update don't run from 0 without a gap."""
+
+    reason = "DOCUMENT_CLOCK_GAP"
+    next_step = "Number the structs of each update from 0."
+
+
+class ContentRefused(EntryRefused):
+    """A struct is anything but one JSON value, or a deleted one, under a key of a root map."""
+
+    reason = "DOCUMENT_CONTENT_REFUSED"
+    next_step = "Set and delete keys of the root maps; nest data as plain JSON values."
+
+
+class RootUnknown(EntryRefused):
+    """A struct belongs to a root other than meta, branches and annotations."""
+
+    reason = "DOCUMENT_ROOT_UNKNOWN"
+    next_step = "Write to meta, branches or annotations."
+
+
+class OriginUnknown(EntryRefused):
+    """An origin or deletion names no struct that the entry's valid ancestors brought."""
+
+    reason = "DOCUMENT_ORIGIN_UNKNOWN"
+    next_step = "Write the edit anew on top of the valid entries only."
+
+
+class NotCausal(RequestRefused):
+    """The entry was handed over before its ancestors; `missing` lists those."""
+
+    reason = "DOCUMENT_NOT_CAUSAL"
+    next_step = "Hand over the missing entries first, in (lamport, id) order."
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One admitted entry of the document track, as the fold needs it.
+
+    `update` is the body's Yjs v1 update. Entries that bring none (the genesis,
+    a JOIN) or that the membership fold voids take part with EMPTY_UPDATE, so
+    that their ancestors stay reachable through them.
+    """
+
+    id: EntryId
+    lane: Lane
+    seq: int
+    prev: EntryId | None
+    parents: tuple[EntryId, ...]
+    lamport: int
+    update: bytes
+
+    @property
+    def order(self) -> tuple[int, EntryId]:
+        """The place in the one order of the track: (lamport, id)."""
+        return self.lamport, self.id
+
+    @property
+    def follows(self) -> tuple[EntryId, ...]:
+        """Every entry this one directly follows: its parents and `prev`."""
+        return self.parents if self.prev is None else (*self.parents, self.prev)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedUpdate:
+    """A valid update, and the entry that each client id in it stands for."""
+
+    decoded: DecodedUpdate
+    owners: Mapping[int, EntryId]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the fold keeps of an entry.
+
+    A strand is a chain of `prev` without forks, numbered as this replica meets
+    them. `seen` maps each strand to the highest seq among the entry and its
+    ancestors, so closure membership is one lookup.
+    """
+
+    seq: int
+    lamport: int
+    strand: int
+    seen: Mapping[int, int]
+    clocks: int
+
+
+def client_id(lane: Lane) -> int:
+    """Return the client id of a lane's own structs: 53 bits of its tagged hash."""
+    data = lane.author + lane.epoch.to_bytes(8, "little") + lane.track.to_bytes(1, "little")
+    return _client(tagged_sha256(CLIENT_TAG, data))
+
+
+def entry_client(entry: EntryId) -> int:
+    """Return the client id by which descendants name the structs of `entry`: 53 bits of its id."""
+    return _client(entry)
+
+
+class DocumentFold:
+    """Verdicts over the document track, entry by entry in causal order."""
+
+    def __init__(self) -> None:
+        self.void: dict[EntryId, str] = {}
+        self._known: dict[EntryId, _Known] = {}
+        self._heads: set[EntryId] = set()
+        self._strand_heads: list[EntryId] = []
+        self._by_client: dict[int, list[EntryId]] = {}
+
+    def __contains__(self, entry: EntryId) -> bool:
+        return entry in self._known
+
+    @property
+    def heads(self) -> tuple[EntryId, ...]:
+        """The entries nothing follows yet, sorted: the parents of the next entry."""
+        return tuple(sorted(self._heads))
+
+    @property
+    def lamport(self) -> int:
+        """The highest lamport so far; 0 in an empty track."""
+        return max((self._known[head].lamport for head in self._heads), default=0)
+
+    def receive(self, update: Update) -> CheckedUpdate | None:
+        """Take one entry in; return its checked update, or None if it is void.
+
+        Raises NotCausal, and stays as it was, if an ancestor is missing.
+        """
+        self._check_causal(update)
+        seen = self._join(update.follows)
+        try:
+            checked = self.check(update.update, update.lane, own=update.id, seen=seen)
+        except EntryRefused as refusal:
+            self.void[update.id] = refusal.reason
+            checked = None
+        self._keep(update, seen, 0 if checked is None else _clocks(checked.decoded))
+        return checked
+
+    def check(
+        self, data: bytes, lane: Lane, *, own: EntryId, seen: Mapping[int, int] | None = None
+    ) -> CheckedUpdate:
+        """Check the update `data` of entry `own` against its closure `seen`.
+
+        Without `seen` the closure is everything the fold holds. Raises the
+        EntryRefused of the first rule broken, in the order of spec/06 §3.
+        """
+        if seen is None:
+            seen = self._join(self._heads)
+        client = client_id(lane)
+        decoded = decode_update(data)
+        _check_clocks(decoded.structs, client)
+        for item in decoded.structs:
+            _check_content(item)
+        owners = {client: own}
+        for item in decoded.structs:
+            if item.origin is not None:
+                end = item.origin.clock + 1
+                self._resolve(item.origin.client, end, item.id.clock, owners, seen)
+        own_clocks = _clocks(decoded)
+        for deletion in decoded.deletions:
+            end = deletion.id.clock + deletion.length
+            self._resolve(deletion.id.client, end, own_clocks, owners, seen)
+        return CheckedUpdate(decoded, owners)
+
+    def _resolve(
+        self,
+        client: int,
+        end: int,
+        own_clocks: int,
+        owners: dict[int, EntryId],
+        seen: Mapping[int, int],
+    ) -> None:
+        # Find whose structs `client` names, and that they reach up to `end`.
+        if client not in owners:
+            named = [
+                entry
+                for entry in self._by_client.get(client, ())
+                if seen.get(self._known[entry].strand, -1) >= self._known[entry].seq
+            ]
+            # 53 bits can be made to collide: a name with two meanings has none.
+            if len(named) != 1:
+                raise OriginUnknown(f"Client {client} names {len(named)} ancestors, not one.")
+            owners[client] = named[0]
+        known = self._known.get(owners[client])
+        clocks = own_clocks if known is None else known.clocks
+        if end > clocks:
+            raise OriginUnknown(f"Client {client} brought {clocks} clocks; clock {end - 1} is new.")
+
+    def _check_causal(self, update: Update) -> None:
+        missing = [entry for entry in update.follows if entry not in self._known]
+        if missing:
+            raise NotCausal(f"{len(missing)} ancestors are missing.", missing=missing)
+        if any(self._known[entry].lamport >= update.lamport for entry in update.follows):
+            raise NotCausal("The lamport is not above that of every ancestor.")
+        if update.prev is not None and self._known[update.prev].seq + 1 != update.seq:
+            raise NotCausal("The seq does not follow that of prev.")
+
+    def _join(self, entries: Iterable[EntryId]) -> dict[int, int]:
+        joined: dict[int, int] = {}
+        for entry in entries:
+            for strand, seq in self._known[entry].seen.items():
+                if joined.get(strand, -1) < seq:
+                    joined[strand] = seq
+        return joined
+
+    def _keep(self, update: Update, seen: dict[int, int], clocks: int) -> None:
+        strand = self._strand(update)
+        seen[strand] = update.seq
+        self._known[update.id] = _Known(update.seq, update.lamport, strand, seen, clocks)
+        self._heads.difference_update(update.follows)
+        self._heads.add(update.id)
+        if clocks:
+            self._by_client.setdefault(entry_client(update.id), []).append(update.id)
+
+    def _strand(self, update: Update) -> int:
+        if update.prev is not None:
+            strand = self._known[update.prev].strand
+            if self._strand_heads[strand] == update.prev:
+                self._strand_heads[strand] = update.id
+                return strand
+        self._strand_heads.append(update.id)
+        return len(self._strand_heads) - 1
+
+
+def _client(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], "little") >> (64 - _CLIENT_BITS)
+
+
+def _clocks(decoded: DecodedUpdate) -> int:
+    return sum(item.length for item in decoded.structs)
+
+
+def _check_clocks(structs: Iterable[Struct], client: int) -> None:
+    clock = 0
+    for item in structs:
+        if item.id.client != client:
+            raise ClientForeign(f"Client {item.id.client} is not the lane's {client}.")
+        if item.id.clock != clock:
+            raise ClockGap(f"Clock {item.id.clock} stands where {clock} belongs.")
+        if item.content is Content.SKIP:
+            raise ClockGap(f"Clock {item.id.clock} is skipped.")
+        clock += item.length
+    if clock > CLOCKS_MAX:
+        raise UpdateTooLarge(f"The update takes {clock} clocks; {CLOCKS_MAX} is the limit.")
+
+
+def _check_content(item: Struct) -> None:
+    if item.content not in (Content.ANY, Content.DELETED):
+        raise ContentRefused(f"Clock {item.id.clock} holds {item.content.name}.")
+    if item.content is Content.ANY and item.length != 1:
+        raise ContentRefused(f"Clock {item.id.clock} sets {item.length} values at once.")
+    if item.right_origin is not None or item.parent is not None:
+        raise ContentRefused(f"Clock {item.id.clock} is not an entry of a root map.")
+    if item.origin is None:
+        if item.root not in ROOTS:
+            raise RootUnknown(f"{item.root!r} is no root of the document.")
+        if item.key is None:
+            raise ContentRefused(f"Clock {item.id.clock} has no key.")

@@ -1,0 +1,77 @@
+"""The error tree; spec/10-errors lists each reason with its cause and remedy.
+
+    AntiphonError
+    ├── EntryRefused           an entry breaks a rule; no replica will ever admit it
+    ├── RequestRefused         a call or a frame can't be served as asked
+    ├── Unavailable            try again, here or elsewhere
+    ├── StoreError             this replica's disk or files
+    └── HostError              the model host can't answer this request
+
+`reason` is the stable machine word, `next_step` tells a person what to do,
+`retryable` whether the same call may succeed later. An instance adds what
+recovery needs: `missing`, `retry_after_s`.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class AntiphonError(Exception):
+    """Base of everything this project raises on purpose."""
+
+    reason: ClassVar[str] = "INTERNAL"
+    next_step: ClassVar[str] = "Report this with the log of the process that said it."
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        missing: Iterable[bytes] = (),
+        retry_after_s: float | None = None,
+    ) -> None:
+        """Keep `detail` for people and the recovery data for programs."""
+        super().__init__(detail or (self.__doc__ or "").split("\n")[0])
+        self.missing = tuple(missing)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def detail(self) -> str:
+        """What happened, as one sentence."""
+        return str(self.args[0])
+
+
+class EntryRefused(AntiphonError):
+    """The entry breaks a rule of the protocol."""
+
+    reason = "ENTRY_REFUSED"
+    next_step = "Drop the entry; its author must write a correct one."
+
+
+class RequestRefused(AntiphonError):
+    """The call can't be served as asked."""
+
+    reason = "REQUEST_REFUSED"
+    next_step = "Correct the call and send it again."
+
+
+class Unavailable(AntiphonError):
+    """The peer can't serve this now."""
+
+    reason = "UNAVAILABLE"
+    next_step = "Wait and try again; appended entries are kept and sent on reconnect."
+    retryable = True
+
+
+class StoreError(AntiphonError):
+    """The local store can't do what was asked."""
+
+    reason = "STORE_FAILED"
+    next_step = "Check the disk and the data folder, then start again."
+
+
+class HostError(AntiphonError):
+    """The model host can't serve this."""
+
+    reason = "HOST_FAILED"
+    next_step = "Read the host's log; the conversation itself is safe in the log."

@@ -1,0 +1,75 @@
+"""Identifiers and the pre-image rule they share (spec/00-conventions).
+
+Every hash and signature covers a tagged, length-prefixed pre-image, so bytes
+signed for one purpose never verify for another.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+EntryId = NewType("EntryId", bytes)
+"""SHA-256 of an entry's tagged header, 32 B."""
+ConversationId = NewType("ConversationId", bytes)
+"""The id of the conversation's genesis entry, 32 B."""
+PublicKey = NewType("PublicKey", bytes)
+"""An Ed25519 public key, 32 B."""
+Digest = NewType("Digest", bytes)
+"""A SHA-256 digest, 32 B."""
+
+ID_BYTES = 32
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+SALT_BYTES = 16
+
+ENTRY_TAG = b"antiphon/v1/entry"
+SIGNATURE_TAG = b"antiphon/v1/signature"
+BODY_TAG = b"antiphon/v1/body"
+DIGEST_TAG = b"antiphon/v1/digest"
+CONTEXT_TAG = b"antiphon/v1/context"
+SALT_TAG = b"antiphon/v1/salt"
+
+
+class Track(IntEnum):
+    """The three independent histories of a conversation; ALL is the genesis alone."""
+
+    ALL = 0
+    CONVERSATION = 1
+    DOCUMENT = 2
+    MEMBERSHIP = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lane:
+    """The entries one author wrote in one epoch on one track, numbered without gaps."""
+
+    author: PublicKey
+    epoch: int
+    track: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """One place in a lane, and the entry that stands there."""
+
+    lane: Lane
+    seq: int
+    id: EntryId
+
+
+def pae(tag: bytes, data: bytes) -> bytes:
+    """Return the tagged pre-image of `data`: both lengths as 8-byte little-endian."""
+    return b"".join(
+        (len(tag).to_bytes(8, "little"), tag, len(data).to_bytes(8, "little"), data)
+    )
+
+
+def tagged_sha256(tag: bytes, data: bytes) -> Digest:
+    """Hash the tagged pre-image of `data`."""
+    return Digest(hashlib.sha256(pae(tag, data)).digest())
+
+
+def short(value: bytes) -> str:
+    """Return the first 12 hex digits, the form people read and type."""
+    return value.hex()[:12]

@@ -1,0 +1,39 @@
+"""Protocol constants and default quotas (spec/11-limits names each).
+
+Admission enforces the protocol constants, the same everywhere; a quota is a
+link's or a hub's own and only ever refuses at the door.
+"""
+
+HEADER_BYTES_MAX = 8 * 1024
+BODY_BYTES_MAX = 512 * 1024
+PARENTS_MAX = 64
+SEAL_ENTRIES_MAX = 8_192
+OWNERS_MAX = 16
+CUTS_MAX = 1_024
+MEMBERSHIP_HEADS_MAX = 64
+PARTS_MAX = 256
+PART_NESTING_MAX = 4
+STOP_STRINGS_MAX = 16
+DOCUMENT_UPDATE_BYTES_MAX = 64 * 1024
+CLOCK_MAX = 2**53 - 1
+"""Greatest seq and lamport: exact in every language's numbers."""
+
+FRAME_BYTES_MAX = 1024 * 1024
+CREDIT_BYTES = 2 * 1024 * 1024
+PENDING_LINK_BYTES_MAX = 4 * 1024 * 1024
+PENDING_PROCESS_BYTES_MAX = 64 * 1024 * 1024
+CONVERSATIONS_PER_LINK_MAX = 4_096
+TICKET_LIFETIME_S = 15 * 60
+METADATA_BYTES_MAX = 4 * 1024
+IDS_PER_FRAME = 16_384
+FETCH_IDS_MAX = 8_192
+
+IDLE_TIMEOUT_S = 60.0
+HEARTBEAT_S = 20.0
+RESYNC_S = 5.0
+"""A sent entry without an ack for this long makes the sender compare heads again."""
+
+DRAFT_BYTES_MAX = 4 * 1024 * 1024
+"""Running draft a hub keeps per request."""
+BLOB_BYTES_MAX = 1024 * 1024 * 1024
+BLOB_CHUNK_BYTES = 256 * 1024

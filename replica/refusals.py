@@ -1,0 +1,342 @@
+"""Why an entry or a call is refused: one class per reason (spec/10-errors).
+
+The first docstring line is the sentence people read when no detail is given.
+"""
+
+from replica.errors import EntryRefused, RequestRefused, StoreError, Unavailable
+
+
+class WireMalformed(EntryRefused):
+    """The bytes leave the strict wire subset."""
+
+    reason = "WIRE_MALFORMED"
+    next_step = "Serialise with minimal varints, ascending fields and no default values."
+
+
+class HeaderTooLarge(EntryRefused):
+    """The header is larger than 8 KiB."""
+
+    reason = "HEADER_TOO_LARGE"
+    next_step = "Join surplus heads first; a header never needs this much."
+
+
+class BodyTooLarge(EntryRefused):
+    """The body is larger than 512 KiB."""
+
+    reason = "BODY_TOO_LARGE"
+    next_step = "Put the content into a blob and refer to it from a media part."
+
+
+class FieldInvalid(EntryRefused):
+    """A header field has a wrong length, range or combination."""
+
+    reason = "FIELD_INVALID"
+    next_step = "Compare the header with spec/02-entry and sign a correct one."
+
+
+class ConversationMismatch(EntryRefused):
+    """The entry belongs to another conversation."""
+
+    reason = "CONVERSATION_MISMATCH"
+    next_step = "Send the entry under the conversation its header names."
+
+
+class SeqGap(EntryRefused):
+    """seq does not follow the previous entry of the lane."""
+
+    reason = "SEQ_GAP"
+    next_step = "Number the lane without gaps; send from the head the peer reports."
+
+
+class PrevInvalid(EntryRefused):
+    """prev is not the lane's previous entry."""
+
+    reason = "PREV_INVALID"
+    next_step = "Name the id at seq - 1 of the same author, epoch and track."
+
+
+class ParentInvalid(EntryRefused):
+    """A parent is in another track or conversation."""
+
+    reason = "PARENT_INVALID"
+    next_step = "Follow entries of the same track, or the genesis."
+
+
+class BasisInvalid(EntryRefused):
+    """The basis is not a seal, or the track has none."""
+
+    reason = "BASIS_INVALID"
+    next_step = "Name a seal of this conversation, on the conversation track only."
+
+
+class LamportInvalid(EntryRefused):
+    """Lamport is not 1 + the maximum over prev, parents and basis."""
+
+    reason = "LAMPORT_INVALID"
+    next_step = "Recompute lamport from the entries the header names."
+
+
+class KeyInvalid(EntryRefused):
+    """The author key is not a canonical point of large order."""
+
+    reason = "KEY_INVALID"
+    next_step = "Generate a fresh Ed25519 key; small-order points sign anything."
+
+
+class SignatureInvalid(EntryRefused):
+    """The signature does not verify."""
+
+    reason = "SIGNATURE_INVALID"
+    next_step = "Fetch the entry from another replica; this copy is corrupt or forged."
+
+
+class BodyDigestMismatch(EntryRefused):
+    """The body does not have the size and digest the header states."""
+
+    reason = "BODY_DIGEST_MISMATCH"
+    next_step = "Fetch the entry from another replica; this body is corrupt or forged."
+
+
+class BodyMissing(EntryRefused):
+    """A control entry came without its body."""
+
+    reason = "BODY_MISSING"
+    next_step = "Send control entries with their bodies."
+
+
+class BodyMalformed(EntryRefused):
+    """A control body does not parse or breaks a bound."""
+
+    reason = "BODY_MALFORMED"
+    next_step = "Compare the body with spec/02-entry and sign a correct one."
+
+
+class GenesisInvalid(EntryRefused):
+    """The genesis breaks a rule of its own."""
+
+    reason = "GENESIS_INVALID"
+    next_step = "Start the conversation with a genesis as in spec/02-entry."
+
+
+class TrackInvalid(EntryRefused):
+    """The kind does not belong on this track."""
+
+    reason = "TRACK_INVALID"
+    next_step = "Write the kind on its own track (spec/02-entry, kinds)."
+
+
+class ConversationUnknown(RequestRefused):
+    """There is no such conversation here, or you are not a member of it."""
+
+    reason = "CONVERSATION_NOT_FOUND"
+    next_step = "Ask an owner to grant your key; a holder of the log may send it from the genesis."
+
+
+class EntriesMissing(RequestRefused):
+    """Entries these ones follow are not here."""
+
+    reason = "ENTRIES_MISSING"
+    next_step = "Send the missing entries first; what came is kept while it waits."
+    retryable = True
+
+
+class PendingFull(RequestRefused):
+    """Too many entries wait for missing ones."""
+
+    reason = "PENDING_FULL"
+    next_step = "Send in (lamport, id) order, from the heads the peer reports."
+    retryable = True
+
+
+class LanesDiverged(RequestRefused):
+    """Two histories of one lane exist: the same position holds different entries."""
+
+    reason = "LANES_DIVERGED"
+    next_step = "Exchange all ids; then write on in a new epoch, and look for a restored backup."
+    retryable = True
+
+
+class CreateForbidden(RequestRefused):
+    """This hub does not let your key create conversations."""
+
+    reason = "CREATE_FORBIDDEN"
+    next_step = "Ask the operator to allow the key, or use another hub."
+
+
+class Unauthenticated(RequestRefused):
+    """The ticket is missing, expired or forged."""
+
+    reason = "TICKET_INVALID"
+    next_step = "Authenticate again and repeat the call with the new ticket."
+    retryable = True
+
+
+class ProofInvalid(RequestRefused):
+    """The authentication proof does not verify."""
+
+    reason = "PROOF_INVALID"
+    next_step = "Sign the transcript of spec/04-link with the key you name, before it expires."
+
+
+class PeerIdentityChanged(RequestRefused):
+    """The peer's key is not the one pinned for this address."""
+
+    reason = "PEER_IDENTITY_CHANGED"
+    next_step = "Check with its operator; if the change is right, remove the pin and retry."
+
+
+class NotAllowed(RequestRefused):
+    """Your role does not allow this."""
+
+    reason = "ROLE_FORBIDS"
+    next_step = "Ask an owner for the role."
+
+
+class FrameTooLarge(RequestRefused):
+    """The frame is larger than 1 MiB."""
+
+    reason = "FRAME_TOO_LARGE"
+    next_step = "Split the entries over several frames."
+
+
+class FrameMalformed(RequestRefused):
+    """The frame does not parse or lacks its message."""
+
+    reason = "FRAME_MALFORMED"
+    next_step = "Check the client against proto/antiphon/v1."
+
+
+class ArgumentInvalid(RequestRefused):
+    """An argument has a wrong length, range or combination."""
+
+    reason = "ARGUMENT_INVALID"
+    next_step = "Correct the named argument."
+
+
+class VersionUnsupported(RequestRefused):
+    """No protocol version in common."""
+
+    reason = "VERSION_UNSUPPORTED"
+    next_step = "Upgrade the older side."
+
+
+class OutOfOrder(RequestRefused):
+    """A message came before the one that must precede it."""
+
+    reason = "LINK_OUT_OF_ORDER"
+    next_step = "Begin with Hello; Open a conversation before drafts on it."
+
+
+class QuotaExceeded(RequestRefused):
+    """A quota of this hub is used up."""
+
+    reason = "QUOTA_EXCEEDED"
+    next_step = "Delete what is not needed, or ask the operator for more."
+
+
+class CriticalKindUnknown(RequestRefused):
+    """The conversation holds a critical kind this version does not know."""
+
+    reason = "CRITICAL_KIND_UNKNOWN"
+    next_step = "Upgrade; until then the conversation is read-only here."
+
+
+class CreditExceeded(RequestRefused):
+    """The peer sent more than the credit it had."""
+
+    reason = "CREDIT_EXCEEDED"
+    next_step = "Count sent frame bytes against the credit received."
+
+
+class LinkIdle(Unavailable):
+    """Nothing came for longer than the idle timeout."""
+
+    reason = "LINK_IDLE"
+    next_step = "Connect again and open from your heads."
+
+
+class SlowReader(Unavailable):
+    """The peer gave no credit while too much waited for it."""
+
+    reason = "SLOW_READER"
+    next_step = "Connect again and open from your heads; nothing is lost."
+
+
+class HubUnreachable(Unavailable):
+    """The hub does not answer."""
+
+    reason = "HUB_UNREACHABLE"
+    next_step = "Entries are kept and sent on reconnect; start the hub or check the address."
+
+
+class BlobMissing(RequestRefused):
+    """There is no such blob in this conversation."""
+
+    reason = "BLOB_NOT_FOUND"
+    next_step = "Write the blob first; check digest and conversation."
+
+
+class BlobOffsetInvalid(RequestRefused):
+    """The offset is not the committed size."""
+
+    reason = "BLOB_OFFSET_INVALID"
+    next_step = "Ask Stat for the committed size and resume there."
+    retryable = True
+
+
+class BlobDigestMismatch(RequestRefused):
+    """The bytes written do not have the digest stated."""
+
+    reason = "BLOB_DIGEST_MISMATCH"
+    next_step = "The upload was dropped; write it again from offset 0."
+
+
+class BlobTooLarge(RequestRefused):
+    """The blob is larger than this hub takes."""
+
+    reason = "BLOB_TOO_LARGE"
+    next_step = "Split the content, or ask the operator for a higher limit."
+
+
+class StoreFull(StoreError):
+    """The disk is full; nothing acknowledged is lost."""
+
+    reason = "STORE_FULL"
+    next_step = "Free disk space and try again; unacknowledged entries are resent by their writers."
+    retryable = True
+
+
+class StoreLocked(StoreError):
+    """Another process holds this store."""
+
+    reason = "STORE_LOCKED"
+    next_step = "Wait for the other process to end, or use another data folder."
+    retryable = True
+
+
+class StoreVersionUnknown(StoreError):
+    """The store was written by a newer version."""
+
+    reason = "STORE_VERSION_UNKNOWN"
+    next_step = "Use the newer version; this one would not understand what it reads."
+
+
+class StoreCorrupt(StoreError):
+    """The store's bytes fail their digest."""
+
+    reason = "STORE_CORRUPT"
+    next_step = "The entry is quarantined; sync with a peer to fetch it again."
+
+
+class KeyFileInvalid(StoreError):
+    """The key file is not readable as an Ed25519 key, or is open to others."""
+
+    reason = "KEY_FILE_INVALID"
+    next_step = "Restore the key from its backup, or run `chmod 600` on it."
+
+
+class BundleInvalid(StoreError):
+    """The file is not a bundle of one conversation, or is damaged."""
+
+    reason = "BUNDLE_INVALID"
+    next_step = "Export the conversation again from a replica that verifies."

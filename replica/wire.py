@@ -1,0 +1,154 @@
+"""The strict wire subset of protobuf (spec/02-entry §2).
+
+Parsers disagree about sloppy encodings, and an entry whose meaning depends on
+the parser splits honest replicas. So headers and control bodies are scanned
+here before any protobuf parser sees them: minimal varints, ascending fields,
+known wire types, no groups, no explicit defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from replica.refusals import WireMalformed
+
+FIELD_NUMBER_MAX = 2**29 - 1
+NESTING_MAX = 8
+
+
+class WireType(IntEnum):
+    """The wire types the subset knows; groups (3, 4) are refused."""
+
+    VARINT = 0
+    FIXED64 = 1
+    BYTES = 2
+    FIXED32 = 5
+
+
+class Form(IntEnum):
+    """How the value of a known field is to be read."""
+
+    UINT64 = 0
+    UINT32 = 1
+    BOOL = 2
+    FIXED64 = 3
+    BYTES = 4
+    STRING = 5
+    MESSAGE = 6
+    PACKED_UINT32 = 7
+
+
+_WIRE_TYPES = {
+    Form.UINT64: WireType.VARINT,
+    Form.UINT32: WireType.VARINT,
+    Form.BOOL: WireType.VARINT,
+    Form.FIXED64: WireType.FIXED64,
+}
+_VARINT_MAX = {Form.UINT64: 2**64 - 1, Form.UINT32: 2**32 - 1, Form.BOOL: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a known field may look like; `in_oneof` lets a default stand."""
+
+    form: Form
+    repeated: bool = False
+    in_oneof: bool = False
+    shape: "Shape | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The known fields of one message, by number."""
+
+    fields: Mapping[int, Field] = field(default_factory=dict)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return (value, next offset); refuse overlong, oversize and cut-off varints."""
+    value = shift = 0
+    for index in range(at, min(at + 10, len(data))):
+        byte = data[index]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and index > at:
+                raise WireMalformed("a varint is longer than it need be")
+            if value >= 2**64:
+                raise WireMalformed("a varint exceeds 64 bits")
+            return value, index + 1
+        shift += 7
+    raise WireMalformed("a varint is cut off or longer than 10 bytes")
+
+
+def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
+    """Refuse `data` with WireMalformed unless it is in the strict subset."""
+    if nesting > NESTING_MAX:
+        raise WireMalformed(f"messages nest deeper than {NESTING_MAX}")
+    at, last = 0, 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        if not 1 <= number <= FIELD_NUMBER_MAX:
+            raise WireMalformed(f"field number {number} is out of range")
+        known = shape.fields.get(number)
+        # Unknown fields may repeat: a newer version may have made them repeated.
+        repeats = known.repeated if known else True
+        if number < last or (number == last and not repeats):
+            raise WireMalformed(f"field {number} is out of order or given twice")
+        last = number
+        at = _check_value(data, at, wire_type, number, known, nesting)
+
+
+def _check_value(
+    data: bytes, at: int, wire_type: int, number: int, known: Field | None, nesting: int
+) -> int:
+    if known is not None:
+        expected = _WIRE_TYPES.get(known.form, WireType.BYTES)
+        if wire_type != expected:
+            raise WireMalformed(f"field {number} has wire type {wire_type}, not {expected.value}")
+    match wire_type:
+        case WireType.VARINT:
+            value, end = read_varint(data, at)
+            if known is not None and value > _VARINT_MAX[known.form]:
+                raise WireMalformed(f"field {number} is out of range")
+            is_default = value == 0
+        case WireType.FIXED64 | WireType.FIXED32:
+            end = at + (8 if wire_type == WireType.FIXED64 else 4)
+            if end > len(data):
+                raise WireMalformed(f"field {number} is cut off")
+            is_default = not any(data[at:end])
+        case WireType.BYTES:
+            size, start = read_varint(data, at)
+            end = start + size
+            if end > len(data):
+                raise WireMalformed(f"field {number} is cut off")
+            is_default = size == 0 and (known is None or known.form != Form.MESSAGE)
+            if known is not None:
+                _check_content(data[start:end], number, known, nesting)
+        case _:
+            raise WireMalformed(f"field {number} has wire type {wire_type}")
+    if is_default and known is not None and not known.repeated and not known.in_oneof:
+        raise WireMalformed(f"field {number} spells out its default")
+    return end
+
+
+def _check_content(content: bytes, number: int, known: Field, nesting: int) -> None:
+    match known.form:
+        case Form.MESSAGE:
+            assert known.shape is not None, "message fields carry a shape"
+            check(content, known.shape, nesting + 1)
+        case Form.STRING:
+            try:
+                content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise WireMalformed(f"field {number} is not UTF-8") from error
+        case Form.PACKED_UINT32:
+            if not content:
+                raise WireMalformed(f"field {number} packs nothing")
+            at = 0
+            while at < len(content):
+                value, at = read_varint(content, at)
+                if value >= 2**32:
+                    raise WireMalformed(f"field {number} is out of range")
+        case _:
+            pass
