@@ -309,7 +309,16 @@ class Join:
 
 
 Body = (
-    Genesis | Member | Message | Tools | Request | Seal | Generation | Cancel | DocumentUpdate | Join
+    Genesis
+    | Member
+    | Message
+    | Tools
+    | Request
+    | Seal
+    | Generation
+    | Cancel
+    | DocumentUpdate
+    | Join
 )
 
 

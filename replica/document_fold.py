@@ -155,11 +155,6 @@ class DocumentFold:
         """The entries nothing follows yet, sorted: the parents of the next entry."""
         return tuple(sorted(self._heads))
 
-    @property
-    def lamport(self) -> int:
-        """The highest lamport so far; 0 in an empty track."""
-        return max((self._known[head].lamport for head in self._heads), default=0)
-
     def receive(self, update: Update) -> CheckedUpdate | None:
         """Take one entry in; return its checked update, or None if it is void.
 

@@ -60,9 +60,7 @@ class Position:
 
 def pae(tag: bytes, data: bytes) -> bytes:
     """Return the tagged pre-image of `data`: both lengths as 8-byte little-endian."""
-    return b"".join(
-        (len(tag).to_bytes(8, "little"), tag, len(data).to_bytes(8, "little"), data)
-    )
+    return b"".join((len(tag).to_bytes(8, "little"), tag, len(data).to_bytes(8, "little"), data))
 
 
 def tagged_sha256(tag: bytes, data: bytes) -> Digest:

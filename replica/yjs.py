@@ -8,7 +8,7 @@ client, ascending deletions, JSON values only), so that two implementations
 can't understand the same bytes differently.
 
 It knows nothing of entries: which clients, origins and roots an update may
-name is decided by replica/document_check.py.
+name is decided by replica/document_fold.py.
 """
 
 import math
@@ -20,8 +20,8 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from replica.errors import EntryRefused
+from replica.limits import DOCUMENT_UPDATE_BYTES_MAX as UPDATE_BYTES_MAX
 
-UPDATE_BYTES_MAX = 64 * 1024
 NESTING_MAX = 64
 CLOCKS_MAX = 64 * 1024
 """Clocks one update may take: more can't come from 64 KiB of edits."""
@@ -182,6 +182,18 @@ def rename_clients(update: DecodedUpdate, clients: Mapping[int, int]) -> Decoded
         ),
         tuple(replace(deletion, id=renamed(deletion.id)) for deletion in update.deletions),
     )
+
+
+def named_clients(update: DecodedUpdate) -> set[int]:
+    """Return every client id that `update` mentions."""
+    names = [deletion.id for deletion in update.deletions]
+    for item in update.structs:
+        names += (
+            name
+            for name in (item.id, item.origin, item.right_origin, item.parent)
+            if name is not None
+        )
+    return {name.client for name in names}
 
 
 def varuint(value: int) -> bytes:

@@ -614,22 +614,26 @@ class Ids(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     ids: _builtins.bytes
     """Ids, 32 bytes each, concatenated."""
     more: _builtins.bool
     """More chunks follow."""
+    answer: _builtins.bool
+    """This answers the peer's Ids and asks for none."""
     def __init__(
         self,
         *,
         conversation: _builtins.bytes = ...,
         ids: _builtins.bytes = ...,
         more: _builtins.bool = ...,
+        answer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "ids", b"ids", "more", b"more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "conversation", b"conversation", "ids", b"ids", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -761,21 +765,21 @@ Global___Progress: _TypeAlias = Progress  # noqa: Y015
 
 @_typing.final
 class Credit(_message.Message):
-    """Permission to send more."""
+    """Permission to send more. Entries, Ids and Draft frames count, others don't."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BYTES_FIELD_NUMBER: _builtins.int
-    bytes: _builtins.int
-    """Bytes added."""
+    LIMIT_BYTES_FIELD_NUMBER: _builtins.int
+    limit_bytes: _builtins.int
+    """Bytes the peer may have sent in all on this link; never shrinks."""
     def __init__(
         self,
         *,
-        bytes: _builtins.int = ...,
+        limit_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_bytes", b"limit_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -816,16 +820,20 @@ class Ping(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NONCE_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
     nonce: _builtins.int
     """Any number."""
+    sent_bytes: _builtins.int
+    """Bytes of counted frames sent so far on this link."""
     def __init__(
         self,
         *,
         nonce: _builtins.int = ...,
+        sent_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nonce", b"nonce"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nonce", b"nonce", "sent_bytes", b"sent_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,6 +1,6 @@
 """Headers and bodies between bytes and dataclasses (spec/02-entry).
 
-The only pure module that sees generated message types. Header and control
+Header and control
 bodies pass the strict wire check first; nothing read here is ever written
 again in place of the bytes it came from.
 """
@@ -15,7 +15,7 @@ from google.protobuf.message import Message as PbMessage
 
 from replica import limits, wire
 from replica.body import Body
-from replica.body_codec import body_from_pb, body_to_pb
+from replica.codec.bodies import body_from_pb, body_to_pb
 from replica.entry import CONTROL_KINDS, Entry, Header, Kind, entry_id
 from replica.ids import (
     ID_BYTES,
@@ -258,4 +258,3 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry_message(data: bytes) -> Entry:
     """Read an entry from one protobuf message."""
     return entry_from_pb(parse(pb.Entry, data, WireMalformed))
-

@@ -1,0 +1,193 @@
+"""The host's error tree; spec/10-errors lists each reason with its cause and remedy.
+
+    HostError
+    ├── ModelFileError
+    │   ├── ModelFileMissing          no file at the path
+    │   ├── ModelFileInvalid          not a GGUF, or its header breaks the format
+    │   ├── ModelFileTruncated        the file ends before its last tensor does
+    │   ├── ModelArchitectureUnknown  an architecture, option or tensor the engine lacks
+    │   └── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
+    ├── TokenizerError
+    │   ├── TokenizerUnknown          a tokenizer kind the host can't rebuild
+    │   └── TokenizerBytesMissing     the vocabulary has no token for some byte of a text
+    ├── SamplingError
+    │   ├── SamplingInvalid           a sampling parameter out of range
+    │   ├── StopInvalid               a stop string out of range
+    │   └── LogitsInvalid             logits that are NaN, or none left to choose from
+    ├── ContextExceeded               more tokens than the model's context holds
+    ├── PrefillCancelled              the caller asked to stop between two chunks
+    ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
+    └── CheckpointError
+        ├── CheckpointMissing         nothing stored fits the tokens asked for
+        ├── CheckpointCorrupt         stored bytes fail a length, digest, MAC or lineage check
+        ├── CheckpointTooLarge        one checkpoint alone exceeds the disk budget
+        └── CheckpointWriteFailed
+            └── CheckpointDiskFull    the file system refused more bytes
+
+None of the checkpoint errors reaches a user: the caller prefills again and counts.
+"""
+
+from replica.errors import HostError
+
+
+class ModelFileError(HostError):
+    """The model file can't be used."""
+
+    reason = "MODEL_FILE_UNUSABLE"
+    next_step = "Run `make model`, or pass the path of another GGUF file."
+
+
+class ModelFileMissing(ModelFileError):
+    """There is no model file at this path."""
+
+    reason = "MODEL_FILE_MISSING"
+
+
+class ModelFileInvalid(ModelFileError):
+    """The file isn't a GGUF of a version this host reads."""
+
+    reason = "MODEL_FILE_INVALID"
+
+
+class ModelFileTruncated(ModelFileError):
+    """The model file ends too early."""
+
+    reason = "MODEL_FILE_TRUNCATED"
+    next_step = "Download the model again: the file ends too early."
+
+
+class ModelArchitectureUnknown(ModelFileError):
+    """The engine doesn't run this architecture."""
+
+    reason = "MODEL_ARCHITECTURE_UNKNOWN"
+    next_step = "Choose a GGUF of the dense llama architecture."
+
+
+class ModelTensorMissing(ModelFileError):
+    """The model file lacks a tensor, or has it in another shape."""
+
+    reason = "MODEL_TENSOR_MISSING"
+    next_step = "Choose a complete GGUF file; adapters and split files can't run alone."
+
+
+class TokenizerError(HostError):
+    """The tokenizer can't do what was asked."""
+
+    reason = "TOKENIZER_FAILED"
+    next_step = "Choose a model with a byte-level BPE tokenizer."
+
+
+class TokenizerUnknown(TokenizerError):
+    """The host can't rebuild this kind of tokenizer."""
+
+    reason = "TOKENIZER_UNKNOWN"
+
+
+class TokenizerBytesMissing(TokenizerError):
+    """The vocabulary has no token for some byte of the text; `bytes_missing` has them."""
+
+    reason = "TOKENIZER_BYTES_MISSING"
+    next_step = "Remove these bytes from the text, or choose a model that knows them."
+
+    def __init__(self, bytes_missing: bytes) -> None:
+        """Name the byte values, sorted, without repetition."""
+        super().__init__(f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}.")
+        self.bytes_missing = bytes_missing
+
+
+class SamplingError(HostError):
+    """No token can be chosen as asked."""
+
+    reason = "SAMPLING_FAILED"
+    next_step = "Correct the sampling parameters of the request."
+
+
+class SamplingInvalid(SamplingError):
+    """A sampling parameter is out of its range."""
+
+    reason = "SAMPLING_INVALID"
+
+
+class StopInvalid(SamplingError):
+    """A stop string is empty or too long, or there are too many."""
+
+    reason = "STOP_INVALID"
+
+
+class LogitsInvalid(SamplingError):
+    """The logits hold a NaN, or leave nothing to choose from."""
+
+    reason = "LOGITS_INVALID"
+    next_step = "Prefill the conversation again; if it repeats, check the model file."
+
+
+class ContextExceeded(HostError):
+    """The tokens don't fit the model's context."""
+
+    reason = "CONTEXT_EXCEEDED"
+    next_step = "Compact the conversation, or choose a profile with a longer context."
+
+
+class PrefillCancelled(HostError):
+    """The caller cancelled between two chunks; the cache keeps the finished ones."""
+
+    reason = "PREFILL_CANCELLED"
+    next_step = "Ask again when the answer is wanted."
+    retryable = True
+
+
+class CacheBudgetExceeded(HostError):
+    """One conversation needs more KV memory than the host allows."""
+
+    reason = "CACHE_BUDGET_EXCEEDED"
+    next_step = "Raise the host's KV budget, or compact the conversation."
+
+
+class CacheBusy(HostError):
+    """The KV memory is held by conversations that generate now."""
+
+    reason = "CACHE_BUSY"
+    next_step = "Wait until a generation ends, or raise the host's KV budget."
+    retryable = True
+
+
+class CheckpointError(HostError):
+    """A checkpoint can't be written or restored; prefill instead."""
+
+    reason = "CHECKPOINT_FAILED"
+    next_step = "Nothing to do: the host prefills from the log and counts this."
+    retryable = True
+
+
+class CheckpointMissing(CheckpointError):
+    """No checkpoint fits these tokens."""
+
+    reason = "CHECKPOINT_MISSING"
+
+
+class CheckpointCorrupt(CheckpointError):
+    """Stored bytes fail a check; they were set aside and won't be read again."""
+
+    reason = "CHECKPOINT_CORRUPT"
+
+
+class CheckpointTooLarge(CheckpointError):
+    """The checkpoint alone exceeds the disk budget."""
+
+    reason = "CHECKPOINT_TOO_LARGE"
+    next_step = "Raise the host's checkpoint budget."
+    retryable = False
+
+
+class CheckpointWriteFailed(CheckpointError):
+    """The file system failed while a checkpoint was written; nothing of it remains."""
+
+    reason = "CHECKPOINT_WRITE_FAILED"
+    next_step = "Check the disk of the host's cache folder."
+
+
+class CheckpointDiskFull(CheckpointWriteFailed):
+    """The file system refused more bytes; nothing of the checkpoint remains."""
+
+    reason = "CHECKPOINT_DISK_FULL"
+    next_step = "Free space on the disk of the host's cache folder."

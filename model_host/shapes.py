@@ -1,0 +1,75 @@
+"""The closed set of shapes the engine may run (spec/07-host, "bit-exact").
+
+A kernel's result for one row may depend on how many rows, or how many keys, it was run
+with. So each step is padded to a shape of this set, on which the start-up self-test has
+shown that no row depends on the others. The set is part of the namespace. Pure.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+# Padding to the next bucket wastes a third at most; each bucket costs self-test time.
+ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+CHUNK_TOKENS = ROW_BUCKETS[-1]
+KEY_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """One closed set: how rows and keys are padded, and which linear kernel runs.
+
+    `packed` is oneDNN with weights reordered once at load; `plain` is F.linear.
+    """
+
+    linear: Literal["packed", "plain"]
+    linear_rows_min: int
+    query_multiple: int
+    keys_max: int
+    row_buckets: tuple[int, ...] = ROW_BUCKETS
+    key_block: int = KEY_BLOCK
+
+    def bucket(self, rows: int) -> int:
+        """Return the smallest row bucket that holds `rows`, 1 to CHUNK_TOKENS."""
+        return next(bucket for bucket in self.row_buckets if bucket >= rows)
+
+    def linear_rows(self, rows: int) -> int:
+        """Return how many rows a linear layer is run with for `rows` real ones."""
+        return max(self.bucket(rows), self.linear_rows_min)
+
+    def query_rows(self, rows: int, group: int) -> int:
+        """Return the query rows of attention: `group` heads folded into each row, padded."""
+        return -(-self.bucket(rows) * group // self.query_multiple) * self.query_multiple
+
+    def keys(self, tokens: int) -> int:
+        """Return the key bucket that holds `tokens` keys."""
+        return -(-tokens // self.key_block) * self.key_block
+
+    @property
+    def key_buckets(self) -> tuple[int, ...]:
+        """All key buckets, ascending."""
+        return tuple(range(self.key_block, self.keys(self.keys_max) + 1, self.key_block))
+
+    def describe(self) -> dict[str, object]:
+        """Return what the namespace digests: everything but the context's length.
+
+        A longer context adds key buckets; it changes no bit of a shorter one.
+        """
+        return {
+            "attention": "sdpa, additive mask, heads folded into rows (row, head)",
+            "key_block": self.key_block,
+            "linear": self.linear,
+            "linear_rows_min": self.linear_rows_min,
+            "query_multiple": self.query_multiple,
+            "row_buckets": list(self.row_buckets),
+        }
+
+
+# Measured on AVX-512 with bf16: packed linear layers agree for 2 rows and more in bf16 and
+# fp32, attention for folded rows in multiples of 4. The engine takes FAST if it passes.
+FAST = Shapes(linear="packed", linear_rows_min=2, query_multiple=4, keys_max=8192)
+SAFE = Shapes(linear="plain", linear_rows_min=16, query_multiple=16, keys_max=8192)
+
+
+def candidates(keys_max: int) -> tuple[Shapes, ...]:
+    """Return the sets to try, fastest first, for a context of `keys_max` tokens."""
+    return tuple(replace(shapes, keys_max=keys_max) for shapes in (FAST, SAFE))

@@ -1,0 +1,107 @@
+"""Writing entries: the next place in a lane, header, signature (spec/02-entry §7).
+
+Pure: randomness and time are arguments. An author writes in one epoch; the
+driver mints a new one unless a peer has confirmed the lane's head since the
+store was opened, because a restored backup would otherwise write a second
+history of the same lane.
+"""
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica import codec
+from replica.body import (
+    Body,
+    Cancel,
+    DocumentUpdate,
+    Generation,
+    Genesis,
+    Join,
+    Member,
+    Message,
+    Request,
+    Seal,
+    Tools,
+)
+from replica.conversation import Conversation
+from replica.entry import Conflict, Entry, Header, Kind, body_digest, entry_id, salted, sign
+from replica.ids import EntryId, Lane, PublicKey, Track
+from replica.limits import BODY_BYTES_MAX, PARENTS_MAX
+from replica.refusals import BodyTooLarge, CriticalKindUnknown
+
+KIND_OF_BODY: dict[type[Body], Kind] = {
+    Genesis: Kind.GENESIS,
+    Member: Kind.MEMBER,
+    Message: Kind.MESSAGE,
+    Tools: Kind.TOOLS,
+    Request: Kind.REQUEST,
+    Seal: Kind.SEAL,
+    Generation: Kind.GENERATION,
+    Cancel: Kind.CANCEL,
+    DocumentUpdate: Kind.DOCUMENT,
+    Join: Kind.JOIN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A key in one epoch."""
+
+    key: Ed25519PrivateKey
+    epoch: int
+
+    @property
+    def public(self) -> PublicKey:
+        """The author's public key."""
+        return PublicKey(self.key.public_key().public_bytes_raw())
+
+    def lane(self, track: int) -> Lane:
+        """The lane this author writes on `track`."""
+        return Lane(self.public, self.epoch, track)
+
+    def genesis(self, body: Genesis, *, salt: bytes, time_ms: int) -> Entry:
+        """Begin a conversation."""
+        content = salted(salt, codec.encode_body(body))
+        header = Header(
+            None, self.public, self.epoch, Track.ALL, 0, None, (), None, 0,
+            Kind.GENESIS, False, body_digest(content), len(content), time_ms, Conflict.FORK,
+        )  # fmt: skip
+        return self._signed(header, content)
+
+    def write(
+        self,
+        held: Conversation,
+        body: Body,
+        *,
+        parents: tuple[EntryId, ...],
+        basis: EntryId | None = None,
+        conflict: Conflict = Conflict.FORK,
+        salt: bytes,
+        time_ms: int,
+    ) -> Entry:
+        """Write the next entry of this author's lane; the caller admits and persists it.
+
+        `parents` may come in any order; more than 64 must be joined first.
+        Raises CriticalKindUnknown, BodyTooLarge.
+        """
+        if held.log.critical_unknown:
+            raise CriticalKindUnknown
+        assert len(parents) <= PARENTS_MAX, "join surplus heads first"
+        content = salted(salt, codec.encode_body(body))
+        if len(content) > BODY_BYTES_MAX:
+            raise BodyTooLarge(f"the body would have {len(content)} bytes")
+        kind = KIND_OF_BODY[type(body)]
+        track = codec.TRACK_OF_KIND.get(kind, Track.CONVERSATION)
+        seq, prev = held.next_place(self.lane(track))
+        named = [i for i in (prev, *parents, basis) if i is not None]
+        lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
+        header = Header(
+            held.id, self.public, self.epoch, track, seq, prev, tuple(sorted(set(parents))),
+            basis, lamport, kind, False, body_digest(content), len(content), time_ms, conflict,
+        )  # fmt: skip
+        return self._signed(header, content)
+
+    def _signed(self, header: Header, content: bytes) -> Entry:
+        data = codec.encode_header(header)
+        return Entry(data, sign(data, self.key), content, entry_id(data), header)

@@ -1,0 +1,107 @@
+"""One conversation on one link: what was sent, what is acked, what is believed (spec/04-link §4).
+
+Pure, and private to link.py: a Channel never sends by itself. It queues ids;
+the link turns them into frames as credit allows.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from replica import reconcile
+from replica.conversation import Conversation
+from replica.effects import Draft, SyncState
+from replica.ids import ConversationId, EntryId, Position
+
+IDS_HELD_MAX = 1 << 20
+"""Ids of a peer kept while its chunks arrive, 32 MiB."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """Peer state of one conversation, kept apart from the conversation itself."""
+
+    id: ConversationId
+    state: SyncState = SyncState.OPENING
+    is_open: bool = False
+    """The peer takes live entries: it has shown its heads or an equal digest."""
+    with_drafts: bool = False
+    seeded: bool = False
+    """The whole log was sent once because the peer did not know the conversation."""
+    recheck_at: float | None = None
+    outgoing: deque[EntryId] = field(default_factory=deque)
+    queued: set[EntryId] = field(default_factory=set)
+    unacked: set[EntryId] = field(default_factory=set)
+    wanted: set[EntryId] = field(default_factory=set)
+    peer_ids: set[EntryId] = field(default_factory=set)
+    received_since_check: bool = False
+    drafts_sent: dict[EntryId, tuple[int, int, int]] = field(default_factory=dict)
+    """Per request: run, tokens and frames already sent to this reader."""
+    drafts_due: set[EntryId] = field(default_factory=set)
+
+    def queue(self, ids: Iterable[EntryId]) -> None:
+        """Queue entries for sending, each once."""
+        for entry_id in ids:
+            if entry_id not in self.queued:
+                self.queued.add(entry_id)
+                self.outgoing.append(entry_id)
+
+    def take(self) -> EntryId:
+        """Take the next queued id."""
+        entry_id = self.outgoing.popleft()
+        self.queued.discard(entry_id)
+        return entry_id
+
+    def mark_acked(self, conversation: Conversation, ids: Iterable[EntryId]) -> list[Position]:
+        """Take ids the peer holds out of `unacked`, with their lane ancestors; return heads."""
+        log = conversation.log
+        acked: list[Position] = []
+        for entry_id in ids:
+            at: EntryId | None = entry_id if entry_id in log.entries else None
+            if at is not None and at in self.unacked:
+                acked.append(log.position(at))
+            while at is not None and at in self.unacked:
+                self.unacked.discard(at)
+                at = log.entries[at].header.prev
+        return acked
+
+    def settle(self) -> bool:
+        """Become SYNCHRONIZED if nothing is owed either way; say whether it happened."""
+        quiet = not self.unacked and not self.wanted
+        if quiet and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
+            self.state = SyncState.SYNCHRONIZED
+            return True
+        return False
+
+    def collect_ids(self, ids: Iterable[EntryId], *, more: bool) -> set[EntryId] | None:
+        """Collect a peer's id chunks; return them all with the last, None before."""
+        self.peer_ids.update(ids)
+        if len(self.peer_ids) > IDS_HELD_MAX:
+            self.peer_ids = set()
+            return None
+        if more:
+            return None
+        complete, self.peer_ids = self.peer_ids, set()
+        return complete
+
+    def due_drafts(self, conversation: Conversation) -> list[Draft]:
+        """Return draft frames this reader lacks, and note them as sent."""
+        due: list[Draft] = []
+        for request in sorted(self.drafts_due):
+            stream = conversation.drafts.get(request)
+            if stream is None:
+                self.drafts_sent.pop(request, None)
+                continue
+            run, tokens, size = self.drafts_sent.get(request, (stream.run, 0, 0))
+            if run != stream.run:
+                tokens = size = 0
+            # A frame without tokens is progress or held-back text: its bytes tell it apart.
+            due += [f for f in stream.frames if f.token_offset >= tokens and f.byte_offset >= size]
+            self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
+        self.drafts_due.clear()
+        return due
+
+    def suffix_after(self, conversation: Conversation, heads: Iterable[Position]) -> None:
+        """Queue what a peer with these heads lacks."""
+        verdict = reconcile.compare_heads(conversation.log, heads)
+        self.queue(e.id for e in reconcile.suffix(conversation.log, verdict.held))

@@ -1,0 +1,457 @@
+"""The log of one conversation: admission, pending, lanes, heads, digest (spec/02-entry, 03-order).
+
+Pure. Whether an entry is admitted depends only on the entry and its
+ancestors, never on arrival order, configuration or clocks; what came too
+early waits in `pending` and costs whoever delivered it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from replica import limits, members
+from replica.body import Body, Genesis, Member, Revocation, Seal
+from replica.codec import decode_body
+from replica.entry import CONTROL_KINDS, Entry, Kind, verify_body, verify_signature
+from replica.errors import EntryRefused
+from replica.ids import (
+    DIGEST_TAG,
+    ConversationId,
+    Digest,
+    EntryId,
+    Lane,
+    Position,
+    PublicKey,
+    Track,
+    tagged_sha256,
+)
+from replica.members import Membership
+from replica.refusals import (
+    BasisInvalid,
+    BodyMalformed,
+    BodyMissing,
+    ConversationMismatch,
+    GenesisInvalid,
+    LamportInvalid,
+    ParentInvalid,
+    PrevInvalid,
+    SeqGap,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Entries now in the log, in an order that keeps ancestors first."""
+
+    entries: tuple[Entry, ...]
+    refused: tuple[tuple[Entry, EntryRefused], ...] = ()
+    """Waiting entries that turned out to break a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The entry waits: for these ids, or (none) for a grant to its author."""
+
+    missing: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The entry is here already; `filled` is the stored entry where its body was missing."""
+
+    filled: Entry | None = None
+
+
+Verdict = Admitted | Pending | Duplicate
+
+
+@dataclass(slots=True)
+class _LaneState:
+    """Ids by position, and the tips: ids no entry of the lane names as prev."""
+
+    at: dict[int, list[EntryId]] = field(default_factory=dict)
+    tips: set[EntryId] = field(default_factory=set)
+
+
+def send_order(entry: Entry) -> tuple[bool, int, EntryId]:
+    """Return the key of the order on the wire: membership first, then (lamport, id).
+
+    It is topological, and a grant comes before what the granted key wrote, so
+    an honest stream never fills the receiver's pending buffer.
+    """
+    return (entry.header.track not in (Track.ALL, Track.MEMBERSHIP), *entry.order_key)
+
+
+class Log:
+    """Every admitted entry of one conversation."""
+
+    def __init__(self, conversation: ConversationId) -> None:
+        """Start empty; the first entry admitted is the genesis."""
+        self.conversation = conversation
+        self.entries: dict[EntryId, Entry] = {}
+        self.children: dict[EntryId, list[EntryId]] = {}
+        self.pending: dict[EntryId, Entry] = {}
+        self.pending_bytes = 0
+        self.critical_unknown = False
+        self._bodies: dict[EntryId, Body | None] = {}
+        self._lanes: dict[Lane, _LaneState] = {}
+        self._members: dict[EntryId, Member] = {}
+        self._granted: set[PublicKey] = set()
+        self._waiting: dict[bytes, set[EntryId]] = {}
+        self._awaits: dict[EntryId, tuple[bytes, ...]] = {}
+        self._membership_ids: list[EntryId] = []
+        self._membership: Membership | None = None
+        self._heads: tuple[Position, ...] | None = None
+        self._digest: Digest | None = None
+
+    def __len__(self) -> int:
+        """Count admitted entries."""
+        return len(self.entries)
+
+    @property
+    def genesis(self) -> Entry | None:
+        """The genesis entry, once admitted."""
+        return self.entries.get(EntryId(self.conversation))
+
+    # --- admission -------------------------------------------------------
+
+    def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
+        """Admit, hold back or refuse one entry (spec/02-entry §6).
+
+        `verified` leaves out the signature, for entries this store admitted
+        before. The caller persists every entry an Admitted or a filled Duplicate names
+        before it lets anyone know. Raises EntryRefused.
+        """
+        if entry.conversation != self.conversation:
+            raise ConversationMismatch
+        known = self.entries.get(entry.id) or self.pending.get(entry.id)
+        if known is not None:
+            return self._admit_again(known, entry)
+        missing = self._check(entry, verified=verified)
+        if missing or not self._may_speak(entry):
+            self._hold(entry, missing)
+            return Pending(missing)
+        admitted: list[Entry] = [entry]
+        refused: list[tuple[Entry, EntryRefused]] = []
+        self._insert(entry)
+        queue = self._released_by(entry)
+        while queue:
+            waiting = self.pending.get(queue.pop())
+            if waiting is None:
+                continue
+            try:
+                still_missing = self._check(waiting, verified=True)
+            except EntryRefused as error:
+                refused.append((waiting, error))
+                self._release(waiting)
+                continue
+            if still_missing or not self._may_speak(waiting):
+                self._forget_wait(waiting.id)
+                self._await(waiting.id, still_missing or (waiting.header.author,))
+                continue
+            self._release(waiting)
+            self._insert(waiting)
+            admitted.append(waiting)
+            queue |= self._released_by(waiting)
+        return Admitted(tuple(admitted), tuple(refused))
+
+    def _admit_again(self, known: Entry, entry: Entry) -> Duplicate:
+        # The body of an admitted entry may come later; header and signature never change.
+        if known.body is not None or entry.body is None or known.id not in self.entries:
+            return Duplicate()
+        filled = replace(known, body=entry.body)
+        verify_body(filled)
+        self.entries[known.id] = filled
+        self._bodies.pop(known.id, None)
+        return Duplicate(filled)
+
+    def _check(self, entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
+        """Check everything but the grant; return the ids that are missing.
+
+        The signature is verified even for what must wait, so nobody fills the
+        buffer in another's name.
+        """
+        if not verified:
+            verify_signature(entry)
+            verify_body(entry)
+        body = self._control_body(entry)
+        if entry.header.kind == Kind.GENESIS:
+            self._check_genesis(entry, body)
+            return ()
+        named = (*entry.header.ancestors(), *_listed(body), EntryId(self.conversation))
+        missing = tuple(dict.fromkeys(i for i in named if i not in self.entries))
+        if not missing:
+            self._check_place(entry)
+        return missing
+
+    def _control_body(self, entry: Entry) -> Body | None:
+        if entry.header.kind not in CONTROL_KINDS:
+            return None
+        if entry.body is None:
+            raise BodyMissing
+        return decode_body(entry.header.kind, entry.body)
+
+    def _check_genesis(self, entry: Entry, body: Body | None) -> None:
+        assert isinstance(body, Genesis), "a genesis is a control entry"
+        if body.owners[0] != entry.header.author:
+            raise GenesisInvalid("the author of the genesis is its first owner")
+
+    def _check_place(self, entry: Entry) -> None:
+        header = entry.header
+        parents = [self.entries[p] for p in header.parents]
+        for parent in parents:
+            if parent.header.track not in (header.track, Track.ALL):
+                raise ParentInvalid(f"a parent is on track {parent.header.track}")
+        if header.prev is not None:
+            prev = self.entries[header.prev].header
+            if prev.lane != header.lane:
+                raise PrevInvalid
+            if prev.seq != header.seq - 1:
+                raise SeqGap(f"seq {header.seq} follows seq {prev.seq}")
+        if header.basis is not None:
+            basis = self.entries[header.basis].header
+            if basis.kind != Kind.SEAL or header.track != Track.CONVERSATION:
+                raise BasisInvalid
+        named = [self.entries[i].header.lamport for i in header.ancestors()]
+        if header.lamport != 1 + max(named):
+            raise LamportInvalid(f"lamport is {header.lamport}, must be {1 + max(named)}")
+
+    def _may_speak(self, entry: Entry) -> bool:
+        return entry.header.kind == Kind.GENESIS or entry.header.author in self._granted
+
+    def _insert(self, entry: Entry) -> None:
+        header = entry.header
+        self.entries[entry.id] = entry
+        for parent in header.parents:
+            self.children.setdefault(parent, []).append(entry.id)
+        if header.track == Track.MEMBERSHIP:
+            self._membership_ids.append(entry.id)
+        lane = self._lanes.setdefault(header.lane, _LaneState())
+        lane.at.setdefault(header.seq, []).append(entry.id)
+        lane.tips.add(entry.id)
+        if header.prev is not None:
+            lane.tips.discard(header.prev)
+        known_kind = header.kind in Kind._value2member_map_
+        self.critical_unknown |= header.critical and not known_kind
+        self._note_grants(entry)
+        self._heads = self._digest = None
+
+    def _note_grants(self, entry: Entry) -> None:
+        match self.body(entry.id) if entry.header.kind in CONTROL_KINDS else None:
+            case Genesis(owners):
+                self._granted.update(owners)
+                self._membership = None
+            case Member() as member:
+                self._members[entry.id] = member
+                if not isinstance(member.change, Revocation):
+                    self._granted.add(member.change.key)
+                self._membership = None
+            case _:
+                pass
+
+    # --- pending ---------------------------------------------------------
+
+    def _hold(self, entry: Entry, missing: tuple[EntryId, ...]) -> None:
+        self.pending[entry.id] = entry
+        self.pending_bytes += entry.size_bytes
+        # Without missing ids it waits for its author's grant; keys and ids never collide.
+        self._await(entry.id, missing or (entry.header.author,))
+
+    def _await(self, waiting_id: EntryId, awaited: tuple[bytes, ...]) -> None:
+        self._awaits[waiting_id] = awaited
+        for key in awaited:
+            self._waiting.setdefault(key, set()).add(waiting_id)
+
+    def _forget_wait(self, waiting_id: EntryId) -> None:
+        for key in self._awaits.pop(waiting_id, ()):
+            waiters = self._waiting.get(key, set())
+            waiters.discard(waiting_id)
+            if not waiters:
+                self._waiting.pop(key, None)
+
+    def _released_by(self, entry: Entry) -> set[EntryId]:
+        """Return the waiting ids that `entry` may set free."""
+        keys: list[bytes] = [entry.id]
+        match self._bodies.get(entry.id):
+            case Genesis(owners):
+                keys += owners
+            case Member(change) if not isinstance(change, Revocation):
+                keys.append(change.key)
+            case _:
+                pass
+        return set().union(*(self._waiting.get(key, ()) for key in keys))
+
+    def _release(self, entry: Entry) -> None:
+        self._forget_wait(entry.id)
+        del self.pending[entry.id]
+        self.pending_bytes -= entry.size_bytes
+
+    def drop_pending(self, entry_ids: Iterable[EntryId]) -> None:
+        """Forget waiting entries; whoever holds them sends them again."""
+        for entry_id in entry_ids:
+            entry = self.pending.get(entry_id)
+            if entry is not None:
+                self._release(entry)
+
+    # --- reading ---------------------------------------------------------
+
+    def body(self, entry_id: EntryId) -> Body | None:
+        """Read the body of an admitted entry; None where missing, unknown or void."""
+        if entry_id not in self._bodies:
+            entry = self.entries[entry_id]
+            try:
+                parsed = decode_body(entry.header.kind, entry.body) if entry.body else None
+            except BodyMalformed:
+                parsed = None  # void: `is_malformed` tells it from missing
+            self._bodies[entry_id] = parsed
+        return self._bodies[entry_id]
+
+    def is_malformed(self, entry_id: EntryId) -> bool:
+        """Say whether a present body of a known kind does not parse."""
+        entry = self.entries[entry_id]
+        known = entry.header.kind in Kind._value2member_map_
+        return known and entry.body is not None and self.body(entry_id) is None
+
+    def lookup(self, entry_id: EntryId) -> Entry | None:
+        """Find an admitted entry."""
+        return self.entries.get(entry_id)
+
+    def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
+        """Return the ids at one position: none, one, or more where the lane is forked."""
+        state = self._lanes.get(lane)
+        return tuple(state.at.get(seq, ())) if state else ()
+
+    def lane_length(self, lane: Lane) -> int:
+        """Return 1 + the greatest seq of the lane, 0 for an unknown lane."""
+        state = self._lanes.get(lane)
+        return max(state.at) + 1 if state and state.at else 0
+
+    def lane_tips(self, lane: Lane) -> tuple[EntryId, ...]:
+        """Return the last entries of a lane; several where it is forked."""
+        state = self._lanes.get(lane)
+        return tuple(sorted(state.tips)) if state else ()
+
+    def lanes(self) -> Iterator[Lane]:
+        """Iterate over all lanes."""
+        return iter(self._lanes)
+
+    def is_past_fork(self, entry: Entry) -> bool:
+        """Say whether the entry stands at or behind a fork of its lane."""
+        state = self._lanes[entry.header.lane]
+        if len(state.at) == sum(map(len, state.at.values())):
+            return False
+        return any(len(state.at[seq]) > 1 for seq in range(entry.header.seq + 1) if seq in state.at)
+
+    def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
+        """Return the first forked position of each forked lane, as portable proof."""
+        found = []
+        for lane, state in self._lanes.items():
+            forked = [seq for seq, ids in state.at.items() if len(ids) > 1]
+            if forked:
+                found.append((lane, min(forked), tuple(sorted(state.at[min(forked)]))))
+        return found
+
+    @property
+    def membership(self) -> Membership:
+        """The fold over all admitted MEMBER entries."""
+        if self._membership is None:
+            self._membership = self._fold(self._members)
+        return self._membership
+
+    def membership_at(self, heads: tuple[EntryId, ...]) -> Membership:
+        """The fold over the closure of `heads` in the membership track."""
+        if heads == self.membership_heads():
+            return self.membership
+        seen: set[EntryId] = set()
+        todo = [h for h in heads if h in self.entries]
+        while todo:
+            entry_id = todo.pop()
+            if entry_id not in seen:
+                seen.add(entry_id)
+                todo += [a for a in self.entries[entry_id].header.ancestors() if a not in seen]
+        return self._fold(i for i in self._members if i in seen)
+
+    def _fold(self, ids: Iterable[EntryId]) -> Membership:
+        genesis = self.body(EntryId(self.conversation)) if self.genesis else None
+        if not isinstance(genesis, Genesis):
+            return Membership()
+        changes = [(self.entries[i], self._members[i]) for i in ids]
+        return members.fold(genesis, changes, self.lookup)
+
+    def membership_heads(self) -> tuple[EntryId, ...]:
+        """Return the heads of the membership track, ascending; at most 64."""
+        ids = self._membership_ids
+        followed = {parent for i in ids for parent in self.entries[i].header.parents}
+        heads = sorted(i for i in ids if i not in followed)
+        return tuple(heads[: limits.MEMBERSHIP_HEADS_MAX])
+
+    # --- heads and digest ------------------------------------------------
+
+    def covered(self) -> Iterable[EntryId]:
+        """Return the ids digest and sync cover: inside all cuts, and their ancestors."""
+        membership = self.membership
+        if not membership.kept:
+            return self.entries.keys()
+        seen: set[EntryId] = set()
+        todo = [i for i, e in self.entries.items() if membership.satisfies_cuts(e)]
+        while todo:
+            entry_id = todo.pop()
+            if entry_id in seen:
+                continue
+            seen.add(entry_id)
+            entry = self.entries[entry_id]
+            body = self.body(entry_id) if entry.header.kind in CONTROL_KINDS else None
+            todo += [a for a in (*entry.header.ancestors(), *_listed(body)) if a not in seen]
+        return seen
+
+    def heads(self) -> tuple[Position, ...]:
+        """Return the covered heads of all lanes, sorted; a forked lane has several."""
+        if self._heads is None:
+            if self.membership.kept:
+                covered = self.covered()
+                followed = {self.entries[i].header.prev for i in covered}
+                tips: Iterable[EntryId] = (i for i in covered if i not in followed)
+            else:
+                tips = (tip for state in self._lanes.values() for tip in state.tips)
+            self._heads = tuple(sorted(self.position(i) for i in tips))
+        return self._heads
+
+    def position(self, entry_id: EntryId) -> Position:
+        """Return where an admitted entry stands."""
+        header = self.entries[entry_id].header
+        return Position(header.lane, header.seq, entry_id)
+
+    @property
+    def digest(self) -> Digest:
+        """SHA-256 over the sorted lane heads: equal digests mean equal logs."""
+        if self._digest is None:
+            self._digest = digest_of(self.heads())
+        return self._digest
+
+    def in_send_order(self, ids: Iterable[EntryId]) -> list[Entry]:
+        """Return the entries in the order they go on the wire."""
+        return sorted((self.entries[i] for i in ids), key=send_order)
+
+
+def digest_of(heads: Iterable[Position]) -> Digest:
+    """Hash sorted lane heads: author, epoch, track, seq, id, fixed width."""
+    parts = [
+        head.lane.author
+        + head.lane.epoch.to_bytes(8, "little")
+        + head.lane.track.to_bytes(1, "little")
+        + head.seq.to_bytes(8, "little")
+        + head.id
+        for head in heads
+    ]
+    return tagged_sha256(DIGEST_TAG, b"".join(parts))
+
+
+def _listed(body: Body | None) -> tuple[EntryId, ...]:
+    """Return the ids a control body lists; all must be present before admission."""
+    match body:
+        case Seal():
+            prev = (body.prev_seal,) if body.prev_seal is not None else ()
+            return (body.request, *prev, *body.entries, *body.membership_heads)
+        case Member(Revocation(cuts=cuts)):
+            return tuple(cut.id for cut in cuts)
+        case _:
+            return ()

@@ -1,0 +1,372 @@
+"""Order: seals, branches, context, tail (spec/03-order §3).
+
+Pure fold over a Log. A seal is a host's statement of what the model's context
+is; it is checked against one rule of coverage, using only the seal's own
+ancestors, so its verdict never changes with what arrives later. Seals that
+count form a tree; nothing behind a seal is ever reordered.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from replica.body import Generation, Request, Seal
+from replica.entry import CONTEXT_KINDS, Conflict, Entry, Kind
+from replica.ids import CONTEXT_TAG, Digest, EntryId, Track, tagged_sha256
+from replica.log import Log
+from replica.members import Membership
+
+CONTEXT_SEED = tagged_sha256(CONTEXT_TAG, b"")
+"""context_digest of the empty context."""
+
+
+def extend_context_digest(digest: bytes, entry: Entry) -> Digest:
+    """Chain one listed entry onto a context digest: previous ‖ id ‖ body digest."""
+    return Digest(hashlib.sha256(digest + entry.id + entry.header.body_digest).digest())
+
+
+@dataclass(slots=True)
+class _Coverage:
+    """Which entries a chain covers, shared along an unforked chain.
+
+    `depth_of` maps an entry to the depth at which it was listed; a node at
+    depth d sees what was listed at or above d. Only a fork copies.
+    """
+
+    depth_of: dict[EntryId, int] = field(default_factory=dict)
+    length: int = 0
+
+
+@dataclass(slots=True)
+class SealNode:
+    """One seal that counts, in the tree."""
+
+    id: EntryId
+    seal: Seal
+    author: bytes
+    parent: "SealNode | None"
+    depth: int
+    coverage: _Coverage
+    children: list["SealNode"] = field(default_factory=list)
+    generation: EntryId | None = None
+
+    def covers(self, entry_id: EntryId) -> bool:
+        """Say whether the chain up to and including this seal lists `entry_id`."""
+        depth = self.coverage.depth_of.get(entry_id)
+        return depth is not None and depth <= self.depth
+
+    def chain(self) -> list["SealNode"]:
+        """Return the chain from the first seal to this one."""
+        nodes, node = [], self
+        while True:
+            nodes.append(node)
+            if node.parent is None:
+                return nodes[::-1]
+            node = node.parent
+
+
+class SealVoid(Exception):
+    """A seal breaks a rule; the text names it. Void is a verdict, not a refusal."""
+
+
+class Order:
+    """The tree of seals of one log, kept up to date by `receive`."""
+
+    def __init__(self, log: Log) -> None:
+        """Fold whatever `log` already holds."""
+        self.log = log
+        self.nodes: dict[EntryId, SealNode] = {}
+        self.void: dict[EntryId, str] = {}
+        self.roots: list[SealNode] = []
+        self.seal_of: dict[EntryId, EntryId] = {}
+        self.refusal_of: dict[EntryId, EntryId] = {}
+        self.cancels: dict[EntryId, EntryId] = {}
+        self.requests: list[EntryId] = []
+        self.receive(sorted(log.entries.values(), key=lambda e: e.order_key))
+
+    def receive(self, admitted: Iterable[Entry]) -> None:
+        """Take newly admitted entries, ancestors first."""
+        for entry in admitted:
+            if entry.header.track != Track.CONVERSATION:
+                continue
+            match entry.header.kind:
+                case Kind.REQUEST:
+                    self.requests.append(entry.id)
+                case Kind.SEAL:
+                    self._receive_seal(entry)
+                case Kind.GENERATION:
+                    self._receive_generation(entry)
+                case Kind.CANCEL:
+                    for parent in entry.header.parents:
+                        self._keep_first(self.cancels, parent, entry.id)
+                case _:
+                    pass
+
+    def _receive_seal(self, entry: Entry) -> None:
+        seal = self.log.body(entry.id)
+        assert isinstance(seal, Seal), "seals are admitted with their bodies"
+        first = self.seal_of.get(seal.request)
+        try:
+            node = self._judge(entry, seal)
+        except SealVoid as error:
+            self.void[entry.id] = str(error)
+            return
+        if first is None:
+            self._count(node)
+        elif entry.order_key < self.log.entries[first].order_key:
+            # Only a host that forks its own lane gets here; fold again from scratch.
+            self._refold(displaced=first)
+        else:
+            self.void[entry.id] = "the host sealed this request before"
+
+    def _count(self, node: SealNode) -> None:
+        coverage = node.coverage
+        for entry_id in node.seal.entries:
+            coverage.depth_of[entry_id] = node.depth
+        coverage.length = node.depth + 1
+        (node.parent.children if node.parent else self.roots).append(node)
+        self.nodes[node.id] = node
+        self.seal_of[node.seal.request] = node.id
+
+    def _refold(self, displaced: EntryId) -> None:
+        self.nodes, self.roots, self.seal_of = {}, [], {}
+        self.requests, self.refusal_of, self.cancels = [], {}, {}
+        self.void = {displaced: "an earlier seal of the same host answers this request"}
+        self.receive(sorted(self.log.entries.values(), key=lambda e: e.order_key))
+
+    def _receive_generation(self, entry: Entry) -> None:
+        if len(entry.header.parents) != 1:
+            return
+        parent = entry.header.parents[0]
+        node = self.nodes.get(parent)
+        if node is not None and node.author == entry.header.author:
+            if node.generation is None or self._comes_first(entry.id, node.generation):
+                node.generation = entry.id
+            return
+        request = self.request(parent)
+        if request is not None and request.host == entry.header.author:
+            self._keep_first(self.refusal_of, parent, entry.id)
+
+    def _keep_first(self, table: dict[EntryId, EntryId], key: EntryId, value: EntryId) -> None:
+        if key not in table or self._comes_first(value, table[key]):
+            table[key] = value
+
+    def _comes_first(self, a: EntryId, b: EntryId) -> bool:
+        return self.log.entries[a].order_key < self.log.entries[b].order_key
+
+    def request(self, entry_id: EntryId) -> Request | None:
+        """Read the body of a request; None for anything else."""
+        entry = self.log.entries.get(entry_id)
+        if entry is None or entry.header.kind != Kind.REQUEST:
+            return None
+        body = self.log.body(entry_id)
+        return body if isinstance(body, Request) else None
+
+    # --- the rule of coverage --------------------------------------------
+
+    def _judge(self, entry: Entry, seal: Seal) -> SealNode:
+        """Check a seal by its ancestors alone (spec/03-order §3.2); raise SealVoid."""
+        if entry.header.parents != (seal.request,):
+            raise SealVoid("its parent is not its request")
+        request = self.request(seal.request)
+        if request is None:
+            raise SealVoid("its request has no readable body")
+        if request.host != entry.header.author:
+            raise SealVoid("its request names another host")
+        membership = self.log.membership_at(seal.membership_heads)
+        if not membership.is_visible(entry):
+            raise SealVoid("its author is not a host of this conversation")
+        if not membership.is_visible(self.log.entries[seal.request]):
+            raise SealVoid("its request is void")
+        parent = self.nodes.get(seal.prev_seal) if seal.prev_seal is not None else None
+        if seal.prev_seal is not None and parent is None:
+            raise SealVoid("the seal it extends is void")
+        answer = self._listed_answer(seal)
+        self._check_prev(self.log.entries[seal.request], parent, answer)
+        if seal.entries != self.coverage(seal.request, parent, answer, membership):
+            raise SealVoid("its list is not what the rule of coverage yields")
+        if seal.context_digest != self.context_digest(parent, seal.entries):
+            raise SealVoid("its context digest is wrong")
+        depth = parent.depth + 1 if parent else 0
+        return SealNode(
+            entry.id, seal, entry.header.author, parent, depth, _coverage_behind(parent)
+        )
+
+    def _listed_answer(self, seal: Seal) -> EntryId | None:
+        # Read off the seal, not off what has arrived: the verdict must not depend on arrival.
+        first = self.log.entries[seal.entries[0]].header
+        is_answer = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
+        return seal.entries[0] if is_answer else None
+
+    def _check_prev(self, request: Entry, parent: SealNode | None, answer: EntryId | None) -> None:
+        basis = self.resolve_basis(request)
+        if request.header.conflict == Conflict.FORK:
+            if parent is not basis:
+                raise SealVoid("it does not extend the basis of its request")
+            return
+        if basis is not None and (parent is None or basis not in parent.chain()):
+            raise SealVoid("it does not extend the branch of its request's basis")
+        if parent is not None and answer is None:
+            raise SealVoid("a queued request goes after the answer of the seal it extends")
+
+    def resolve_basis(self, request: Entry) -> SealNode | None:
+        """Return the node of a request's basis; a void one resolves to its valid ancestor."""
+        basis = request.header.basis
+        while basis is not None:
+            node = self.nodes.get(basis)
+            if node is not None:
+                return node
+            body = self.log.body(basis)
+            basis = body.prev_seal if isinstance(body, Seal) else None
+        return None
+
+    def coverage(
+        self,
+        request: EntryId,
+        parent: SealNode | None,
+        answer: EntryId | None,
+        membership: Membership,
+    ) -> tuple[EntryId, ...]:
+        """Return what a seal of `request` on `parent` lists, in order (spec/03-order §3.2).
+
+        The closure of the request through parents, as far as the chain does
+        not cover it, visible entries of context kinds only, in (lamport, id)
+        order; `answer`, the generation of `parent`, comes first: always where the
+        request is queued, else where the closure reaches it.
+        """
+        closure = self._uncovered_closure(request, parent)
+        entries = self.log.entries
+        if answer is not None and entries[request].header.conflict == Conflict.QUEUE:
+            closure.add(answer)
+        forked = self._forked_positions(closure)
+        listed = [
+            i
+            for i in closure
+            if entries[i].header.kind in CONTEXT_KINDS
+            and (i == request or self._may_list(entries[i], membership, forked))
+        ]
+        return tuple(sorted(listed, key=lambda i: (i != answer, *entries[i].order_key)))
+
+    def _uncovered_closure(self, request: EntryId, parent: SealNode | None) -> set[EntryId]:
+        seen: set[EntryId] = set()
+        todo = [request]
+        while todo:
+            entry_id = todo.pop()
+            if entry_id in seen or (parent is not None and parent.covers(entry_id)):
+                continue
+            seen.add(entry_id)
+            todo += self.log.entries[entry_id].header.parents
+        return seen
+
+    def _forked_positions(self, closure: set[EntryId]) -> dict[tuple[bytes, int, int], int]:
+        """Return per lane the first position two entries of the closure share."""
+        at: dict[tuple[bytes, int, int], EntryId] = {}
+        forked: dict[tuple[bytes, int, int], int] = {}
+        for entry_id in closure:
+            header = self.log.entries[entry_id].header
+            place = (header.author, header.epoch, header.seq)
+            if at.setdefault(place, entry_id) != entry_id:
+                lane = (header.author, header.epoch, header.track)
+                forked[lane] = min(header.seq, forked.get(lane, header.seq))
+        return forked
+
+    def _may_list(
+        self, entry: Entry, membership: Membership, forked: dict[tuple[bytes, int, int], int]
+    ) -> bool:
+        header = entry.header
+        fork = forked.get((header.author, header.epoch, header.track))
+        if fork is not None and header.seq >= fork:
+            return False
+        if self.log.is_malformed(entry.id) or not membership.is_visible(entry):
+            return False
+        if header.kind != Kind.GENERATION:
+            return True
+        # A refusal (parent: the request) and answers to void seals are no context.
+        return all(p in self.nodes for p in header.parents)
+
+    def context_digest(self, parent: SealNode | None, entries: Iterable[EntryId]) -> Digest:
+        """Chain `entries` onto the digest of `parent`'s context."""
+        digest = parent.seal.context_digest if parent else CONTEXT_SEED
+        for entry_id in entries:
+            digest = extend_context_digest(digest, self.log.entries[entry_id])
+        return digest
+
+    # --- reading ---------------------------------------------------------
+
+    def context(self, seal_id: EntryId) -> list[Entry]:
+        """Return the entries a counting seal's chain yields, in order."""
+        return [
+            self.log.entries[i] for node in self.nodes[seal_id].chain() for i in node.seal.entries
+        ]
+
+    def tips(self) -> list[SealNode]:
+        """Return the leaves of the tree, the branch with the latest activity last."""
+        leaves = [node for node in self.nodes.values() if not node.children]
+        return sorted(leaves, key=self._activity)
+
+    def _activity(self, node: SealNode) -> tuple[int, EntryId]:
+        return self.log.entries[node.generation or node.id].order_key
+
+    def branch_end(self, node: SealNode | None) -> SealNode | None:
+        """Return the leaf reached from `node` by always taking the earliest child."""
+        children = node.children if node is not None else self.roots
+        while children:
+            node = min(children, key=lambda n: self.log.entries[n.id].order_key)
+            children = node.children
+        return node
+
+    def answer(self, request_id: EntryId) -> Generation | None:
+        """Return what answered a request, if anything did yet."""
+        generation_id = self.generation_of(request_id)
+        body = self.log.body(generation_id) if generation_id is not None else None
+        return body if isinstance(body, Generation) else None
+
+    def generation_of(self, request_id: EntryId) -> EntryId | None:
+        """Return the id of the generation or refusal that answered a request."""
+        seal_id = self.seal_of.get(request_id)
+        if seal_id is not None:
+            return self.nodes[seal_id].generation
+        return self.refusal_of.get(request_id)
+
+    def tail(self, tip: SealNode | None) -> list[Entry]:
+        """Return visible unsealed entries that follow `tip`, in (lamport, id) order."""
+        log = self.log
+        start = (tip.generation or tip.seal.request) if tip else EntryId(log.conversation)
+        sealed = {i for node in self.nodes.values() for i in node.seal.entries}
+        seen: set[EntryId] = set()
+        todo = list(log.children.get(start, ()))
+        while todo:
+            entry_id = todo.pop()
+            header = log.entries[entry_id].header
+            if entry_id in seen or entry_id in sealed or header.track != Track.CONVERSATION:
+                continue
+            if header.kind == Kind.SEAL:
+                continue
+            seen.add(entry_id)
+            todo += log.children.get(entry_id, ())
+        shown = [
+            log.entries[i]
+            for i in seen
+            if log.membership.is_visible(log.entries[i]) and not log.is_malformed(i)
+        ]
+        return sorted(shown, key=lambda e: e.order_key)
+
+    def frontier(self, tip: SealNode | None) -> tuple[EntryId, ...]:
+        """Return the parents for the next entry on `tip`'s branch, ascending."""
+        tail = self.tail(tip)
+        if not tail:
+            if tip is None:
+                return (EntryId(self.log.conversation),)
+            return (tip.generation or tip.seal.request,)
+        followed = {p for e in tail for p in e.header.parents}
+        return tuple(sorted(e.id for e in tail if e.id not in followed))
+
+
+def _coverage_behind(parent: SealNode | None) -> _Coverage:
+    if parent is None:
+        return _Coverage()
+    shared = parent.coverage
+    if shared.length == parent.depth + 1:
+        return shared
+    # A sibling has extended the shared map already: take the part up to the fork.
+    return _Coverage({i: d for i, d in shared.depth_of.items() if d <= parent.depth})

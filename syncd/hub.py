@@ -1,0 +1,226 @@
+"""The hub: links × conversations → effects, fan-out (spec/04-link §7).
+
+Pure. One Link per connected replica, all over one shelf. What one link
+admits, the others are offered. The driver performs HubEffects strictly in the
+order they were returned, many at a time if it likes: first everything to
+persist, in one transaction, then everything to send. That order is what makes
+an ack, and every entry passed on, durable.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NewType
+
+from replica.conversation import Conversation, Shelf
+from replica.effects import (
+    Draft,
+    DraftReceived,
+    Effects,
+    Entries,
+    EntriesAdmitted,
+    Fault,
+    HostInfo,
+    LinkClosed,
+    ListingItem,
+    Message,
+    Welcome,
+)
+from replica.entry import Entry, Kind
+from replica.exchange import Side
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.link import Link, Phase
+from syncd.policy import Policy
+
+LinkId = NewType("LinkId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class HubEffects:
+    """What the driver does now, in this order."""
+
+    persist: tuple[Entry, ...] = ()
+    """Durable BEFORE anything in `send` leaves."""
+    send: tuple[tuple[LinkId, Message], ...] = ()
+    closed: tuple[LinkId, ...] = ()
+    """Links whose streams end after `send`."""
+
+
+@dataclass(slots=True)
+class _Collector:
+    persist: list[Entry] = field(default_factory=list)
+    send: list[tuple[LinkId, Message]] = field(default_factory=list)
+    closed: list[LinkId] = field(default_factory=list)
+
+    def build(self) -> HubEffects:
+        return HubEffects(tuple(self.persist), tuple(self.send), tuple(self.closed))
+
+
+class Hub:
+    """Everything a hub knows, without a socket, a clock or a disk."""
+
+    def __init__(self, key: PublicKey, policy: Policy) -> None:
+        """Start with an empty shelf and no links."""
+        self.key = key
+        self.policy = policy
+        self.shelf: Shelf = {}
+        self.links: dict[LinkId, Link] = {}
+        self._next_link = 1
+        self._listed: dict[LinkId, set[ConversationId]] = {}
+
+    # --- conversations ------------------------------------------------------
+
+    def load(self, conversation: ConversationId, entries: Iterable[Entry]) -> None:
+        """Put a stored conversation on the shelf, in place of what was there."""
+        self.shelf[conversation] = Conversation.restore(conversation, entries)
+
+    def forget(self, conversation: ConversationId, fault: Fault | None = None) -> HubEffects:
+        """Take a conversation off the shelf and all links; the driver keeps or deletes the store."""
+        out = _Collector()
+        self.shelf.pop(conversation, None)
+        for link_id, link in self.links.items():
+            self._collect(link_id, link.leave(conversation, fault), out, 0.0)
+        return out.build()
+
+    def member_conversations(self, key: PublicKey) -> list[ListingItem]:
+        """Return the conversations `key` is a member of, ordered by id."""
+        held = (c for c in self.shelf.values() if c.is_member(key))
+        return sorted(
+            (ListingItem(c.id, c.log.digest) for c in held), key=lambda item: item.conversation
+        )
+
+    def hosts(self) -> tuple[HostInfo, ...]:
+        """Return the model hosts linked now, one per key."""
+        hosts = {link.host.key: link.host for link in self.links.values() if link.host}
+        return tuple(hosts[key] for key in sorted(hosts))
+
+    # --- links ----------------------------------------------------------------
+
+    def connect(self, peer: PublicKey, now: float) -> LinkId:
+        """Take a new link of an authenticated key."""
+        link_id = LinkId(self._next_link)
+        self._next_link += 1
+        self.links[link_id] = self._new_link(peer, now)
+        self._listed[link_id] = set()
+        return link_id
+
+    def _new_link(self, peer: PublicKey, now: float) -> Link:
+        return Link(
+            Side.HUB,
+            key=self.key,
+            peer=peer,
+            shelf=self.shelf,
+            now=now,
+            may_create=self.policy.may_create,
+            entries_max=self.policy.entries_max,
+        )
+
+    def disconnect(self, link_id: LinkId) -> None:
+        """Forget a link whose stream is gone."""
+        link = self.links.pop(link_id, None)
+        self._listed.pop(link_id, None)
+        if link is not None:
+            link.exchange.drop_pending()
+
+    def receive(
+        self, link_id: LinkId, message: Message, now: float, frame_bytes: int = 0
+    ) -> HubEffects:
+        """Take one message from a link."""
+        out = _Collector()
+        link = self.links.get(link_id)
+        if link is not None:
+            was_ready = link.phase is Phase.READY
+            self._collect(link_id, link.receive(message, now, frame_bytes), out, now)
+            if not was_ready and link.phase is Phase.READY:
+                self._list_all(link_id, link, out, now)
+        return out.build()
+
+    def push(
+        self, peer: PublicKey, message: Entries, now: float
+    ) -> tuple[HubEffects, dict[EntryId, Fault | None]]:
+        """Append without a link; return per entry its fault, None once the effects are done.
+
+        What must wait for missing entries is refused: without a link nobody
+        would pay for its keep.
+        """
+        out = _Collector()
+        link = self._new_link(peer, now)
+        effects = link.exchange_once(message, now)
+        faults = [m for m in effects.send if isinstance(m, Fault)]
+        self._collect(None, Effects(effects.persist, (), effects.deliver), out, now)
+        link.exchange.drop_pending()
+        held = self.shelf.get(message.conversation)
+        general = next((f for f in faults if f.entry is None), None)
+        outcomes: dict[EntryId, Fault | None] = {}
+        for entry_id in (*(e.id for e in message.entries), *(i for i, _ in message.refused)):
+            own = next((f for f in faults if f.entry == entry_id), general)
+            durable = held is not None and entry_id in held.log.entries
+            outcomes[entry_id] = None if durable else own
+        return out.build(), outcomes
+
+    def handle_deadlines(self, now: float) -> HubEffects:
+        """Let every link do what is due."""
+        out = _Collector()
+        for link_id, link in tuple(self.links.items()):
+            self._collect(link_id, link.handle_deadline(now), out, now)
+        return out.build()
+
+    # --- fan-out ----------------------------------------------------------------
+
+    def _collect(
+        self, link_id: LinkId | None, effects: Effects, out: _Collector, now: float
+    ) -> None:
+        """Take one link's effects and let its events reach the others."""
+        out.persist += effects.persist
+        if link_id is not None:
+            out.send += [(link_id, self._complete(message)) for message in effects.send]
+        for event in effects.deliver:
+            match event:
+                case EntriesAdmitted(conversation, entries):
+                    self._fan_out(link_id, conversation, entries, out, now)
+                case DraftReceived(draft):
+                    self._fan_out_draft(link_id, draft, out, now)
+                case LinkClosed() if link_id is not None:
+                    out.closed.append(link_id)
+                case _:
+                    pass
+
+    def _complete(self, message: Message) -> Message:
+        # Only the hub knows which hosts are linked.
+        return replace(message, hosts=self.hosts()) if isinstance(message, Welcome) else message
+
+    def _fan_out(
+        self,
+        source: LinkId | None,
+        conversation: ConversationId,
+        entries: tuple[Entry, ...],
+        out: _Collector,
+        now: float,
+    ) -> None:
+        ids = [e.id for e in entries]
+        membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
+        for link_id, link in self.links.items():
+            if link_id != source:
+                self._collect(link_id, link.offer(conversation, ids, now), out, now)
+            if membership_changed:
+                self._list_one(link_id, link, self.shelf[conversation], out, now)
+
+    def _fan_out_draft(
+        self, source: LinkId | None, draft: Draft, out: _Collector, now: float
+    ) -> None:
+        for link_id, link in self.links.items():
+            if link_id != source:
+                grown = link.offer_drafts(draft.conversation, draft.request)
+                self._collect(link_id, grown, out, now)
+
+    def _list_one(
+        self, link_id: LinkId, link: Link, held: Conversation, out: _Collector, now: float
+    ) -> None:
+        listed = self._listed[link_id]
+        if link.follows and held.id not in listed and held.is_member(link.peer or self.key):
+            listed.add(held.id)
+            item = ListingItem(held.id, held.log.digest)
+            self._collect(link_id, link.list_conversations([item]), out, now)
+
+    def _list_all(self, link_id: LinkId, link: Link, out: _Collector, now: float) -> None:
+        for held in sorted(self.shelf.values(), key=lambda c: c.id):
+            self._list_one(link_id, link, held, out, now)

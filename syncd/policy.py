@@ -1,0 +1,26 @@
+"""What an operator allows beyond the protocol (spec/11-limits, quotas).
+
+Who may read or write a conversation is not decided here: the log says it.
+"""
+
+from dataclasses import dataclass
+
+from replica.ids import PublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """An operator's own rules, applied at the door and never in admission."""
+
+    creators: frozenset[PublicKey] | None = None
+    """Keys that may create (or re-seed) conversations; None for everyone."""
+    entries_max: int = 1_000_000
+    """Entries one conversation may hold."""
+    links_per_key_max: int = 64
+    """Links one key may hold at a time."""
+    blob_bytes_max: int = 1024 * 1024 * 1024
+    """Size of one blob, in bytes."""
+
+    def may_create(self, key: PublicKey) -> bool:
+        """Say whether `key` may bring a conversation that is not here."""
+        return self.creators is None or key in self.creators

@@ -1,0 +1,1 @@
+"""Tests; each is named after the rule it holds."""

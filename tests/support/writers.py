@@ -1,0 +1,160 @@
+"""A deterministic author of correct, signed entries."""
+
+import hashlib
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica import codec
+from replica.body import (
+    Body,
+    Cancel,
+    DocumentUpdate,
+    Generation,
+    Genesis,
+    Join,
+    Member,
+    Message,
+    Request,
+    Sampling,
+    Seal,
+    Speaker,
+    Text,
+    Tools,
+)
+from replica.entry import Entry, Header, Kind, body_digest, entry_id, salted, sign
+from replica.ids import SALT_BYTES, ConversationId, Lane, PublicKey, Track
+
+KIND_OF_BODY: dict[type, Kind] = {
+    Genesis: Kind.GENESIS,
+    Member: Kind.MEMBER,
+    Message: Kind.MESSAGE,
+    Tools: Kind.TOOLS,
+    Request: Kind.REQUEST,
+    Seal: Kind.SEAL,
+    Generation: Kind.GENERATION,
+    Cancel: Kind.CANCEL,
+    DocumentUpdate: Kind.DOCUMENT,
+    Join: Kind.JOIN,
+}
+
+
+def said(text: str, speaker: int = Speaker.USER) -> Message:
+    """Return a message of one text part."""
+    return Message(speaker, (Text(text),))
+
+
+class Writer:
+    """One key in one epoch; the same seed and calls give the same bytes.
+
+    It remembers the last entry of each of its lanes, so `seq` and `prev` are
+    right as long as every entry of the key and epoch is written here.
+    """
+
+    def __init__(self, seed: int | bytes, epoch: int = 1) -> None:
+        """Derive the key from `seed`."""
+        data = seed if isinstance(seed, bytes) else f"writer {seed}".encode()
+        self._seed = hashlib.sha256(data).digest()
+        self.key = Ed25519PrivateKey.from_private_bytes(self._seed)
+        self.public = PublicKey(self.key.public_key().public_bytes_raw())
+        self.epoch = epoch
+        self._last: dict[tuple[ConversationId, Lane], Entry] = {}
+        self._written = 0
+
+    def restored(self) -> "Writer":
+        """Return a second life of this writer's present state, as a restored backup gives."""
+        twin = Writer(b"", epoch=self.epoch)
+        twin._seed, twin.key, twin.public = self._seed, self.key, self.public
+        twin._last, twin._written = dict(self._last), self._written
+        return twin
+
+    def genesis(
+        self, owners: Sequence[PublicKey] | None = None, sampling: Sampling | None = None
+    ) -> Entry:
+        """Begin a conversation; the writer is its only owner unless told."""
+        body = self._salted(Genesis(tuple(owners or (self.public,)), sampling))
+        return self._signed(self._header(Kind.GENESIS, Track.ALL, body), body)
+
+    def write(
+        self,
+        conversation: ConversationId,
+        body: Body,
+        *,
+        parents: Sequence[Entry],
+        basis: Entry | None = None,
+        conflict: int = 0,
+        critical: bool = False,
+        kind: int | None = None,
+        track: int | None = None,
+    ) -> Entry:
+        """Append to the lane of the body's track.
+
+        A JOIN or unknown kind stands on the track of its first parent, the
+        conversation's if that is the genesis; `track` overrides.
+        """
+        kind = KIND_OF_BODY[type(body)] if kind is None else kind
+        if track is None:
+            track = codec.TRACK_OF_KIND.get(kind, parents[0].header.track) or Track.CONVERSATION
+        prev = self.last(conversation, track)
+        named = [entry for entry in (prev, *parents, basis) if entry is not None]
+        data = self._salted(body)
+        header = self._header(
+            kind,
+            track,
+            data,
+            conversation=conversation,
+            prev=prev,
+            parents=parents,
+            basis=basis,
+            lamport=1 + max(entry.header.lamport for entry in named),
+            critical=critical,
+            conflict=conflict,
+        )
+        entry = self._signed(header, data)
+        self._last[conversation, entry.header.lane] = entry
+        return entry
+
+    def last(self, conversation: ConversationId, track: int = Track.CONVERSATION) -> Entry | None:
+        """Return the last entry of this writer's lane on `track`."""
+        return self._last.get((conversation, Lane(self.public, self.epoch, track)))
+
+    def _salted(self, body: Body) -> bytes:
+        self._written += 1
+        salt = hashlib.sha256(self._seed + self._written.to_bytes(8, "little")).digest()
+        return salted(salt[:SALT_BYTES], codec.encode_body(body))
+
+    def _header(
+        self,
+        kind: int,
+        track: int,
+        body: bytes,
+        *,
+        conversation: ConversationId | None = None,
+        prev: Entry | None = None,
+        parents: Sequence[Entry] = (),
+        basis: Entry | None = None,
+        lamport: int = 0,
+        critical: bool = False,
+        conflict: int = 0,
+    ) -> Header:
+        return Header(
+            conversation=conversation,
+            author=self.public,
+            epoch=self.epoch,
+            track=track,
+            seq=0 if prev is None else prev.header.seq + 1,
+            prev=None if prev is None else prev.id,
+            parents=tuple(sorted({parent.id for parent in parents})),
+            basis=None if basis is None else basis.id,
+            lamport=lamport,
+            kind=kind,
+            critical=critical,
+            body_digest=body_digest(body),
+            body_bytes=len(body),
+            create_time_ms=1_700_000_000_000 + self._written,
+            conflict=conflict,
+        )
+
+    def _signed(self, header: Header, body: bytes) -> Entry:
+        data = codec.encode_header(header)
+        return Entry(data, sign(data, self.key), body, entry_id(data), codec.decode_header(data))
