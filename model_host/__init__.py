@@ -1,0 +1,1 @@
+"""Derived state: the engine that continues conversations."""

@@ -1,0 +1,1 @@
+"""Canonical state: the log, its rules and the replica everyone builds on."""

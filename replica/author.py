@@ -23,6 +23,7 @@ from replica.body import (
     Request,
     Seal,
     Tools,
+    listed_ids,
 )
 from replica.conversation import Conversation
 from replica.entry import Conflict, Entry, Header, Kind, body_digest, entry_id, salted, sign
@@ -92,9 +93,9 @@ class Author:
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
         kind = KIND_OF_BODY[type(body)]
-        track = codec.TRACK_OF_KIND.get(kind, Track.CONVERSATION)
+        track = codec.TRACK_OF_KIND.get(kind) or _track_of(held, parents)
         seq, prev = held.next_place(self.lane(track))
-        named = [i for i in (prev, *parents, basis) if i is not None]
+        named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
         lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
         header = Header(
             held.id, self.public, self.epoch, track, seq, prev, tuple(sorted(set(parents))),
@@ -105,3 +106,9 @@ class Author:
     def _signed(self, header: Header, content: bytes) -> Entry:
         data = codec.encode_header(header)
         return Entry(data, sign(data, self.key), content, entry_id(data), header)
+
+
+def _track_of(held: Conversation, parents: tuple[EntryId, ...]) -> int:
+    """Return the track a JOIN of `parents` stands on."""
+    tracks = (held.log.entries[i].header.track for i in parents)
+    return next((track for track in tracks if track != Track.ALL), Track.CONVERSATION)

@@ -322,6 +322,21 @@ Body = (
 )
 
 
+def listed_ids(body: Body | None) -> tuple[EntryId, ...]:
+    """Return the ids a control body lists: ancestors like prev and parents.
+
+    All must be admitted before the entry is, and its lamport exceeds theirs.
+    """
+    match body:
+        case Seal():
+            prev = (body.prev_seal,) if body.prev_seal is not None else ()
+            return (body.request, *prev, *body.entries, *body.membership_heads)
+        case Member(Revocation(cuts=cuts)):
+            return tuple(cut.id for cut in cuts)
+        case _:
+            return ()
+
+
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return the readable text of `parts`, opaque parts by their fallback."""
     pieces = []

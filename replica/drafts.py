@@ -83,6 +83,8 @@ class DraftStream:
         if self.size_bytes + size > DRAFT_BYTES_MAX:
             return False
         if not draft.token_ids and not draft.data:
+            if self.token_count or self.byte_count:
+                return False
             # Progress before the first token: only the newest is of interest.
             self.frames = [draft]
             return True

@@ -45,8 +45,8 @@ class Kind(IntEnum):
     JOIN = 13
 
 
-CONTROL_KINDS = frozenset({Kind.GENESIS, Kind.MEMBER, Kind.SEAL})
-"""Kinds whose body is needed for admission and never withheld."""
+CONTROL_KINDS = frozenset({Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL})
+"""Kinds whose body is needed for admission and never withheld: verdicts depend on it."""
 
 CONTEXT_KINDS = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION})
 """Kinds a seal lists; closure passes through all others without listing them."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from replica import limits, members
-from replica.body import Body, Genesis, Member, Revocation, Seal
+from replica.body import Body, Genesis, Member, Revocation, listed_ids
 from replica.codec import decode_body
 from replica.entry import CONTROL_KINDS, Entry, Kind, verify_body, verify_signature
 from replica.errors import EntryRefused
@@ -91,7 +91,6 @@ class Log:
         self.children: dict[EntryId, list[EntryId]] = {}
         self.pending: dict[EntryId, Entry] = {}
         self.pending_bytes = 0
-        self.critical_unknown = False
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes: dict[Lane, _LaneState] = {}
         self._members: dict[EntryId, Member] = {}
@@ -99,6 +98,7 @@ class Log:
         self._waiting: dict[bytes, set[EntryId]] = {}
         self._awaits: dict[EntryId, tuple[bytes, ...]] = {}
         self._membership_ids: list[EntryId] = []
+        self._critical_unknown: list[EntryId] = []
         self._membership: Membership | None = None
         self._heads: tuple[Position, ...] | None = None
         self._digest: Digest | None = None
@@ -155,11 +155,15 @@ class Log:
         return Admitted(tuple(admitted), tuple(refused))
 
     def _admit_again(self, known: Entry, entry: Entry) -> Duplicate:
-        # The body of an admitted entry may come later; header and signature never change.
-        if known.body is not None or entry.body is None or known.id not in self.entries:
+        # The body may come later; header and signature never change.
+        if known.body is not None or entry.body is None:
             return Duplicate()
         filled = replace(known, body=entry.body)
         verify_body(filled)
+        if known.id in self.pending:
+            self.pending[known.id] = filled
+            self.pending_bytes += len(entry.body)
+            return Duplicate()
         self.entries[known.id] = filled
         self._bodies.pop(known.id, None)
         return Duplicate(filled)
@@ -177,10 +181,10 @@ class Log:
         if entry.header.kind == Kind.GENESIS:
             self._check_genesis(entry, body)
             return ()
-        named = (*entry.header.ancestors(), *_listed(body), EntryId(self.conversation))
+        named = (*entry.header.ancestors(), *listed_ids(body), EntryId(self.conversation))
         missing = tuple(dict.fromkeys(i for i in named if i not in self.entries))
         if not missing:
-            self._check_place(entry)
+            self._check_place(entry, listed_ids(body))
         return missing
 
     def _control_body(self, entry: Entry) -> Body | None:
@@ -195,7 +199,7 @@ class Log:
         if body.owners[0] != entry.header.author:
             raise GenesisInvalid("the author of the genesis is its first owner")
 
-    def _check_place(self, entry: Entry) -> None:
+    def _check_place(self, entry: Entry, listed: tuple[EntryId, ...]) -> None:
         header = entry.header
         parents = [self.entries[p] for p in header.parents]
         for parent in parents:
@@ -211,7 +215,7 @@ class Log:
             basis = self.entries[header.basis].header
             if basis.kind != Kind.SEAL or header.track != Track.CONVERSATION:
                 raise BasisInvalid
-        named = [self.entries[i].header.lamport for i in header.ancestors()]
+        named = [self.entries[i].header.lamport for i in (*header.ancestors(), *listed)]
         if header.lamport != 1 + max(named):
             raise LamportInvalid(f"lamport is {header.lamport}, must be {1 + max(named)}")
 
@@ -230,8 +234,8 @@ class Log:
         lane.tips.add(entry.id)
         if header.prev is not None:
             lane.tips.discard(header.prev)
-        known_kind = header.kind in Kind._value2member_map_
-        self.critical_unknown |= header.critical and not known_kind
+        if header.critical and header.kind not in Kind._value2member_map_:
+            self._critical_unknown.append(entry.id)
         self._note_grants(entry)
         self._heads = self._digest = None
 
@@ -311,6 +315,15 @@ class Log:
         known = entry.header.kind in Kind._value2member_map_
         return known and entry.body is not None and self.body(entry_id) is None
 
+    def is_withholdable(self, entry: Entry) -> bool:
+        """Say whether the entry may travel without its body."""
+        return entry.header.kind not in CONTROL_KINDS
+
+    @property
+    def critical_unknown(self) -> bool:
+        """Say whether a visible entry is of a critical kind unknown here: write no more."""
+        return any(self.membership.is_visible(self.entries[i]) for i in self._critical_unknown)
+
     def lookup(self, entry_id: EntryId) -> Entry | None:
         """Find an admitted entry."""
         return self.entries.get(entry_id)
@@ -359,7 +372,7 @@ class Log:
 
     def membership_at(self, heads: tuple[EntryId, ...]) -> Membership:
         """The fold over the closure of `heads` in the membership track."""
-        if heads == self.membership_heads():
+        if heads == self._all_membership_heads():
             return self.membership
         seen: set[EntryId] = set()
         todo = [h for h in heads if h in self.entries]
@@ -379,10 +392,12 @@ class Log:
 
     def membership_heads(self) -> tuple[EntryId, ...]:
         """Return the heads of the membership track, ascending; at most 64."""
+        return self._all_membership_heads()[: limits.MEMBERSHIP_HEADS_MAX]
+
+    def _all_membership_heads(self) -> tuple[EntryId, ...]:
         ids = self._membership_ids
         followed = {parent for i in ids for parent in self.entries[i].header.parents}
-        heads = sorted(i for i in ids if i not in followed)
-        return tuple(heads[: limits.MEMBERSHIP_HEADS_MAX])
+        return tuple(sorted(i for i in ids if i not in followed))
 
     # --- heads and digest ------------------------------------------------
 
@@ -400,7 +415,7 @@ class Log:
             seen.add(entry_id)
             entry = self.entries[entry_id]
             body = self.body(entry_id) if entry.header.kind in CONTROL_KINDS else None
-            todo += [a for a in (*entry.header.ancestors(), *_listed(body)) if a not in seen]
+            todo += [a for a in (*entry.header.ancestors(), *listed_ids(body)) if a not in seen]
         return seen
 
     def heads(self) -> tuple[Position, ...]:
@@ -443,15 +458,3 @@ def digest_of(heads: Iterable[Position]) -> Digest:
         for head in heads
     ]
     return tagged_sha256(DIGEST_TAG, b"".join(parts))
-
-
-def _listed(body: Body | None) -> tuple[EntryId, ...]:
-    """Return the ids a control body lists; all must be present before admission."""
-    match body:
-        case Seal():
-            prev = (body.prev_seal,) if body.prev_seal is not None else ()
-            return (body.request, *prev, *body.entries, *body.membership_heads)
-        case Member(Revocation(cuts=cuts)):
-            return tuple(cut.id for cut in cuts)
-        case _:
-            return ()

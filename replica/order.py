@@ -9,6 +9,7 @@ count form a tree; nothing behind a seal is ever reordered.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from replica.body import Generation, Request, Seal
 from replica.entry import CONTEXT_KINDS, Conflict, Entry, Kind
@@ -65,8 +66,30 @@ class SealNode:
             node = node.parent
 
 
+class VoidReason(StrEnum):
+    """Why a seal does not count (spec/03-order §3.2); the value is for people."""
+
+    PARENT_NOT_REQUEST = "its parent is not its request"
+    REQUEST_INVALID = "what it names as its request is none"
+    HOST_NOT_NAMED = "its request names another host"
+    HOST_NOT_MEMBER = "its author is not a host of this conversation"
+    REQUEST_VOID = "its request is void"
+    PREV_SEAL_VOID = "the seal it extends is void"
+    BASIS_NOT_EXTENDED = "it does not extend the basis of its request"
+    BRANCH_NOT_EXTENDED = "it does not extend the branch of its request's basis"
+    ANSWER_SKIPPED = "a queued request goes after the answer of the seal it extends"
+    COVERAGE_WRONG = "its list is not what the rule of coverage yields"
+    CONTEXT_DIGEST_WRONG = "its context digest is wrong"
+    SEALED_BEFORE = "the host sealed this request before"
+
+
 class SealVoid(Exception):
-    """A seal breaks a rule; the text names it. Void is a verdict, not a refusal."""
+    """A seal breaks a rule. Void is a verdict, not a refusal."""
+
+    def __init__(self, reason: VoidReason) -> None:
+        """Name the rule."""
+        super().__init__(reason.value)
+        self.reason = reason
 
 
 class Order:
@@ -75,49 +98,77 @@ class Order:
     def __init__(self, log: Log) -> None:
         """Fold whatever `log` already holds."""
         self.log = log
+        self._clear()
+        self._refold()
+
+    def _clear(self) -> None:
         self.nodes: dict[EntryId, SealNode] = {}
-        self.void: dict[EntryId, str] = {}
+        self.void: dict[EntryId, VoidReason] = {}
         self.roots: list[SealNode] = []
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
         self.cancels: dict[EntryId, EntryId] = {}
         self.requests: list[EntryId] = []
-        self.receive(sorted(log.entries.values(), key=lambda e: e.order_key))
+        self._cuts = self.log.membership.kept
+        self._uncovered: set[EntryId] = set()
 
     def receive(self, admitted: Iterable[Entry]) -> None:
         """Take newly admitted entries, ancestors first."""
-        for entry in admitted:
-            if entry.header.track != Track.CONVERSATION:
-                continue
-            match entry.header.kind:
-                case Kind.REQUEST:
-                    self.requests.append(entry.id)
-                case Kind.SEAL:
-                    self._receive_seal(entry)
-                case Kind.GENERATION:
-                    self._receive_generation(entry)
-                case Kind.CANCEL:
-                    for parent in entry.header.parents:
-                        self._keep_first(self.cancels, parent, entry.id)
-                case _:
-                    pass
+        cuts_changed = self.log.membership.kept != self._cuts
+        if cuts_changed or not all(self._receive_one(entry) for entry in admitted):
+            self._refold()
 
-    def _receive_seal(self, entry: Entry) -> None:
+    def _refold(self) -> None:
+        """Fold the covered entries from scratch; (lamport, id) keeps ancestors first."""
+        self._clear()
+        entries = self.log.entries
+        covered = set(self.log.covered()) if self._cuts else entries.keys()
+        self._uncovered = entries.keys() - covered
+        for entry in sorted((entries[i] for i in covered), key=lambda e: e.order_key):
+            self._fold_in(entry)
+
+    def _receive_one(self, entry: Entry) -> bool:
+        """Fold one more entry in; False where that takes folding from scratch."""
+        if self._cuts and not self.log.membership.satisfies_cuts(entry):
+            # The digest does not cover it, so others may lack it: it plays no part.
+            self._uncovered.add(entry.id)
+            return True
+        if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry)):
+            return False
+        return self._fold_in(entry)
+
+    def _fold_in(self, entry: Entry) -> bool:
+        if entry.header.track != Track.CONVERSATION:
+            return True
+        match entry.header.kind:
+            case Kind.REQUEST:
+                self.requests.append(entry.id)
+            case Kind.SEAL:
+                return self._receive_seal(entry)
+            case Kind.GENERATION:
+                self._receive_generation(entry)
+            case Kind.CANCEL:
+                for parent in entry.header.parents:
+                    self._keep_first(self.cancels, parent, entry.id)
+            case _:
+                pass
+        return True
+
+    def _receive_seal(self, entry: Entry) -> bool:
         seal = self.log.body(entry.id)
         assert isinstance(seal, Seal), "seals are admitted with their bodies"
         first = self.seal_of.get(seal.request)
         try:
             node = self._judge(entry, seal)
         except SealVoid as error:
-            self.void[entry.id] = str(error)
-            return
-        if first is None:
-            self._count(node)
-        elif entry.order_key < self.log.entries[first].order_key:
-            # Only a host that forks its own lane gets here; fold again from scratch.
-            self._refold(displaced=first)
-        else:
-            self.void[entry.id] = "the host sealed this request before"
+            self.void[entry.id] = error.reason
+            return True
+        if first is not None:
+            # A host that forks its lane, or writes in two epochs, may show the first one late.
+            self.void[entry.id] = VoidReason.SEALED_BEFORE
+            return not self._comes_first(entry.id, first)
+        self._count(node)
+        return True
 
     def _count(self, node: SealNode) -> None:
         coverage = node.coverage
@@ -127,12 +178,6 @@ class Order:
         (node.parent.children if node.parent else self.roots).append(node)
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
-
-    def _refold(self, displaced: EntryId) -> None:
-        self.nodes, self.roots, self.seal_of = {}, [], {}
-        self.requests, self.refusal_of, self.cancels = [], {}, {}
-        self.void = {displaced: "an earlier seal of the same host answers this request"}
-        self.receive(sorted(self.log.entries.values(), key=lambda e: e.order_key))
 
     def _receive_generation(self, entry: Entry) -> None:
         if len(entry.header.parents) != 1:
@@ -167,26 +212,26 @@ class Order:
     def _judge(self, entry: Entry, seal: Seal) -> SealNode:
         """Check a seal by its ancestors alone (spec/03-order §3.2); raise SealVoid."""
         if entry.header.parents != (seal.request,):
-            raise SealVoid("its parent is not its request")
+            raise SealVoid(VoidReason.PARENT_NOT_REQUEST)
         request = self.request(seal.request)
         if request is None:
-            raise SealVoid("its request has no readable body")
+            raise SealVoid(VoidReason.REQUEST_INVALID)
         if request.host != entry.header.author:
-            raise SealVoid("its request names another host")
+            raise SealVoid(VoidReason.HOST_NOT_NAMED)
         membership = self.log.membership_at(seal.membership_heads)
         if not membership.is_visible(entry):
-            raise SealVoid("its author is not a host of this conversation")
+            raise SealVoid(VoidReason.HOST_NOT_MEMBER)
         if not membership.is_visible(self.log.entries[seal.request]):
-            raise SealVoid("its request is void")
+            raise SealVoid(VoidReason.REQUEST_VOID)
         parent = self.nodes.get(seal.prev_seal) if seal.prev_seal is not None else None
         if seal.prev_seal is not None and parent is None:
-            raise SealVoid("the seal it extends is void")
+            raise SealVoid(VoidReason.PREV_SEAL_VOID)
         answer = self._listed_answer(seal)
         self._check_prev(self.log.entries[seal.request], parent, answer)
         if seal.entries != self.coverage(seal.request, parent, answer, membership):
-            raise SealVoid("its list is not what the rule of coverage yields")
+            raise SealVoid(VoidReason.COVERAGE_WRONG)
         if seal.context_digest != self.context_digest(parent, seal.entries):
-            raise SealVoid("its context digest is wrong")
+            raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
         depth = parent.depth + 1 if parent else 0
         return SealNode(
             entry.id, seal, entry.header.author, parent, depth, _coverage_behind(parent)
@@ -202,12 +247,12 @@ class Order:
         basis = self.resolve_basis(request)
         if request.header.conflict == Conflict.FORK:
             if parent is not basis:
-                raise SealVoid("it does not extend the basis of its request")
+                raise SealVoid(VoidReason.BASIS_NOT_EXTENDED)
             return
         if basis is not None and (parent is None or basis not in parent.chain()):
-            raise SealVoid("it does not extend the branch of its request's basis")
+            raise SealVoid(VoidReason.BRANCH_NOT_EXTENDED)
         if parent is not None and answer is None:
-            raise SealVoid("a queued request goes after the answer of the seal it extends")
+            raise SealVoid(VoidReason.ANSWER_SKIPPED)
 
     def resolve_basis(self, request: Entry) -> SealNode | None:
         """Return the node of a request's basis; a void one resolves to its valid ancestor."""
@@ -231,8 +276,8 @@ class Order:
 
         The closure of the request through parents, as far as the chain does
         not cover it, visible entries of context kinds only, in (lamport, id)
-        order; `answer`, the generation of `parent`, comes first: always where the
-        request is queued, else where the closure reaches it.
+        order, answers of `parent` before all others. A queued request takes
+        `answer`, a generation of `parent`, in even where its closure does not.
         """
         closure = self._uncovered_closure(request, parent)
         entries = self.log.entries
@@ -245,7 +290,10 @@ class Order:
             if entries[i].header.kind in CONTEXT_KINDS
             and (i == request or self._may_list(entries[i], membership, forked))
         ]
-        return tuple(sorted(listed, key=lambda i: (i != answer, *entries[i].order_key)))
+        answers = () if parent is None else (parent.id,)
+        return tuple(
+            sorted(listed, key=lambda i: (not self._answers(i, answers), *entries[i].order_key))
+        )
 
     def _uncovered_closure(self, request: EntryId, parent: SealNode | None) -> set[EntryId]:
         seen: set[EntryId] = set()

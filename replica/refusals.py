@@ -132,6 +132,13 @@ class ConversationUnknown(RequestRefused):
     next_step = "Ask an owner to grant your key; a holder of the log may send it from the genesis."
 
 
+class ConversationDeleted(RequestRefused):
+    """An owner deleted this conversation from the hub."""
+
+    reason = "CONVERSATION_DELETED"
+    next_step = "Keep your copy, or delete it too; this hub takes the conversation no more."
+
+
 class EntriesMissing(RequestRefused):
     """Entries these ones follow are not here."""
 

@@ -3,7 +3,7 @@
 Parsers disagree about sloppy encodings, and an entry whose meaning depends on
 the parser splits honest replicas. So headers and control bodies are scanned
 here before any protobuf parser sees them: minimal varints, ascending fields,
-known wire types, no groups, no explicit defaults.
+known wire types, no groups, no explicit defaults, one member of a oneof.
 """
 
 from collections.abc import Mapping
@@ -36,24 +36,32 @@ class Form(IntEnum):
     STRING = 5
     MESSAGE = 6
     PACKED_UINT32 = 7
+    ENUM = 8
 
 
 _WIRE_TYPES = {
     Form.UINT64: WireType.VARINT,
     Form.UINT32: WireType.VARINT,
+    Form.ENUM: WireType.VARINT,
     Form.BOOL: WireType.VARINT,
     Form.FIXED64: WireType.FIXED64,
 }
-_VARINT_MAX = {Form.UINT64: 2**64 - 1, Form.UINT32: 2**32 - 1, Form.BOOL: 1}
+# Enums are int32 to some parsers and uint32 to others; below 2^31 all agree.
+_VARINT_MAX = {
+    Form.UINT64: 2**64 - 1,
+    Form.UINT32: 2**32 - 1,
+    Form.ENUM: 2**31 - 1,
+    Form.BOOL: 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a known field may look like; `in_oneof` lets a default stand."""
+    """What a known field may look like; a member of a oneof may spell out its default."""
 
     form: Form
     repeated: bool = False
-    in_oneof: bool = False
+    oneof: str | None = None
     shape: "Shape | None" = None
 
 
@@ -85,6 +93,7 @@ def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
     if nesting > NESTING_MAX:
         raise WireMalformed(f"messages nest deeper than {NESTING_MAX}")
     at, last = 0, 0
+    chosen: set[str] = set()
     while at < len(data):
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
@@ -96,6 +105,11 @@ def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
         if number < last or (number == last and not repeats):
             raise WireMalformed(f"field {number} is out of order or given twice")
         last = number
+        if known is not None and known.oneof is not None:
+            # Some parsers keep the first member, some the last.
+            if known.oneof in chosen:
+                raise WireMalformed(f"field {number} is a second member of one oneof")
+            chosen.add(known.oneof)
         at = _check_value(data, at, wire_type, number, known, nesting)
 
 
@@ -127,7 +141,7 @@ def _check_value(
                 _check_content(data[start:end], number, known, nesting)
         case _:
             raise WireMalformed(f"field {number} has wire type {wire_type}")
-    if is_default and known is not None and not known.repeated and not known.in_oneof:
+    if is_default and known is not None and not known.repeated and known.oneof is None:
         raise WireMalformed(f"field {number} spells out its default")
     return end
 

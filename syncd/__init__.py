@@ -1,0 +1,1 @@
+"""The hub: transport and durability."""

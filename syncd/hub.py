@@ -1,4 +1,4 @@
-"""The hub: links × conversations → effects, fan-out (spec/04-link §7).
+"""The hub: links and conversations in, effects out, fan-out (spec/04-link §7).
 
 Pure. One Link per connected replica, all over one shelf. What one link
 admits, the others are offered. The driver performs HubEffects strictly in the
@@ -29,6 +29,7 @@ from replica.entry import Entry, Kind
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Link, Phase
+from replica.refusals import ConversationDeleted
 from syncd.policy import Policy
 
 LinkId = NewType("LinkId", int)
@@ -64,6 +65,7 @@ class Hub:
         self.policy = policy
         self.shelf: Shelf = {}
         self.links: dict[LinkId, Link] = {}
+        self.deleted: set[ConversationId] = set()
         self._next_link = 1
         self._listed: dict[LinkId, set[ConversationId]] = {}
 
@@ -74,7 +76,7 @@ class Hub:
         self.shelf[conversation] = Conversation.restore(conversation, entries)
 
     def forget(self, conversation: ConversationId, fault: Fault | None = None) -> HubEffects:
-        """Take a conversation off the shelf and all links; the driver keeps or deletes the store."""
+        """Take a conversation off the shelf and all links; the store is the driver's."""
         out = _Collector()
         self.shelf.pop(conversation, None)
         for link_id, link in self.links.items():
@@ -127,7 +129,10 @@ class Hub:
         """Take one message from a link."""
         out = _Collector()
         link = self.links.get(link_id)
-        if link is not None:
+        if link is not None and getattr(message, "conversation", None) in self.deleted:
+            fault = Fault.of(ConversationDeleted(), getattr(message, "conversation", None))
+            out.send.append((link_id, fault))
+        elif link is not None:
             was_ready = link.phase is Phase.READY
             self._collect(link_id, link.receive(message, now, frame_bytes), out, now)
             if not was_ready and link.phase is Phase.READY:
@@ -142,6 +147,9 @@ class Hub:
         What must wait for missing entries is refused: without a link nobody
         would pay for its keep.
         """
+        if message.conversation in self.deleted:
+            gone = Fault.of(ConversationDeleted(), message.conversation)
+            return HubEffects(), {e.id: gone for e in message.entries}
         out = _Collector()
         link = self._new_link(peer, now)
         effects = link.exchange_once(message, now)

@@ -1,0 +1,1 @@
+"""Drivers of the pure core: disk, clock and network."""

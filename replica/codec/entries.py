@@ -1,8 +1,7 @@
 """Headers and bodies between bytes and dataclasses (spec/02-entry).
 
-Header and control
-bodies pass the strict wire check first; nothing read here is ever written
-again in place of the bytes it came from.
+Header and control bodies pass the strict wire check first; nothing read here
+is ever written again in place of the bytes it came from.
 """
 
 from collections.abc import Callable
@@ -45,7 +44,7 @@ _M = TypeVar("_M", bound=PbMessage)
 _FORMS = {
     FieldDescriptor.TYPE_UINT64: wire.Form.UINT64,
     FieldDescriptor.TYPE_UINT32: wire.Form.UINT32,
-    FieldDescriptor.TYPE_ENUM: wire.Form.UINT32,
+    FieldDescriptor.TYPE_ENUM: wire.Form.ENUM,
     FieldDescriptor.TYPE_BOOL: wire.Form.BOOL,
     FieldDescriptor.TYPE_FIXED64: wire.Form.FIXED64,
     FieldDescriptor.TYPE_DOUBLE: wire.Form.FIXED64,
@@ -83,8 +82,8 @@ def _shape(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
             fields[item.number] = wire.Field(wire.Form.PACKED_UINT32)
             continue
         nested = _shape(item.message_type) if item.message_type else None
-        in_oneof = item.containing_oneof is not None
-        fields[item.number] = wire.Field(form, bool(item.is_repeated), in_oneof, nested)
+        oneof = item.containing_oneof.name if item.containing_oneof is not None else None
+        fields[item.number] = wire.Field(form, bool(item.is_repeated), oneof, nested)
     return shape
 
 

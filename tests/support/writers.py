@@ -1,7 +1,7 @@
 """A deterministic author of correct, signed entries."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -21,6 +21,7 @@ from replica.body import (
     Speaker,
     Text,
     Tools,
+    listed_ids,
 )
 from replica.entry import Entry, Header, Kind, body_digest, entry_id, salted, sign
 from replica.ids import SALT_BYTES, ConversationId, Lane, PublicKey, Track
@@ -86,17 +87,22 @@ class Writer:
         critical: bool = False,
         kind: int | None = None,
         track: int | None = None,
+        listed: Iterable[Entry] = (),
     ) -> Entry:
         """Append to the lane of the body's track.
 
         A JOIN or unknown kind stands on the track of its first parent, the
-        conversation's if that is the genesis; `track` overrides.
+        conversation's if that is the genesis; `track` overrides. Among `listed`
+        are the entries a seal or a revocation lists; lamport exceeds theirs.
         """
         kind = KIND_OF_BODY[type(body)] if kind is None else kind
         if track is None:
             track = codec.TRACK_OF_KIND.get(kind, parents[0].header.track) or Track.CONVERSATION
         prev = self.last(conversation, track)
         named = [entry for entry in (prev, *parents, basis) if entry is not None]
+        by_id = {entry.id: entry for entry in (*listed, *named)}
+        assert by_id.keys() >= set(listed_ids(body)), "give the entries the body lists as `listed`"
+        named += [by_id[entry_id] for entry_id in listed_ids(body)]
         data = self._salted(body)
         header = self._header(
             kind,

@@ -66,6 +66,11 @@ class SyncServiceStub:
                 request_serializer=antiphon_dot_v1_dot_sync__pb2.ResolveRequest.SerializeToString,
                 response_deserializer=antiphon_dot_v1_dot_sync__pb2.ResolveResponse.FromString,
                 _registered_method=True)
+        self.Delete = channel.unary_unary(
+                '/antiphon.v1.SyncService/Delete',
+                request_serializer=antiphon_dot_v1_dot_sync__pb2.DeleteRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_sync__pb2.DeleteResponse.FromString,
+                _registered_method=True)
 
 
 class SyncServiceServicer:
@@ -115,6 +120,13 @@ class SyncServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Delete(self, request, context):
+        """Delete a conversation and its blobs from this hub, for good; owners only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SyncServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -147,6 +159,11 @@ def add_SyncServiceServicer_to_server(servicer, server):
                     servicer.Resolve,
                     request_deserializer=antiphon_dot_v1_dot_sync__pb2.ResolveRequest.FromString,
                     response_serializer=antiphon_dot_v1_dot_sync__pb2.ResolveResponse.SerializeToString,
+            ),
+            'Delete': grpc.unary_unary_rpc_method_handler(
+                    servicer.Delete,
+                    request_deserializer=antiphon_dot_v1_dot_sync__pb2.DeleteRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_sync__pb2.DeleteResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -313,6 +330,33 @@ class SyncService:
             '/antiphon.v1.SyncService/Resolve',
             antiphon_dot_v1_dot_sync__pb2.ResolveRequest.SerializeToString,
             antiphon_dot_v1_dot_sync__pb2.ResolveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Delete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.SyncService/Delete',
+            antiphon_dot_v1_dot_sync__pb2.DeleteRequest.SerializeToString,
+            antiphon_dot_v1_dot_sync__pb2.DeleteResponse.FromString,
             options,
             channel_credentials,
             insecure,

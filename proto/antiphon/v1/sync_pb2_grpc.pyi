@@ -47,6 +47,8 @@ class SyncServiceStub:
     """Get entries by id or by lane range."""
     Resolve: _grpc.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]
     """Learn what became of an entry, or of a request."""
+    Delete: _grpc.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]
+    """Delete a conversation and its blobs from this hub, for good; owners only."""
 
 @_typing.type_check_only
 class SyncServiceAsyncStub(SyncServiceStub):
@@ -67,6 +69,8 @@ class SyncServiceAsyncStub(SyncServiceStub):
     """Get entries by id or by lane range."""
     Resolve: _aio.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]  # type: ignore[assignment]
     """Learn what became of an entry, or of a request."""
+    Delete: _aio.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]  # type: ignore[assignment]
+    """Delete a conversation and its blobs from this hub, for good; owners only."""
 
 class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a hub offers. Every call but Authenticate carries the ticket in the
@@ -120,5 +124,13 @@ class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sync_pb2.ResolveResponse, _abc.Awaitable[_sync_pb2.ResolveResponse]]:
         """Learn what became of an entry, or of a request."""
+
+    @_abc_1.abstractmethod
+    def Delete(
+        self,
+        request: _sync_pb2.DeleteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sync_pb2.DeleteResponse, _abc.Awaitable[_sync_pb2.DeleteResponse]]:
+        """Delete a conversation and its blobs from this hub, for good; owners only."""
 
 def add_SyncServiceServicer_to_server(servicer: SyncServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,59 @@
+"""Private files, durable folders, and what disk errors mean.
+
+What the store, the key files and the blobs share. A new or renamed file
+survives power loss only once its folder was synced too.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from replica.errors import StoreError
+from replica.refusals import StoreCorrupt, StoreFull
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def make_folder(path: Path) -> None:
+    """Create `path` and what is missing above it, open to this user alone, durably."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def store_error(error: sqlite3.Error | OSError) -> StoreError:
+    """Return the refusal that tells what a disk error means for the caller."""
+    if isinstance(error, OSError):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return StoreFull(str(error)) if full else StoreError(str(error))
+    # The low byte is the primary code, what is above it says where (sqlite.org/rescode.html).
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(str(error))
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(f"the file itself is damaged: {error}")
+    return StoreError(str(error))
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Raise disk errors of the block as StoreError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(error) from error

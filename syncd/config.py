@@ -1,0 +1,46 @@
+"""What an operator sets: TOML file < environment ANTIPHON_HUB_* < flags."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class HubConfig(BaseSettings):
+    """Settings of `python -m syncd`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ANTIPHON_HUB_", extra="forbid", toml_file="hub.toml"
+    )
+
+    data_dir: Path = Path("~/.local/share/antiphon/hub")
+    """Identity, log store and blobs."""
+    listen: str = "127.0.0.1:7411"
+    """Address to listen on, host:port; port 0 picks a free one."""
+    creators: list[str] = Field(default_factory=list)
+    """Hex keys that may create conversations; empty: everyone."""
+    entries_max: int = 1_000_000
+    """Entries one conversation may hold."""
+    links_per_key_max: int = 64
+    """Links one key may hold at a time."""
+    blob_bytes_max: int = 1024 * 1024 * 1024
+    """Size of one blob, in bytes."""
+    reflection: bool = False
+    """Serve gRPC reflection."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flags, environment, file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
