@@ -34,6 +34,10 @@ gen: $(VENV)/.test
 	  --plugin=protoc-gen-mypy=../$(BIN)/protoc-gen-mypy \
 	  --plugin=protoc-gen-mypy_grpc=../$(BIN)/protoc-gen-mypy_grpc \
 	  antiphon/v1/*.proto
+	rm -f $(STUBS)/log_pb2_grpc.py* $(STUBS)/errors_pb2_grpc.py*  # no services in them
+	@for proto in $(STUBS)/*.proto; do \
+	  grep -q '^service ' $$proto || rm -f $${proto%.proto}_pb2_grpc.py $${proto%.proto}_pb2_grpc.pyi; \
+	done
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -118,8 +118,8 @@ def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.
         heads = project(model, layer, hidden, cos, sin)
         for plan in plans:
             _attend(model, plan, heads, index, context)
-        hidden = hidden + layer.out(context)
-        hidden = hidden + feed_forward(model, layer, hidden)
+        hidden.add_(layer.out(context))
+        hidden.add_(feed_forward(model, layer, hidden))
     return hidden
 
 
@@ -138,12 +138,23 @@ def _rotary_rows(model: Model, places: torch.Tensor) -> tuple[torch.Tensor, torc
     return cos, sin
 
 
+def rms_norm(model: Model, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Normalise rows [M, W]: in float32, rounded to the dtype, then times the weight.
+
+    F.rms_norm gives the same to within a rounding and takes twice as long.
+    """
+    wide = rows.float()
+    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    mean = length.square_().div_(model.config.width).add_(model.config.rms_eps)
+    return wide.mul(mean.rsqrt_()).to(model.dtype).mul_(weight)
+
+
 def project(
     model: Model, layer: Layer, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> torch.Tensor:
     """Return rotated queries, rotated keys and values, [M, H + 2 H_kv, D], of rows [M, W]."""
     config = model.config
-    normed = F.rms_norm(hidden, (config.width,), layer.attn_norm, config.rms_eps)
+    normed = rms_norm(model, hidden, layer.attn_norm)
     heads = layer.qkv(normed).view(len(hidden), -1, config.head_width)
     return torch.addcmul(heads * cos, heads.roll(config.head_width // 2, -1), sin)
 
@@ -176,7 +187,7 @@ def _attend(
 def feed_forward(model: Model, layer: Layer, hidden: torch.Tensor) -> torch.Tensor:
     """Return the gated feed-forward of rows [M, W]."""
     config = model.config
-    normed = F.rms_norm(hidden, (config.width,), layer.ffn_norm, config.rms_eps)
+    normed = rms_norm(model, hidden, layer.ffn_norm)
     both = layer.gate_up(normed)
     gate, up = both[:, : config.ffn_width], both[:, config.ffn_width :]
     return layer.down(F.silu(gate).mul_(up))
@@ -184,7 +195,7 @@ def feed_forward(model: Model, layer: Layer, hidden: torch.Tensor) -> torch.Tens
 
 def head(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """Return logits [M, V] in the model's dtype for rows [M, W] of a bucket's size."""
-    normed = F.rms_norm(hidden, (model.config.width,), model.norm, model.config.rms_eps)
+    normed = rms_norm(model, hidden, model.norm)
     return model.head(normed)
 
 
@@ -201,4 +212,4 @@ def _logits(
     )
     padding = model.shapes.linear_rows(total) - total
     logits = head(model, F.pad(rows, (0, 0, 0, padding)))[:total].float()
-    return list(logits.split(wanted))
+    return list(torch.split(logits, wanted))

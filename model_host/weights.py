@@ -133,7 +133,7 @@ def _write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
             file.write(_MAGIC + len(encoded).to_bytes(8, "little") + bytes(32) + encoded)
             for tensor in tensors.values():
                 data = tensor.contiguous().view(-1).view(torch.uint8).numpy()
-                for piece in (memoryview(data), bytes(-tensor.nbytes % 64)):
+                for piece in (data.data, bytes(-tensor.nbytes % 64)):
                     digest.update(piece)
                     file.write(piece)
             file.seek(16)

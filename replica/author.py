@@ -58,7 +58,7 @@ class Author:
         return PublicKey(self.key.public_key().public_bytes_raw())
 
     def lane(self, track: int) -> Lane:
-        """The lane this author writes on `track`."""
+        """Return the lane this author writes on `track`."""
         return Lane(self.public, self.epoch, track)
 
     def genesis(self, body: Genesis, *, salt: bytes, time_ms: int) -> Entry:

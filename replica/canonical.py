@@ -17,7 +17,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 
 def plain(value: object, *, depth: int = 0) -> Json:
-    """Return a copy of `value` in lists, dicts and scalars, whole numbers as ints.
+    """Return a copy of `value` in lists, sorted dicts and scalars, whole numbers as ints.
 
     `depth` counts the containers around `value`. Raises ValueRefused for what
     JSON can't hold exactly, NestingTooDeep beyond 64 containers.
@@ -32,7 +32,8 @@ def plain(value: object, *, depth: int = 0) -> Json:
         case Mapping() | list() | tuple() if depth == NESTING_MAX:
             raise NestingTooDeep(f"The value has more than {NESTING_MAX} containers in each other.")
         case Mapping():
-            return {plain_text(key): plain(item, depth=depth + 1) for key, item in value.items()}
+            copy = {plain_text(key): plain(item, depth=depth + 1) for key, item in value.items()}
+            return dict(sorted(copy.items()))
         case list() | tuple():
             return [plain(item, depth=depth + 1) for item in value]
         case _:

@@ -60,6 +60,7 @@ _ANNOTATION_KEY = re.compile(r"([0-9a-f]{64})/(.+)", re.DOTALL)
 _EDIT_CLIENT = SAFE_INTEGER_MAX
 _NUMBER_LAMPORT_MAX = 2**32 - 2
 _NUMBER_ID_BITS = 21
+_MERGE_GROUP = 64
 
 
 class DocumentEngineError(AntiphonError):
@@ -259,8 +260,16 @@ def _build(updates: Iterable[Update]) -> tuple[DocumentFold, _Numbers, "Doc[Any]
         doc: Doc[Any] = Doc(client_id=_EDIT_CLIENT)
         if renumbered:
             # One merged update: applied apart and out of order, values are lost.
-            doc.apply_update(merge_updates(*renumbered))
+            doc.apply_update(_merged(renumbered))
     return fold, numbers, doc
+
+
+def _merged(updates: list[bytes]) -> bytes:
+    # In groups: one call over n updates takes time in n squared.
+    while len(updates) > 1:
+        groups = range(0, len(updates), _MERGE_GROUP)
+        updates = [merge_updates(*updates[at : at + _MERGE_GROUP]) for at in groups]
+    return updates[0]
 
 
 def _order(update: Update) -> tuple[int, EntryId]:
@@ -297,15 +306,16 @@ def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) 
 
 def _read(doc: "Doc[Any]", void: Mapping[EntryId, str]) -> Projection:
     with _panics_typed():
-        raw = {root: doc.get(root, type=Map).to_py() or {} for root in ROOTS}
-    meta = {key: plain(value) for key, value in raw["meta"].items()}
+        # Sorted, since pycrdt gives the keys in another order each time.
+        raw = {root: sorted((doc.get(root, type=Map).to_py() or {}).items()) for root in ROOTS}
+    meta = {key: plain(value) for key, value in raw["meta"]}
     branches = {
         name: seal
-        for name, seal in raw["branches"].items()
+        for name, seal in raw["branches"]
         if isinstance(seal, str) and _ENTRY_HEX.fullmatch(seal)
     }
     annotations: dict[str, dict[str, Json]] = {}
-    for composed, value in raw["annotations"].items():
+    for composed, value in raw["annotations"]:
         if named := _ANNOTATION_KEY.fullmatch(composed):
             annotations.setdefault(named[1], {})[named[2]] = plain(value)
     content: Json = {"annotations": annotations, "branches": branches, "meta": meta}

@@ -65,7 +65,7 @@ class DraftStream:
     frames: list[Draft] = field(default_factory=list)
     token_count: int = 0
     byte_count: int = 0
-    digest: Digest = Digest(b"")
+    digest: Digest = field(init=False)
     size_bytes: int = 0
 
     def __post_init__(self) -> None:

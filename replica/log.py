@@ -5,7 +5,7 @@ ancestors, never on arrival order, configuration or clocks; what came too
 early waits in `pending` and costs whoever delivered it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
 from replica import limits, members
@@ -94,12 +94,14 @@ class Log:
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes: dict[Lane, _LaneState] = {}
         self._members: dict[EntryId, Member] = {}
-        self._granted: set[PublicKey] = set()
+        self._grants: dict[PublicKey, list[EntryId]] = {}
         self._waiting: dict[bytes, set[EntryId]] = {}
         self._awaits: dict[EntryId, tuple[bytes, ...]] = {}
         self._membership_ids: list[EntryId] = []
         self._critical_unknown: list[EntryId] = []
         self._membership: Membership | None = None
+        self._membership_at: dict[tuple[EntryId, ...], Membership] = {}
+        self._covered: set[EntryId] | None = None
         self._heads: tuple[Position, ...] | None = None
         self._digest: Digest | None = None
 
@@ -220,7 +222,7 @@ class Log:
             raise LamportInvalid(f"lamport is {header.lamport}, must be {1 + max(named)}")
 
     def _may_speak(self, entry: Entry) -> bool:
-        return entry.header.kind == Kind.GENESIS or entry.header.author in self._granted
+        return entry.header.kind == Kind.GENESIS or entry.header.author in self._grants
 
     def _insert(self, entry: Entry) -> None:
         header = entry.header
@@ -237,17 +239,18 @@ class Log:
         if header.critical and header.kind not in Kind._value2member_map_:
             self._critical_unknown.append(entry.id)
         self._note_grants(entry)
-        self._heads = self._digest = None
+        self._covered = self._heads = self._digest = None
 
     def _note_grants(self, entry: Entry) -> None:
         match self.body(entry.id) if entry.header.kind in CONTROL_KINDS else None:
             case Genesis(owners):
-                self._granted.update(owners)
+                for owner in owners:
+                    self._grants.setdefault(owner, []).append(entry.id)
                 self._membership = None
             case Member() as member:
                 self._members[entry.id] = member
                 if not isinstance(member.change, Revocation):
-                    self._granted.add(member.change.key)
+                    self._grants.setdefault(member.change.key, []).append(entry.id)
                 self._membership = None
             case _:
                 pass
@@ -371,17 +374,19 @@ class Log:
         return self._membership
 
     def membership_at(self, heads: tuple[EntryId, ...]) -> Membership:
-        """The fold over the closure of `heads` in the membership track."""
-        if heads == self._all_membership_heads():
-            return self.membership
+        """Fold the closure of `heads`, admitted entries of the membership track."""
+        known = self._membership_at.get(heads)
+        if known is not None:
+            return known
         seen: set[EntryId] = set()
-        todo = [h for h in heads if h in self.entries]
+        todo = list(heads)
         while todo:
             entry_id = todo.pop()
             if entry_id not in seen:
                 seen.add(entry_id)
-                todo += [a for a in self.entries[entry_id].header.ancestors() if a not in seen]
-        return self._fold(i for i in self._members if i in seen)
+                todo += self.entries[entry_id].header.ancestors()
+        folded = self._membership_at[heads] = self._fold(i for i in self._members if i in seen)
+        return folded
 
     def _fold(self, ids: Iterable[EntryId]) -> Membership:
         genesis = self.body(EntryId(self.conversation)) if self.genesis else None
@@ -391,42 +396,53 @@ class Log:
         return members.fold(genesis, changes, self.lookup)
 
     def membership_heads(self) -> tuple[EntryId, ...]:
-        """Return the heads of the membership track, ascending; at most 64."""
-        return self._all_membership_heads()[: limits.MEMBERSHIP_HEADS_MAX]
-
-    def _all_membership_heads(self) -> tuple[EntryId, ...]:
-        ids = self._membership_ids
+        """Return the covered heads of the membership track, ascending; at most 64."""
+        covered = self.covered()
+        ids = [i for i in self._membership_ids if i in covered]
         followed = {parent for i in ids for parent in self.entries[i].header.parents}
-        return tuple(sorted(i for i in ids if i not in followed))
+        return tuple(sorted(i for i in ids if i not in followed)[: limits.MEMBERSHIP_HEADS_MAX])
 
     # --- heads and digest ------------------------------------------------
 
-    def covered(self) -> Iterable[EntryId]:
-        """Return the ids digest and sync cover: inside all cuts, and their ancestors."""
+    def named(self, entry: Entry) -> tuple[EntryId, ...]:
+        """Return the ids an admitted entry names: prev, parents, basis, listed."""
+        is_control = entry.header.kind in CONTROL_KINDS
+        listed = listed_ids(self.body(entry.id)) if is_control else ()
+        return (*entry.header.ancestors(), *listed)
+
+    def covered(self) -> Set[EntryId]:
+        """Return the ids digest and sync cover (spec/03-order §5).
+
+        What valid members wrote inside all cuts, with everything it takes to
+        admit it: ancestors, and the grants of authors without a valid one.
+        """
         membership = self.membership
-        if not membership.kept:
+        if not membership.kept and self._grants.keys() <= membership.roles.keys():
             return self.entries.keys()
-        seen: set[EntryId] = set()
-        todo = [i for i, e in self.entries.items() if membership.satisfies_cuts(e)]
-        while todo:
-            entry_id = todo.pop()
-            if entry_id in seen:
-                continue
-            seen.add(entry_id)
-            entry = self.entries[entry_id]
-            body = self.body(entry_id) if entry.header.kind in CONTROL_KINDS else None
-            todo += [a for a in (*entry.header.ancestors(), *listed_ids(body)) if a not in seen]
-        return seen
+        if self._covered is None:
+            seen: set[EntryId] = set()
+            todo = [i for i, e in self.entries.items() if membership.covers(e)]
+            while todo:
+                entry_id = todo.pop()
+                if entry_id in seen:
+                    continue
+                seen.add(entry_id)
+                entry = self.entries[entry_id]
+                todo += self.named(entry)
+                if not membership.roles.get(entry.header.author):
+                    todo += self._grants[entry.header.author]
+            self._covered = seen
+        return self._covered
 
     def heads(self) -> tuple[Position, ...]:
         """Return the covered heads of all lanes, sorted; a forked lane has several."""
         if self._heads is None:
-            if self.membership.kept:
-                covered = self.covered()
-                followed = {self.entries[i].header.prev for i in covered}
-                tips: Iterable[EntryId] = (i for i in covered if i not in followed)
+            covered = self.covered()
+            if len(covered) == len(self.entries):
+                tips: Iterable[EntryId] = (i for lane in self._lanes.values() for i in lane.tips)
             else:
-                tips = (tip for state in self._lanes.values() for tip in state.tips)
+                followed = {self.entries[i].header.prev for i in covered}
+                tips = (i for i in covered if i not in followed)
             self._heads = tuple(sorted(self.position(i) for i in tips))
         return self._heads
 

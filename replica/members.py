@@ -45,6 +45,8 @@ class Membership:
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
     """Per revoked key, the ids that satisfy all its cuts."""
+    resignations: frozenset[EntryId] = frozenset()
+    """Revocations of a key by itself that count, be they inside its cuts or not."""
 
     def is_member(self, key: PublicKey) -> bool:
         """Say whether `key` may read here: it has a role and is not revoked."""
@@ -58,6 +60,16 @@ class Membership:
         """Say whether `entry` lies inside every cut on its author."""
         kept = self.kept.get(entry.header.author)
         return kept is None or entry.id in kept
+
+    def covers(self, entry: Entry) -> bool:
+        """Say whether digest and sync cover `entry` for its own sake (spec/03-order §5).
+
+        What only keys without a valid grant wrote, or wrote behind a cut, is
+        covered as an ancestor or not at all.
+        """
+        if entry.id in self.resignations:
+            return True
+        return bool(self.roles.get(entry.header.author)) and self.satisfies_cuts(entry)
 
     def is_visible(self, entry: Entry) -> bool:
         """Say whether `entry` counts: allowed by its author's roles, inside all cuts."""
@@ -75,21 +87,25 @@ class _Fold:
     revoked_by: dict[PublicKey, list[tuple[PublicKey, Revocation]]] = field(default_factory=dict)
     granted: dict[PublicKey, int] = field(default_factory=dict)
     kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
+    resignations: set[EntryId] = field(default_factory=set)
 
     def settle_cuts(self, key: PublicKey) -> None:
         """Compute what is kept of `key`; its seniors are settled already."""
-        own = [
-            member.change
-            for _, member in self.by_author.get(key, ())
-            if isinstance(member.change, Revocation) and member.change.key == key
-        ]
         rank = self.ranks[key]
-        senior = [
-            revocation
+        kept = [
+            self._ids_inside(key, revocation.cuts)
             for author, revocation in self.revoked_by.get(key, ())
             if self.ranks[author] < rank
         ]
-        kept = [self._ids_inside(key, revocation.cuts) for revocation in (*own, *senior)]
+        # What a senior cut off can't resign any more: replicas need not even hold it.
+        inside = frozenset.intersection(*kept) if kept else None
+        for entry, member in self.by_author.get(key, ()):
+            change = member.change
+            if not isinstance(change, Revocation) or change.key != key:
+                continue
+            if inside is None or entry.id in inside:
+                self.resignations.add(entry.id)
+                kept.append(self._ids_inside(key, change.cuts))
         if kept:
             self.kept[key] = frozenset.intersection(*kept)
 
@@ -165,4 +181,4 @@ def fold(
             state.ranks[key] = (state.granted[key], 0)
             state.settle_cuts(key)
     roles = {key: frozenset(value) for key, value in state.roles.items()}
-    return Membership(roles, state.ranks, state.kept)
+    return Membership(roles, state.ranks, state.kept, frozenset(state.resignations))

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from replica.body import Generation, Request, Seal
 from replica.entry import CONTEXT_KINDS, Conflict, Entry, Kind
-from replica.ids import CONTEXT_TAG, Digest, EntryId, Track, tagged_sha256
+from replica.ids import CONTEXT_TAG, Digest, EntryId, Lane, Track, tagged_sha256
 from replica.log import Log
 from replica.members import Membership
 
@@ -109,33 +109,37 @@ class Order:
         self.refusal_of: dict[EntryId, EntryId] = {}
         self.cancels: dict[EntryId, EntryId] = {}
         self.requests: list[EntryId] = []
-        self._cuts = self.log.membership.kept
+        self._judged_by = self.log.membership
         self._uncovered: set[EntryId] = set()
 
     def receive(self, admitted: Iterable[Entry]) -> None:
         """Take newly admitted entries, ancestors first."""
-        cuts_changed = self.log.membership.kept != self._cuts
-        if cuts_changed or not all(self._receive_one(entry) for entry in admitted):
+        if self._coverage_changed() or not all(self._receive_one(entry) for entry in admitted):
             self._refold()
 
-    def _refold(self) -> None:
-        """Fold the covered entries from scratch; (lamport, id) keeps ancestors first."""
-        self._clear()
-        entries = self.log.entries
-        covered = set(self.log.covered()) if self._cuts else entries.keys()
-        self._uncovered = entries.keys() - covered
-        for entry in sorted((entries[i] for i in covered), key=lambda e: e.order_key):
-            self._fold_in(entry)
+    def _coverage_changed(self) -> bool:
+        before, self._judged_by = self._judged_by, self.log.membership
+        if before is self._judged_by:
+            return False
+        return bool(self._uncovered) or before.kept != self._judged_by.kept
 
     def _receive_one(self, entry: Entry) -> bool:
         """Fold one more entry in; False where that takes folding from scratch."""
-        if self._cuts and not self.log.membership.satisfies_cuts(entry):
+        if not self._judged_by.covers(entry):
             # The digest does not cover it, so others may lack it: it plays no part.
             self._uncovered.add(entry.id)
             return True
         if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry)):
             return False
         return self._fold_in(entry)
+
+    def _refold(self) -> None:
+        """Fold the covered entries from scratch; (lamport, id) keeps ancestors first."""
+        self._clear()
+        entries, covered = self.log.entries, self.log.covered()
+        self._uncovered = entries.keys() - covered
+        for entry in sorted((entries[i] for i in covered), key=lambda e: e.order_key):
+            self._fold_in(entry)
 
     def _fold_in(self, entry: Entry) -> bool:
         if entry.header.track != Track.CONVERSATION:
@@ -239,9 +243,7 @@ class Order:
 
     def _listed_answer(self, seal: Seal) -> EntryId | None:
         # Read off the seal, not off what has arrived: the verdict must not depend on arrival.
-        first = self.log.entries[seal.entries[0]].header
-        is_answer = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
-        return seal.entries[0] if is_answer else None
+        return seal.entries[0] if self._is_answer(seal.entries[0], seal.prev_seal) else None
 
     def _check_prev(self, request: Entry, parent: SealNode | None, answer: EntryId | None) -> None:
         basis = self.resolve_basis(request)
@@ -283,17 +285,21 @@ class Order:
         entries = self.log.entries
         if answer is not None and entries[request].header.conflict == Conflict.QUEUE:
             closure.add(answer)
-        forked = self._forked_positions(closure)
+        forks = self._forks(closure)
         listed = [
             i
             for i in closure
             if entries[i].header.kind in CONTEXT_KINDS
-            and (i == request or self._may_list(entries[i], membership, forked))
+            and (i == request or self._may_list(entries[i], membership, forks))
         ]
-        answers = () if parent is None else (parent.id,)
+        tip = parent.id if parent is not None else None
         return tuple(
-            sorted(listed, key=lambda i: (not self._answers(i, answers), *entries[i].order_key))
+            sorted(listed, key=lambda i: (not self._is_answer(i, tip), *entries[i].order_key))
         )
+
+    def _is_answer(self, entry_id: EntryId, seal_id: EntryId | None) -> bool:
+        header = self.log.entries[entry_id].header
+        return header.kind == Kind.GENERATION and header.parents == (seal_id,)
 
     def _uncovered_closure(self, request: EntryId, parent: SealNode | None) -> set[EntryId]:
         seen: set[EntryId] = set()
@@ -306,31 +312,30 @@ class Order:
             todo += self.log.entries[entry_id].header.parents
         return seen
 
-    def _forked_positions(self, closure: set[EntryId]) -> dict[tuple[bytes, int, int], int]:
-        """Return per lane the first position two entries of the closure share."""
-        at: dict[tuple[bytes, int, int], EntryId] = {}
-        forked: dict[tuple[bytes, int, int], int] = {}
+    def _forks(self, closure: set[EntryId]) -> dict[Lane, int]:
+        """Return per forked lane the first position that two entries of the closure share."""
+        at: dict[tuple[Lane, int], EntryId] = {}
+        forks: dict[Lane, int] = {}
         for entry_id in closure:
             header = self.log.entries[entry_id].header
-            place = (header.author, header.epoch, header.seq)
-            if at.setdefault(place, entry_id) != entry_id:
-                lane = (header.author, header.epoch, header.track)
-                forked[lane] = min(header.seq, forked.get(lane, header.seq))
-        return forked
+            if at.setdefault((header.lane, header.seq), entry_id) != entry_id:
+                forks[header.lane] = min(header.seq, forks.get(header.lane, header.seq))
+        return forks
 
-    def _may_list(
-        self, entry: Entry, membership: Membership, forked: dict[tuple[bytes, int, int], int]
-    ) -> bool:
+    def _may_list(self, entry: Entry, membership: Membership, forks: dict[Lane, int]) -> bool:
+        # Bodies play no part: one that is missing or malformed here may be read elsewhere.
         header = entry.header
-        fork = forked.get((header.author, header.epoch, header.track))
+        fork = forks.get(header.lane)
         if fork is not None and header.seq >= fork:
             return False
-        if self.log.is_malformed(entry.id) or not membership.is_visible(entry):
+        if not membership.is_visible(entry):
             return False
         if header.kind != Kind.GENERATION:
             return True
-        # A refusal (parent: the request) and answers to void seals are no context.
-        return all(p in self.nodes for p in header.parents)
+        # A refusal (parent: the request), an answer to a void seal and one
+        # that another host wrote under this seal are no context.
+        node = self.nodes.get(header.parents[0]) if len(header.parents) == 1 else None
+        return node is not None and node.author == header.author
 
     def context_digest(self, parent: SealNode | None, entries: Iterable[EntryId]) -> Digest:
         """Chain `entries` onto the digest of `parent`'s context."""

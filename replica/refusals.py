@@ -164,7 +164,7 @@ class LanesDiverged(RequestRefused):
 
 
 class CreateForbidden(RequestRefused):
-    """This hub does not let your key create conversations."""
+    """The hub does not let your key create conversations."""
 
     reason = "CREATE_FORBIDDEN"
     next_step = "Ask the operator to allow the key, or use another hub."

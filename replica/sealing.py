@@ -52,4 +52,3 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     membership = log.membership_at(heads)
     entries = order.coverage(request_id, parent, answer, membership)
     return Sealable(request_id, parent, entries, heads, order.context_digest(parent, entries))
-

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from replica.errors import EntryRefused
-from replica.limits import DOCUMENT_UPDATE_BYTES_MAX as UPDATE_BYTES_MAX
+from replica.limits import DOCUMENT_UPDATE_BYTES_MAX
 
 NESTING_MAX = 64
 CLOCKS_MAX = 64 * 1024
@@ -131,8 +131,10 @@ def decode_update(data: bytes) -> DecodedUpdate:
 
     Raises UpdateTooLarge, UpdateMalformed, NestingTooDeep or ValueRefused.
     """
-    if len(data) > UPDATE_BYTES_MAX:
-        raise UpdateTooLarge(f"The update has {len(data)} bytes; {UPDATE_BYTES_MAX} is the limit.")
+    if len(data) > DOCUMENT_UPDATE_BYTES_MAX:
+        raise UpdateTooLarge(
+            f"The update has {len(data)} bytes; {DOCUMENT_UPDATE_BYTES_MAX} is the limit."
+        )
     reader = _Reader(data)
     update = DecodedUpdate(tuple(_structs(reader)), tuple(_deletions(reader)))
     if reader.at != len(data):

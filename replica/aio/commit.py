@@ -29,10 +29,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SQL text and the rows it is run with."""
+    """One SQL text and the rows it is run with; without rows it is run once."""
 
     sql: str
-    rows: Sequence[tuple[object, ...]]
+    rows: Sequence[tuple[object, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ class GroupCommit:
             self._refuse_waiting()
             raise
         else:
-            _settle(batch, None)
             if any(write.truncate for write in batch):
                 await self._truncate()
+            _settle(batch, None)
 
     async def _transact(self, statements: Sequence[Statement]) -> None:
         if not statements:
@@ -165,7 +165,10 @@ class GroupCommit:
         await self._connection.execute("BEGIN IMMEDIATE")
         try:
             for statement in statements:
-                await self._connection.executemany(statement.sql, statement.rows)
+                if statement.rows:
+                    await self._connection.executemany(statement.sql, statement.rows)
+                else:
+                    await self._connection.execute(statement.sql)
             await self._connection.execute("COMMIT")
         finally:
             # After some errors SQLite has rolled back by itself, after others not.
@@ -174,9 +177,12 @@ class GroupCommit:
 
     async def _truncate(self) -> None:
         try:
-            await self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            async with self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
+                row = await cursor.fetchone()
+            if row is None or row[0]:
+                _log.warning("store_wal_kept", detail="a reader is in the way")
         except sqlite3.Error as error:
-            _log.warning("store_checkpoint_failed", detail=str(error))
+            _log.warning("store_wal_kept", detail=str(error))
 
     def _refuse_waiting(self) -> None:
         while not self._waiting.empty():

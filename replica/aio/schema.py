@@ -30,10 +30,10 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             header BLOB NOT NULL,
             signature BLOB NOT NULL,
             checksum INTEGER NOT NULL,
-            body BLOB,
-            UNIQUE (conversation, id)
+            body BLOB
         )
         """,
+        "CREATE UNIQUE INDEX entries_id ON entries (conversation, id)",
         """
         CREATE TABLE quarantine (
             conversation BLOB NOT NULL,
@@ -61,6 +61,15 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """,
     ),
 )
+
+REBUILD_INDEX = (
+    "DROP INDEX entries_id",
+    # A damaged index may have let an entry in twice.
+    "DELETE FROM entries WHERE rowid NOT IN "
+    "(SELECT max(rowid) FROM entries GROUP BY conversation, id)",
+    "CREATE UNIQUE INDEX entries_id ON entries (conversation, id)",
+)
+"""Statements that derive the index of `entries` anew from its rows."""
 
 
 async def connect_writer(path: Path) -> aiosqlite.Connection:

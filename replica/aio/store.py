@@ -28,7 +28,7 @@ from replica.aio.disk import FILE_MODE, make_folder, sync_folder, typed_errors
 from replica.entry import Entry, entry_id, verify_body
 from replica.errors import EntryRefused, StoreError
 from replica.ids import SIGNATURE_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
-from replica.refusals import StoreLocked
+from replica.refusals import StoreCorrupt, StoreLocked
 
 _LANE = struct.Struct("<32sQI")
 _HEAD = struct.Struct("<Q32s")
@@ -100,6 +100,7 @@ class Store:
         self._reader = reader
         self._stack = stack
         self._closed = False
+        self._rebuilt = False
         self.quarantined_count = 0
         """Rows found bad since the store was opened."""
 
@@ -158,12 +159,21 @@ class Store:
         A body that fails its digest is None in the result, an entry that fails
         is left out; both are quarantined.
         """
-        rows = await self._rows(f"{_SELECT} WHERE conversation = ?", conversation)
-        # In a thread, because hashing a long conversation would hold up the event loop.
-        entries, bad = await asyncio.to_thread(_check_rows, conversation, rows)
+        entries, bad = await self._load(conversation)
         if bad:
             await self._quarantine(conversation, bad)
+        elif not self._rebuilt and await asyncio.to_thread(_has_gap, entries):
+            # Only admitted entries are stored, so their ancestors were too: if rows don't
+            # answer to their key, the index is damaged.
+            with contextlib.suppress(StoreError):  # The writer logged it.
+                await self._rebuild_index()
+            entries, _ = await self._load(conversation)
         return entries
+
+    async def _load(self, conversation: ConversationId) -> tuple[list[Entry], list[_Bad]]:
+        rows = await self._rows(f"{_SELECT} WHERE conversation = ?", conversation)
+        # In a thread, because hashing a long conversation would hold up the event loop.
+        return await asyncio.to_thread(_check_rows, conversation, rows)
 
     async def entry(self, conversation: ConversationId, id_: EntryId) -> Entry | None:
         """Return one entry, checked as in `load`; None if it is not here."""
@@ -253,10 +263,19 @@ class Store:
             statements += [Statement(sql, [(row.why, *row.values)]) for sql in moves]
         self.quarantined_count += len(bad)
         try:
-            await self._commit.write(statements)
+            try:
+                await self._commit.write(statements)
+            except StoreCorrupt:
+                await self._rebuild_index()
+                await self._commit.write(statements)
         except StoreError as error:
             # Reading goes on without the bad rows; they are found again at the next load.
             _log.warning("quarantine_failed", reason=error.reason, detail=error.detail)
+
+    async def _rebuild_index(self) -> None:
+        self._rebuilt = True
+        _log.warning("store_index_rebuilt")
+        await self._commit.write([Statement(sql) for sql in schema.REBUILD_INDEX])
 
 
 def _lock(path: Path) -> int:
@@ -354,3 +373,8 @@ def _with_body(entry: Entry, body: Any) -> Entry:
     whole = Entry(entry.header_bytes, entry.signature, body, entry.id, entry.header)
     verify_body(whole)
     return whole
+
+
+def _has_gap(entries: Sequence[Entry]) -> bool:
+    ids = {entry.id for entry in entries}
+    return any(not ids.issuperset(entry.header.ancestors()) for entry in entries)

@@ -1,5 +1,6 @@
 """Bodies and parts between generated messages and dataclasses (spec/02-entry §5)."""
 
+from itertools import pairwise
 from typing import cast
 
 from antiphon.v1 import log_pb2 as pb
@@ -37,7 +38,7 @@ def _heads(values: "list[bytes] | tuple[bytes, ...]") -> tuple[EntryId, ...]:
     heads = tuple(_id(v, "a membership head") for v in values)
     if len(heads) > limits.MEMBERSHIP_HEADS_MAX:
         raise BodyMalformed(f"{len(heads)} membership heads")
-    if any(a >= b for a, b in zip(heads, heads[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(heads)):
         raise BodyMalformed("membership heads are strictly ascending")
     return heads
 

@@ -5,6 +5,7 @@ is ever written again in place of the bytes it came from.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from antiphon.v1 import log_pb2 as pb
@@ -113,7 +114,7 @@ def parse(message: type[_M], data: bytes, error: Callable[[str], Exception]) -> 
 
 def encode_header(header: Header) -> bytes:
     """Serialise a header for signing, in the strict subset."""
-    data = pb.Header(
+    return pb.Header(
         conversation=header.conversation or b"",
         author=header.author,
         epoch=header.epoch,
@@ -130,7 +131,6 @@ def encode_header(header: Header) -> bytes:
         create_time_ms=header.create_time_ms,
         conflict=cast("pb.Conflict.ValueType", header.conflict),
     ).SerializeToString(deterministic=True)
-    return data
 
 
 def decode_header(data: bytes) -> Header:
@@ -194,7 +194,7 @@ def _check_lengths(header: Header) -> None:
         raise FieldInvalid("a key has 32 bytes")
     if len(header.parents) > limits.PARENTS_MAX:
         raise FieldInvalid(f"{len(header.parents)} parents; at most {limits.PARENTS_MAX}")
-    if any(a >= b for a, b in zip(header.parents, header.parents[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(header.parents)):
         raise FieldInvalid("parents are strictly ascending")
     if not header.parents and header.kind != Kind.GENESIS:
         raise FieldInvalid("only a genesis has no parents")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pycrdt import Array, Doc, Map, Text, TransactionEvent
 
 from replica.errors import EntryRefused
+from replica.limits import DOCUMENT_UPDATE_BYTES_MAX
 from replica.yjs import (
     EMPTY_UPDATE,
     NESTING_MAX,
     SAFE_INTEGER_MAX,
-    UPDATE_BYTES_MAX,
     Content,
     DecodedUpdate,
     Deletion,
@@ -187,7 +187,7 @@ def test_values_nest_64_deep_and_no_deeper(opening: bytes) -> None:
 
 
 def test_an_update_has_at_most_64_kib() -> None:
-    room = UPDATE_BYTES_MAX - len(any_update(b"\x77" + text("x" * 60_000))) + 60_000
+    room = DOCUMENT_UPDATE_BYTES_MAX - len(any_update(b"\x77" + text("x" * 60_000))) + 60_000
     assert decode_update(any_update(b"\x77" + text("x" * room)))
     with pytest.raises(UpdateTooLarge):
         decode_update(any_update(b"\x77" + text("x" * (room + 1))))

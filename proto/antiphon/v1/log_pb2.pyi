@@ -409,7 +409,9 @@ class Header(_message.Message):
     basis: _builtins.bytes
     """Id of the seal whose context this entry extends, 32 bytes; unset before the first."""
     lamport: _builtins.int
-    """1 + the greatest lamport of prev, parents and basis; 0 for the genesis."""
+    """1 + the greatest lamport of prev, parents, basis and what a control body
+    lists; 0 for the genesis.
+    """
     kind: Global___Kind.ValueType
     """What the body holds. Unknown kinds are stored, relayed and ignored."""
     critical: _builtins.bool
@@ -1049,7 +1051,7 @@ Global___Sampling: _TypeAlias = Sampling  # noqa: Y015
 
 @_typing.final
 class Request(_message.Message):
-    """Body of KIND_REQUEST: continue the conversation."""
+    """Body of KIND_REQUEST, a control body: continue the conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1078,7 +1080,9 @@ class Request(_message.Message):
 
     @_builtins.property
     def membership_heads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Heads of the membership track the author saw, 32 bytes each, ascending."""
+        """Heads of the membership track the author saw, 32 bytes each, ascending;
+        informative, and not among what the entry lists.
+        """
 
     def __init__(
         self,

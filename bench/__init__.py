@@ -1,0 +1,1 @@
+"""Benchmarks: one file per question, each prints one JSON object on its last line."""

@@ -1,0 +1,40 @@
+"""A hub in its own process on a free loopback port, for benchmarks and tests."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def hub_process(data_dir: Path, **environment: str) -> Iterator[str]:
+    """Start `python -m syncd`, yield its address, end it by its process."""
+    command = [sys.executable, "-m", "syncd", "--data-dir", str(data_dir)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
+        if not ready:
+            raise RuntimeError(f"the hub ended with {process.wait()} before it was ready")
+        yield ready[1]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def build_slow_fsync(folder: Path) -> Path:
+    """Compile the preloaded fsync that waits; needs gcc."""
+    library = folder / "slow_fsync.so"
+    source = Path(__file__).with_name("slow_fsync.c")
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True
+    )
+    return library

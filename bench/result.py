@@ -1,0 +1,61 @@
+"""What every benchmark prints: goals with their bars, the machine, the raw figures."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure with its bar; `at_least` says on which side of it good lies."""
+
+    name: str
+    value: float
+    bar: float
+    at_least: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+    def as_json(self) -> dict[str, object]:
+        sign = ">=" if self.at_least else "<="
+        bar = f"{sign} {self.bar:g}"
+        return {"name": self.name, "value": round(self.value, 3), "bar": bar, "ok": self.ok}
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures depend on."""
+    cpu = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """Read the flags all benchmarks share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="print the JSON line only")
+    return parser.parse_args()
+
+
+def say(text: str) -> None:
+    """Report progress, on stderr so that stdout stays data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def report(bench: str, goals: list[Goal], raw: dict[str, object], *, json_only: bool) -> int:
+    """Print the goals for people and the JSON line; return 1 if a goal was missed."""
+    if not json_only:
+        for goal in goals:
+            mark = "ok  " if goal.ok else "MISS"
+            print(f"{mark} {goal.name}: {goal.value:.3f} (bar {goal.as_json()['bar']})")
+    line = {"bench": bench, "machine": machine(), "goals": [g.as_json() for g in goals], **raw}
+    print(json.dumps(line))
+    return 0 if all(goal.ok for goal in goals) else 1

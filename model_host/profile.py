@@ -1,0 +1,36 @@
+"""What a host offers: model, tokenizer, template and limits under one digest (spec/07-host §1)."""
+
+from dataclasses import dataclass, fields
+
+from replica.effects import ProfileInfo
+from replica.ids import Digest, tagged_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One model as this host runs it."""
+
+    name: str
+    weights_digest: Digest
+    tokenizer_digest: Digest
+    template_digest: Digest
+    render_recipe_digest: Digest
+    sampler_digest: Digest
+    dtype: str
+    context_tokens_max: int
+    has_tools: bool
+
+    @property
+    def digest(self) -> Digest:
+        """Hash every field, each with its length: the same profile on every host."""
+        parts = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            data = value if isinstance(value, bytes) else str(value).encode()
+            parts.append(len(data).to_bytes(4, "little") + data)
+        return tagged_sha256(b"antiphon/v1/profile", b"".join(parts))
+
+    @property
+    def info(self) -> ProfileInfo:
+        """What hubs and clients are told."""
+        return ProfileInfo(self.digest, self.name, self.context_tokens_max)

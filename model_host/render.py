@@ -1,0 +1,319 @@
+"""The rendering recipe: from context to tokens (spec/07-host §2).
+
+Pure. A template runs once over sentinels that stand for the contents, and the
+result is split there. So control tokens come from the template's own literals
+only, contents are tokenised as plain text, and recorded ids are spliced in
+exactly as they were produced.
+
+Who owns what lies between turns: the entry that opens a turn owns all text
+since the previous content, closing mark included. Rendering is therefore
+append-only: what a longer context adds never changes what came before.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from model_host.refusals import (
+    MediaUnsupported,
+    OpaqueRequired,
+    TemplateUnsupported,
+    TokensForeign,
+    ToolsUnsupported,
+)
+from replica.body import (
+    CONTINUABLE,
+    Body,
+    Generation,
+    Media,
+    Message,
+    Need,
+    Opaque,
+    Outcome,
+    Part,
+    Projected,
+    Request,
+    Speaker,
+    Text,
+    Tokens,
+    ToolResult,
+    Tools,
+)
+from replica.ids import Digest, EntryId, tagged_sha256
+
+RECIPE = b"antiphon/v1/render-recipe:1 sentinel-split next-entry-closes ids-spliced"
+RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
+
+ROLES = {
+    Speaker.SYSTEM: "system",
+    Speaker.USER: "user",
+    Speaker.ASSISTANT: "assistant",
+    Speaker.TOOL: "tool",
+}
+"""Roles are an enum; free text never becomes part of a template literal."""
+
+
+class Encoder(Protocol):
+    """What rendering needs of a tokenizer."""
+
+    @property
+    def digest(self) -> Digest:
+        """Return the tokenizer's digest."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise content: control tokens in it are plain text."""
+
+    def encode_template(self, text: str) -> list[int]:
+        """Tokenise a template literal: control tokens in it are control tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """One entry of a context; `is_final` where it ends its seal's list."""
+
+    entry: EntryId
+    body: Body
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Tokens per entry, in context order, and what became of opaque parts."""
+
+    tokens: tuple[tuple[EntryId, tuple[int, ...]], ...]
+    projections: tuple[Projected, ...]
+
+    @property
+    def token_ids(self) -> list[int]:
+        """All tokens of the context."""
+        return [i for _, ids in self.tokens for i in ids]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One message of the template: who opened it, and its content so far."""
+
+    role: str
+    opener: int
+    pieces: list[tuple[int, list[int]]] = field(default_factory=list)
+    ids_end: int | None = None
+    """Last id where the content ends with recorded ids."""
+
+
+class Template:
+    """A chat template, pinned by digest, run in a sandbox with fixed inputs."""
+
+    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
+        """Compile `source`. Raises TemplateUnsupported."""
+        self.digest = tagged_sha256(b"antiphon/v1/template", source.encode())
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _raise
+        # A clock would make two renderings of one log differ.
+        environment.globals["strftime_now"] = _no_clock
+        self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise TemplateUnsupported(f"the template does not compile: {error}") from error
+
+    def render(self, messages: Sequence[tuple[str, str]], *, header: bool) -> str:
+        """Return the text for (role, content) messages, with the assistant header if asked."""
+        try:
+            return self._template.render(
+                messages=[{"role": role, "content": content} for role, content in messages],
+                add_generation_prompt=header,
+                **self._fixed,
+            )
+        except TemplateError as error:
+            raise TemplateUnsupported(f"the template refuses this context: {error}") from error
+
+    def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
+        """Return the text before, between and after the contents of turns with these roles.
+
+        One more than there are roles. Raises TemplateUnsupported where the
+        template changes, repeats or drops a content.
+        """
+        sentinels = [f"\u2983antiphon{i:06d}\u2984" for i in range(len(roles))]
+        text = self.render(list(zip(roles, sentinels, strict=True)), header=header)
+        literals, at = [], 0
+        for sentinel in sentinels:
+            found = text.find(sentinel, at)
+            if found < 0 or text.count(sentinel) != 1:
+                raise TemplateUnsupported("the template changes, repeats or drops a content")
+            literals.append(text[at:found])
+            at = found + len(sentinel)
+        return [*literals, text[at:]]
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _no_clock(_format: str) -> str:
+    raise TemplateError("the template asks for the date; log it as a system message instead")
+
+
+def render(context: Sequence[ContextItem], template: Template, encoder: Encoder) -> Rendered:
+    """Render a context.
+
+    Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensForeign,
+    TokenizerBytesMissing, TemplateUnsupported: refusals the host logs.
+    """
+    tokens: list[list[int]] = [[] for _ in context]
+    projections: list[Projected] = []
+    turns = _turns(context, encoder, projections)
+    is_open = bool(turns) and not turns[-1].pieces
+    shown = turns[:-1] if is_open else turns
+    literals = template.literals([turn.role for turn in shown], header=is_open)
+    before: _Turn | None = None
+    for number, turn in enumerate(turns):
+        # The last literal follows the last content: it is the header of an open turn.
+        literal = encoder.encode_template(literals[number])
+        if before is not None and before.ids_end is not None and literal[:1] == [before.ids_end]:
+            literal = literal[1:]  # the recorded generation closed its turn itself
+        tokens[turn.opener] += literal
+        for index, ids in turn.pieces:
+            tokens[index] += ids
+        before = turn
+    return Rendered(
+        tuple((item.entry, tuple(ids)) for item, ids in zip(context, tokens, strict=True)),
+        tuple(projections),
+    )
+
+
+def _turns(
+    context: Sequence[ContextItem], encoder: Encoder, projections: list[Projected]
+) -> list[_Turn]:
+    turns: list[_Turn] = []
+    for index, item in enumerate(context):
+        match item.body:
+            case Tools():
+                raise ToolsUnsupported
+            case Message(speaker, parts):
+                role = ROLES[Speaker(speaker)]
+                turn = _Turn(role, index)
+                turn.pieces.append((index, _content(item.entry, parts, encoder, projections)))
+                turns.append(turn)
+            case Request() if item.is_final:
+                if not _continues(context, index):
+                    turns.append(_Turn(ROLES[Speaker.ASSISTANT], index))
+            case Generation() as generation:
+                after_request = index > 0 and _opens_answer(context[index - 1])
+                if not (after_request and turns):
+                    turns.append(_Turn(ROLES[Speaker.ASSISTANT], index))
+                ids = list(generation.token_ids)
+                turns[-1].pieces.append((index, ids))
+                turns[-1].ids_end = ids[-1] if ids else turns[-1].ids_end
+            case _:
+                pass
+    return turns
+
+
+def _opens_answer(item: ContextItem) -> bool:
+    return isinstance(item.body, Request) and item.is_final
+
+
+def _continues(context: Sequence[ContextItem], index: int) -> bool:
+    """Say whether the request at `index` goes on inside the answer right before it."""
+    before = context[index - 1].body if index > 0 else None
+    return isinstance(before, Generation) and before.finish_reason in CONTINUABLE
+
+
+def _content(
+    entry: EntryId, parts: tuple[Part, ...], encoder: Encoder, projections: list[Projected]
+) -> list[int]:
+    ids: list[int] = []
+    text = ""
+    for number, part in enumerate(parts):
+        match part:
+            case Text(piece):
+                text += piece
+            case Tokens(token_ids, digest):
+                if digest != encoder.digest:
+                    raise TokensForeign
+                ids += [*encoder.encode(text), *token_ids]
+                text = ""
+            case Opaque():
+                outcome = _project(part)
+                projections.append(Projected(entry, number, outcome))
+                text += part.fallback_text if outcome is Outcome.DEGRADED else ""
+            case ToolResult(_, inner, _):
+                ids += [*encoder.encode(text), *_content(entry, inner, encoder, projections)]
+                text = ""
+            case Media():
+                raise MediaUnsupported
+            case _:
+                raise ToolsUnsupported
+    return [*ids, *encoder.encode(text)] if text else ids
+
+
+def _project(part: Opaque) -> Outcome:
+    """Say what becomes of a part this host can't open (spec/09-trust §3)."""
+    match part.need:
+        case Need.PREFERRED:
+            return Outcome.DEGRADED
+        case Need.DROPPABLE:
+            return Outcome.DROPPED
+        case _:
+            raise OpaqueRequired(f"a required part can be opened by {part.issuer} only")
+
+
+def render_seed(tokenizer: Digest, template: Digest) -> Digest:
+    """Return render_digest of the empty context."""
+    return tagged_sha256(b"antiphon/v1/render", tokenizer + template + RECIPE_DIGEST)
+
+
+def extend_render_digest(digest: Digest, entry: EntryId, token_ids: Sequence[int]) -> Digest:
+    """Chain one entry's tokens: previous ‖ id ‖ count ‖ ids, 4-byte little-endian."""
+    packed = b"".join(i.to_bytes(4, "little") for i in (len(token_ids), *token_ids))
+    return Digest(hashlib.sha256(digest + entry + packed).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReport:
+    """What the self-check at load found."""
+
+    append_only: bool
+    sentinels_equal_plain: bool
+
+
+_HARMLESS = (
+    ("system", "Answer briefly."),
+    ("user", "How tall is the tower?"),
+    ("assistant", "It is 300 metres tall."),
+    ("user", "And how old?"),
+    ("assistant", "About 130 years."),
+)
+
+
+def check_template(template: Template, encoder: Encoder) -> TemplateReport:
+    """Check a template on harmless texts (spec/07-host §2.4).
+
+    A template that rewrites history is allowed and reported: the host then
+    reuses what prefix there is. Raises TemplateUnsupported for one that does
+    not run at all.
+    """
+    append_only = equal = True
+    for start in (0, 1):
+        previous: list[int] = []
+        for count in range(start + 1, len(_HARMLESS) + 1):
+            messages = _HARMLESS[start:count]
+            header = messages[-1][0] == "user"
+            roles = [role for role, _ in messages]
+            literals = template.literals(roles, header=header)
+            # What follows the last content belongs to the next entry, the header apart.
+            literals[-1] = literals[-1] if header else ""
+            ids = encoder.encode_template(literals[0])
+            text = literals[0]
+            for (_, content), literal in zip(messages, literals[1:], strict=True):
+                ids += encoder.encode(content) + encoder.encode_template(literal)
+                text += content + literal
+            append_only &= ids[: len(previous)] == previous
+            plain = template.render(messages, header=header)
+            equal &= encoder.encode_template(plain[: len(text)]) == ids
+            previous = ids
+    return TemplateReport(append_only, equal)

@@ -1,0 +1,323 @@
+"""admission.json: a log, one more entry, and the verdict; one reason each."""
+
+from dataclasses import replace
+
+from spec.vectors.make.build import (
+    CANCEL,
+    CONVERSATION,
+    DOCUMENT,
+    DOCUMENTS,
+    GENESIS,
+    HOST,
+    JOIN,
+    MEMBER,
+    MEMBERSHIP,
+    MESSAGE,
+    REQUEST,
+    SEAL,
+    WRITER,
+    Book,
+    Built,
+    Fixed,
+    Header,
+    Key,
+    generation,
+    genesis,
+    grant,
+    message,
+    one_field,
+    request,
+    said,
+    sha256,
+    signed,
+)
+
+ADA, BOB, EVE, HAL = Key("ada"), Key("bob"), Key("eve"), Key("hal")
+SALT = sha256(b"salt")[:16]
+BASE = ["genesis", "grant-bob", "grant-hal", "hello", "reply", "ask"]
+SEALED = [*BASE, "seal", "answer"]
+
+
+def _book() -> Book:
+    book = Book((ADA,))
+    book.grant("grant-bob", ADA, BOB, WRITER)
+    book.grant("grant-hal", ADA, HAL, HOST, parents=["grant-bob"])
+    book.write("hello", ADA, MESSAGE, said("Hello."))
+    book.write("reply", BOB, MESSAGE, said("Hi."), parents=["hello"])
+    book.write("ask", ADA, REQUEST, request(HAL), parents=["reply"])
+    book.write("seal", HAL, SEAL, _seal(book), parents=["ask"], listed=["grant-hal"])
+    book.write("answer", HAL, 7, generation("Good day."), parents=["seal"], basis="seal")
+    return book
+
+
+def _seal(book: Book, **fields: object) -> bytes:
+    listed = ["hello", "reply", "ask"]
+    known: dict[int, object] = {
+        1: book.entries["ask"].id,
+        3: [book.entries[n].id for n in listed],
+        4: sha256(b"profile"),
+        5: book.context_digest(listed),
+        6: sha256(b"render"),
+        7: b"\x05\x05\x05",
+        8: [book.entries["grant-hal"].id],
+    }
+    known.update({int(k[1:]): v for k, v in fields.items()})
+    return message(known)  # type: ignore[arg-type]
+
+
+class _Cases:
+    """The vectors, with the odd entries kept in the book under their own names."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.vectors: list[dict[str, object]] = []
+
+    def add(
+        self,
+        name: str,
+        comment: str,
+        given: list[str],
+        entry: Built,
+        verdict: str,
+        reason: str | None = None,
+        missing: list[bytes] | None = None,
+        admitted: list[str] | None = None,
+    ) -> None:
+        """Add one vector; the entry is kept under `name` unless the book has it."""
+        known = [n for n, e in self.book.entries.items() if e is entry]
+        if not known:
+            self.book.keep(name, entry)
+        self.vectors.append(
+            {
+                "name": name,
+                "comment": comment,
+                "given": given,
+                "entry": known[0] if known else name,
+                "verdict": verdict,
+                "reason": reason,
+                "missing": [i.hex() for i in missing or []],
+                "admitted": admitted or ([known[0] if known else name] * (verdict == "admitted")),
+            }
+        )
+
+    def refused(self, name: str, reason: str, comment: str, entry: Built) -> None:
+        """Add an entry that the whole log refuses."""
+        self.add(name, comment, SEALED, entry, "refused", reason)
+
+
+def _malformed_headers(cases: _Cases) -> None:
+    book = cases.book
+    plain = book.header("wire", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    data = plain.encode()
+    cases.refused("wire", "WIRE_MALFORMED", "an overlong varint behind a good header",
+                  signed(plain, ADA, data + b"\xf8\x01\x80\x00"))
+    cases.refused("header-size", "HEADER_TOO_LARGE", "8,193 bytes, the rest an unknown field",
+                  signed(plain, ADA, data + one_field(99, bytes(8_193 - len(data) - 4))))
+    cases.refused("body-size", "BODY_TOO_LARGE", "the header states 524,289 bytes",
+                  replace(signed(plain, ADA, message({**plain.fields(), 13: 524_289})), body=None))
+    for name, comment, fields in (
+        ("epoch-zero", "epoch 0", {3: Fixed(0)}),
+        ("kind-zero", "kind 0", {10: 0}),
+        ("conflict-unknown", "conflict 2", {15: 2}),
+        ("author-short", "an author of 31 bytes", {2: ADA.public[:31]}),
+        ("parent-long", "a parent of 33 bytes", {7: [bytes(33)]}),
+        ("parents-none", "no parents", {7: b""}),
+        ("parents-order", "parents not ascending", {7: [b"\x02" * 32, b"\x01" * 32]}),
+        ("parents-twice", "a parent given twice", {7: [b"\x02" * 32] * 2}),
+        ("parents-many", "65 parents", {7: [bytes([i]) * 32 for i in range(1, 66)]}),
+        ("prev-none", "seq 4 without prev", {6: b"", 5: 4}),
+        ("prev-first", "prev at seq 0", {5: 0}),
+        ("lamport-range", "lamport 2^53", {9: 2**53}),
+        ("seq-range", "seq 2^53", {5: 2**53}),
+        ("body-short", "a body of 15 bytes has no room for its salt", {13: 15}),
+        ("digest-short", "a body digest of 31 bytes", {12: bytes(31)}),
+        ("conversation-none", "no conversation, yet no genesis", {1: b""}),
+    ):  # fmt: skip
+        header_bytes = message({**plain.fields(), **fields})
+        cases.refused(name, "FIELD_INVALID", comment, signed(plain, ADA, header_bytes))
+    for name, comment, fields in (
+        ("track-unknown", "track 4", {4: 4}),
+        ("track-none", "no track", {4: 0}),
+        ("track-of-kind", "a message on the document track", {4: DOCUMENTS}),
+    ):
+        header_bytes = message({**plain.fields(), **fields})
+        cases.refused(name, "TRACK_INVALID", comment, signed(plain, ADA, header_bytes))
+
+
+def _places(cases: _Cases) -> None:
+    book = cases.book
+    plain = book.header("place", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    document = book.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
+    hello, reply = book.entries["hello"], book.entries["reply"]
+    for name, reason, comment, fields in (
+        ("seq-gap", "SEQ_GAP", "seq skips one", {"seq": 3}),
+        ("seq-again", "SEQ_GAP", "seq stands still", {"seq": 1}),
+        ("prev-lane", "PREV_INVALID", "prev is in another author's lane", {"prev": reply.id}),
+        ("parent-track", "PARENT_INVALID", "a message follows a grant",
+         {"parents": (book.entries["grant-bob"].id,)}),
+        ("basis-kind", "BASIS_INVALID", "the basis is a message", {"basis": hello.id}),
+        ("lamport-low", "LAMPORT_INVALID", "lamport one too small",
+         {"lamport": plain.lamport - 1}),
+        ("lamport-high", "LAMPORT_INVALID", "lamport one too great",
+         {"lamport": plain.lamport + 1}),
+    ):  # fmt: skip
+        cases.refused(name, reason, comment, signed(replace(plain, **fields), ADA))  # type: ignore[arg-type]
+    noted = replace(document.header, basis=book.entries["seal"].id, lamport=7)
+    cases.refused("basis-track", "BASIS_INVALID", "a document entry has a basis",
+                  signed(replace(noted, lamport=1 + book.entries["seal"].header.lamport), BOB))
+    revocation = book.header(
+        "lamport-listed", ADA, MEMBER,
+        one_field(2, message({1: BOB.public, 2: [_cut(reply)]})), parents=["grant-hal"],
+    )  # fmt: skip
+    cases.refused("lamport-listed", "LAMPORT_INVALID", "not above an entry its body lists",
+                  signed(replace(revocation, lamport=1), ADA))
+    elsewhere = Book((ADA, BOB)).entries["genesis"].id
+    cases.refused("conversation-other", "CONVERSATION_MISMATCH", "of another conversation",
+                  signed(replace(plain, conversation=elsewhere), ADA))
+
+
+def _cut(entry: Built) -> bytes:
+    lane = {1: Fixed(entry.header.epoch), 2: entry.header.track, 3: entry.header.seq}
+    return message({**lane, 4: entry.id})
+
+
+def _signatures(cases: _Cases) -> None:
+    book = cases.book
+    plain = book.header("sign", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    good = signed(plain, ADA)
+    cases.refused("signature-other", "SIGNATURE_INVALID", "signed by another member",
+                  signed(plain, BOB))
+    cases.refused("signature-untagged", "SIGNATURE_INVALID", "signed without the tag",
+                  replace(good, signature=ADA.private.sign(good.header_bytes)))
+    small = replace(plain, author=b"\x01" + bytes(31), prev=b"", seq=0)
+    cases.refused("key-small-order", "KEY_INVALID", "the author is the identity point",
+                  signed(small, ADA))
+    cases.refused("body-digest", "BODY_DIGEST_MISMATCH", "one bit of the body changed",
+                  replace(good, body=plain.body[:-1] + bytes([plain.body[-1] ^ 1])))
+    cases.refused("body-length", "BODY_DIGEST_MISMATCH", "the body lost a byte",
+                  replace(good, body=plain.body[:-1]))  # fmt: skip
+
+
+def _bodies(cases: _Cases) -> None:
+    book = cases.book
+    asked = book.header("bare", ADA, REQUEST, request(HAL), parents=["answer"], basis="seal")
+    cases.refused("body-missing", "BODY_MISSING", "a control entry without its body",
+                  replace(signed(asked, ADA), body=None))
+    stop = [one_field(5, b"!") for _ in range(17)]
+    for name, comment, kind, content in (
+        ("body-wire", "a control body outside the strict subset", MEMBER,
+         one_field(1, one_field(2, 2) + one_field(1, BOB.public))),
+        ("body-no-change", "a member entry that changes nothing", MEMBER, b""),
+        ("body-key-short", "a granted key of 31 bytes", MEMBER,
+         one_field(1, message({1: BOB.public[:31], 2: 2}))),
+        ("body-stop-many", "17 stop strings", REQUEST, request(HAL) + b"".join(stop)),
+        ("body-heads-order", "membership heads not ascending", REQUEST,
+         request(HAL) + one_field(7, b"\x02" * 32) + one_field(7, b"\x01" * 32)),
+        ("body-host-none", "a request without a host", REQUEST, one_field(3, b"")),
+        ("body-seal-empty", "a seal that lists nothing", SEAL, _seal(book, f3=b"", f7=b"")),
+        ("body-seal-tokens", "fewer token counts than entries", SEAL, _seal(book, f7=b"\x05\x05")),
+        ("body-salt-only", "a seal that is only its salt", SEAL, b""),
+    ):  # fmt: skip
+        by = HAL if kind == SEAL else ADA
+        parents = ["grant-hal"] if kind == MEMBER else ["ask"]
+        header = book.header(name, by, kind, content, parents=parents)
+        cases.refused(name, "BODY_MALFORMED", comment, signed(header, by))
+
+
+def _geneses(cases: _Cases) -> None:
+    def begin(name: str, comment: str, reason: str, content: bytes, **fields: object) -> None:
+        header = Header(ADA.public, GENESIS, SALT + content)
+        entry = signed(replace(header, **fields), ADA)  # type: ignore[arg-type]
+        cases.add(name, comment, [], entry, "refused", reason)
+
+    begin("genesis-owner", "the author is not the first owner", "GENESIS_INVALID",
+          genesis([BOB, ADA]))
+    begin("genesis-seq", "a genesis at seq 1", "GENESIS_INVALID", genesis([ADA]), seq=1)
+    begin("genesis-track", "a genesis on a track", "GENESIS_INVALID", genesis([ADA]),
+          track=CONVERSATION)
+    begin("genesis-parents", "a genesis that follows something", "GENESIS_INVALID",
+          genesis([ADA]), parents=(bytes(32),))
+    begin("genesis-owners-none", "no owners", "BODY_MALFORMED", genesis([]))
+    begin("genesis-owners-twice", "an owner named twice", "BODY_MALFORMED", genesis([ADA, ADA]))
+    begin("genesis-owners-many", "17 owners", "BODY_MALFORMED",
+          genesis([ADA, *(Key(f"owner {i}") for i in range(16))]))  # fmt: skip
+
+
+def _pending(cases: _Cases) -> None:
+    book = cases.book
+    ids = {name: e.id for name, e in book.entries.items()}
+    late = book.entries
+    cases.add("pending-genesis", "nothing is here yet", [], late["hello"], "pending",
+              missing=[ids["genesis"]])
+    cases.add("pending-parent", "its parent is missing", ["genesis", "grant-bob"], late["reply"],
+              "pending", missing=[ids["hello"]])
+    cases.add("pending-prev", "prev and parent are missing",
+              ["genesis", "grant-bob", "grant-hal"], late["ask"], "pending",
+              missing=[ids["hello"], ids["reply"]])
+    cases.add("pending-grant", "all ancestors are here, its author has no grant",
+              ["genesis", "hello"], late["reply"], "pending")
+    cases.add("pending-listed", "the entries a seal lists are ancestors too",
+              ["genesis", "grant-bob", "grant-hal", "hello", "reply"], late["seal"], "pending",
+              missing=[ids["ask"]])
+    cases.add("pending-basis", "its basis is missing", BASE,
+              signed(book.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
+              "pending", missing=[ids["seal"]])
+    cases.add("released", "what waited comes in with what it waited for",
+              ["genesis", "grant-bob", "reply", "ask"], late["hello"], "admitted",
+              admitted=["hello", "reply", "ask"])
+    cases.add("released-by-grant", "a grant lets the granted key's entries in",
+              ["genesis", "hello", "reply"], late["grant-bob"], "admitted",
+              admitted=["grant-bob", "reply"])  # fmt: skip
+
+
+def _admitted(cases: _Cases) -> None:
+    book = cases.book
+    cases.add("genesis", "a log begins", [], book.entries["genesis"], "admitted")
+    cases.add("again", "the same entry once more", BASE, book.entries["hello"], "duplicate")
+    plain = book.header("plain", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    cases.add("message", "a message after an answer", SEALED, signed(plain, ADA), "admitted")
+    cases.add("bodiless", "any but a control body may be absent", SEALED,
+              replace(signed(replace(plain, epoch=2, seq=0, prev=b""), ADA), body=None),
+              "admitted")
+    other = book.header("fork", ADA, MESSAGE, said("y"), parents=["genesis"], prev=None)
+    cases.add("equivocation", "a second entry at one lane position", SEALED,
+              signed(other, ADA), "admitted")
+    odd = book.header("odd", BOB, 99, b"\xff", parents=["answer"], track=CONVERSATION)
+    cases.add("kind-unknown", "an unknown kind, whatever its body", SEALED, signed(odd, BOB),
+              "admitted")
+    bad = book.header("bad", BOB, MESSAGE, b"\xff", parents=["answer"])
+    cases.add("body-void", "a message whose body does not parse", SEALED, signed(bad, BOB),
+              "admitted")
+    reader = book.header("void", HAL, CANCEL, b"", parents=["ask"])
+    cases.add("role-void", "a role that forbids the kind makes the entry void, not refused",
+              SEALED, signed(reader, HAL), "admitted")
+    join = book.header("join", BOB, JOIN, b"", parents=["grant-bob", "grant-hal"], track=MEMBERSHIP)
+    cases.add("join", "a join on the membership track", SEALED, signed(join, BOB), "admitted")
+    carried = signed(plain, ADA, plain.encode() + one_field(99, b"new"))
+    cases.add("field-unknown", "a header field of a newer version", SEALED, carried, "admitted")
+    eve = book.header("eve", EVE, MESSAGE, said("x"), parents=["answer"])
+    cases.add("stranger", "waits for a grant that may never come", SEALED, signed(eve, EVE),
+              "pending")
+    by_bob = book.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
+    cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
+              [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",
+              admitted=["grant-void", "stranger"])  # fmt: skip
+
+
+def build() -> dict[str, object]:
+    """Return the file."""
+    book = _book()
+    cases = _Cases(book)
+    for part in (
+        _admitted, _pending, _malformed_headers, _places, _signatures, _bodies, _geneses,
+    ):  # fmt: skip
+        part(cases)
+    return {
+        "file": "admission",
+        "spec": "spec/02-entry §6",
+        "comment": "Give the log the entries named in `given`, in that order, then `entry`."
+        " `verdict` is admitted (with the names now in the log, ancestors first), pending (with the"
+        " ids missing; none: a grant), duplicate, or refused with `reason`.",
+        **book.as_json(),
+        "vectors": cases.vectors,
+    }

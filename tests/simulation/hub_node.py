@@ -1,0 +1,72 @@
+"""The hub: the real core of syncd behind simulated wires and disk."""
+
+from functools import partial
+
+from replica.effects import Message
+from replica.ids import PublicKey
+from syncd.hub import Hub, HubEffects, LinkId
+from syncd.policy import Policy
+from tests.simulation.network import Wire
+from tests.simulation.node import Node, Step
+
+TICK_S = 5.0
+
+
+class HubNode(Node):
+    """Drives a Hub as syncd does: persist, then send, in the order returned."""
+
+    role = "hub"
+    key = PublicKey(b"hub".ljust(32, b"."))
+
+    def restore(self) -> None:
+        self.wires: dict[LinkId, Wire] = {}
+        self.hub = Hub(self.key, Policy())
+        for conversation, entries in self.disk.conversations().items():
+            self.hub.load(conversation, entries)
+            self.oracle.restored(self.name, entries, self.hub.shelf[conversation])
+        self.later(TICK_S, self._tick)
+
+    def forget_memory(self) -> None:
+        wires, self.wires = self.wires, {}
+        self.hub = Hub(self.key, Policy())
+        for wire in wires.values():
+            wire.break_off()
+
+    def _tick(self) -> None:
+        self._perform(self.hub.handle_deadlines(self.clock.now))
+        self.later(TICK_S, self._tick)
+
+    def accept(self, wire: Wire, peer: PublicKey) -> None:
+        """Take a new stream of an authenticated key."""
+        link_id = self.hub.connect(peer, self.clock.now)
+        wire.link_id = link_id
+        self.wires[link_id] = wire
+
+    def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
+        link_id = LinkId(wire.link_id)
+        if self.is_alive and self.wires.get(link_id) is wire:
+            self._perform(self.hub.receive(link_id, message, self.clock.now, size_bytes))
+        else:
+            wire.break_off()  # a connection this life knows nothing of is reset
+
+    def wire_broken(self, wire: Wire) -> None:
+        link_id = LinkId(wire.link_id)
+        if self.is_alive and self.wires.get(link_id) is wire:
+            self._hang_up(link_id)
+
+    def _hang_up(self, link_id: LinkId) -> None:
+        wire = self.wires.pop(link_id, None)
+        self.hub.disconnect(link_id)
+        if wire is not None:
+            wire.break_off()
+
+    def _perform(self, effects: HubEffects) -> None:
+        steps: list[Step] = [partial(self._send, *addressed) for addressed in effects.send]
+        steps += [partial(self._hang_up, link_id) for link_id in effects.closed]
+        if effects.persist or steps:
+            self.submit(effects.persist, steps)
+
+    def _send(self, link_id: LinkId, message: Message) -> None:
+        wire = self.wires.get(link_id)
+        if wire is not None:
+            wire.send(message, "to_client")

@@ -1,0 +1,102 @@
+"""Which faults one seed plays, and how hard: every seed draws its own mix."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from replica import exchange, limits
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The mix of one seed; rates are per frame or per effect, times in virtual seconds."""
+
+    people: int
+    conversations: int
+    actions: int
+    span_s: float
+    latency_s: float
+    jitter_s: float
+    reorder: bool
+    drop: float
+    duplicate: float
+    breaks: int
+    partitions: int
+    blackhole: bool
+    commit_s: float
+    crash: float
+    crashes_max: int
+    crash_targets: tuple[str, ...]
+    hub_loss: bool
+    rollback: bool
+    keep_epoch: bool
+    revoke: str
+    remember_acks: bool
+    follow: bool
+    cancels: bool
+    small_limits: bool
+
+    @property
+    def forks_lanes(self) -> bool:
+        """Say whether this mix may make an honest key write one position twice."""
+        return self.rollback or self.hub_loss
+
+
+def draw(random: Random) -> Mix:
+    """Draw a mix: each fault is on in some seeds only, so none hides another."""
+
+    def on(chance: float) -> bool:
+        return random.random() < chance
+
+    lossy = on(0.5)
+    crash_targets = tuple(t for t in ("person", "host", "hub") if on(0.5))
+    rollback = on(0.2)
+    return Mix(
+        people=random.choice((2, 3, 3, 4)),
+        conversations=2 if on(0.15) else 1,
+        actions=random.randint(6, 16),
+        span_s=random.choice((3.0, 15.0, 50.0)),
+        latency_s=random.choice((0.001, 0.02, 0.3)),
+        jitter_s=random.choice((0.0, 0.01, 0.5)),
+        reorder=on(0.4),
+        drop=random.choice((0.02, 0.1, 0.3)) if lossy else 0.0,
+        duplicate=random.choice((0.05, 0.3)) if on(0.35) else 0.0,
+        breaks=random.randint(1, 4) if on(0.4) else 0,
+        partitions=random.randint(1, 3) if on(0.4) else 0,
+        blackhole=on(0.5),
+        commit_s=random.choice((0.0, 0.005, 0.2)),
+        crash=random.choice((0.005, 0.03, 0.1)) if crash_targets else 0.0,
+        crashes_max=random.randint(1, 4),
+        crash_targets=crash_targets,
+        hub_loss=on(0.12),
+        rollback=rollback,
+        keep_epoch=rollback and on(0.5),
+        revoke=random.choice(("person", "person", "host")) if on(0.2) else "",
+        remember_acks=on(0.5),
+        follow=on(0.5),
+        cancels=on(0.3),
+        small_limits=on(0.3),
+    )
+
+
+_SMALL = (
+    (limits, "CREDIT_BYTES", 6_000),
+    (limits, "IDS_PER_FRAME", 5),
+    (limits, "PENDING_LINK_BYTES_MAX", 4_000),
+    (exchange, "ENTRIES_FRAME_BYTES", 1_200),
+)
+
+
+@contextmanager
+def limits_of(mix: Mix) -> Iterator[None]:
+    """Play with small limits, so that a short run meets them."""
+    before = [getattr(module, name) for module, name, _ in _SMALL]
+    try:
+        if mix.small_limits:
+            for module, name, value in _SMALL:
+                setattr(module, name, value)
+        yield
+    finally:
+        for (module, name, _), value in zip(_SMALL, before, strict=True):
+            setattr(module, name, value)

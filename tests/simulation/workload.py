@@ -1,0 +1,162 @@
+"""What people do: write, ask, edit, join threads, grant and revoke, online or not."""
+
+from random import Random
+
+from replica.body import (
+    Cancel,
+    Cut,
+    DocumentUpdate,
+    Grant,
+    Join,
+    Member,
+    Message,
+    Request,
+    Revocation,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+)
+from replica.conversation import Conversation
+from replica.entry import Conflict
+from replica.ids import ConversationId, EntryId, PublicKey, Track
+from replica.limits import PARENTS_MAX
+from replica.order import SealNode
+from tests.simulation.replica_node import ReplicaNode
+
+ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "edit", "leave")
+
+
+def act(person: ReplicaNode, conversation: ConversationId, host: PublicKey) -> None:
+    """Do one random thing, if this person knows the conversation and may write."""
+    held = person.shelf.get(conversation)
+    if not person.is_alive or held is None or held.log.genesis is None:
+        return
+    roles = held.log.membership.roles.get(person.public, frozenset())
+    if not roles or not held.is_member(person.public):
+        return
+    random = person.random
+    action = random.choice(ACTIONS)
+    if Role.READER in roles and random.random() < 0.8:
+        return  # else it writes all the same, and the entry is void
+    match action:
+        case "message":
+            _say(person, held, _branch(held, random))
+        case "ask":
+            node = _branch(held, random)
+            parents = (_say(person, held, node),)
+            _ask(person, held, node, parents, host)
+        case "regenerate":
+            _regenerate(person, held, host)
+        case "edit":
+            _edit(person, held)
+        case "document":
+            _write_document(person, held)
+        case "join":
+            _join(person, held)
+        case _:
+            person.leave(conversation)
+            person.later(random.choice((0.5, 4.0)), lambda: person.join(conversation))
+
+
+def _branch(held: Conversation, random: Random) -> SealNode | None:
+    tips = held.order.tips()
+    if not tips:
+        return None
+    return tips[-1] if random.random() < 0.8 else random.choice(tips)
+
+
+def _frontier(held: Conversation, node: SealNode | None) -> tuple[EntryId, ...]:
+    return held.order.frontier(node)[:PARENTS_MAX]
+
+
+def _say(person: ReplicaNode, held: Conversation, node: SealNode | None) -> EntryId:
+    body = Message(Speaker.USER, (Text(f"{person.name} {person.random.random():.6f}"),))
+    basis = node.id if node is not None else None
+    return person.write(held.id, body, _frontier(held, node), basis=basis).id
+
+
+def _ask(
+    person: ReplicaNode,
+    held: Conversation,
+    node: SealNode | None,
+    parents: tuple[EntryId, ...],
+    host: PublicKey,
+) -> None:
+    random = person.random
+    body = Request(host, Sampling(), membership_heads=held.log.membership_heads())
+    conflict = random.choice((Conflict.FORK, Conflict.QUEUE))
+    basis = node.id if node is not None else None
+    request = person.write(held.id, body, parents, basis=basis, conflict=conflict)
+    if person.mix.cancels and random.random() < 0.3:
+        later = random.choice((0.0, 0.3, 3.0))
+        person.later(later, lambda: _cancel(person, held.id, request.id))
+
+
+def _cancel(person: ReplicaNode, conversation: ConversationId, request: EntryId) -> None:
+    if request in person.shelf[conversation].log.entries:
+        person.write(conversation, Cancel(), (request,))
+
+
+def _regenerate(person: ReplicaNode, held: Conversation, host: PublicKey) -> None:
+    nodes = [held.order.nodes[i] for i in sorted(held.order.nodes)]
+    if nodes:
+        node = person.random.choice(nodes)
+        parents = held.log.entries[node.seal.request].header.parents
+        _ask(person, held, node.parent, parents, host)
+
+
+def _edit(person: ReplicaNode, held: Conversation) -> None:
+    """Say something else in place of an older entry."""
+    seals = sorted(held.order.nodes)
+    if not seals:
+        return
+    node = held.order.nodes[person.random.choice(seals)]
+    older = held.log.entries[person.random.choice(node.seal.entries)].header
+    basis = node.parent.id if node.parent is not None else None
+    body = Message(Speaker.USER, (Text(f"{person.name} rather {person.random.random():.6f}"),))
+    person.write(held.id, body, older.parents, basis=basis)
+
+
+def _write_document(person: ReplicaNode, held: Conversation) -> None:
+    body = DocumentUpdate(person.random.randbytes(20))
+    person.write(held.id, body, _heads(held, Track.DOCUMENT))
+
+
+def _join(person: ReplicaNode, held: Conversation) -> None:
+    heads = _heads(held, Track.CONVERSATION)
+    if len(heads) > 1:
+        person.write(held.id, Join(), heads)
+
+
+def _heads(held: Conversation, track: Track) -> tuple[EntryId, ...]:
+    log = held.log
+    on_track = [i for i, e in log.entries.items() if e.header.track == track]
+    followed = {p for i in on_track for p in log.entries[i].header.parents}
+    heads = sorted(i for i in on_track if i not in followed)
+    return tuple(heads[:PARENTS_MAX]) or (EntryId(held.id),)
+
+
+def grant(owner: ReplicaNode, conversation: ConversationId, key: PublicKey, role: Role) -> None:
+    """Give a key a role."""
+    held = owner.shelf[conversation]
+    parents = held.log.membership_heads() or (EntryId(conversation),)
+    owner.write(conversation, Member(Grant(key, role)), parents)
+
+
+def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> None:
+    """Take a key out, keeping what the owner has seen of it."""
+    held = owner.shelf.get(conversation)
+    if not owner.is_alive or held is None or held.log.genesis is None:
+        return
+    log = held.log
+    cuts = []
+    for lane in sorted(log.lanes()):
+        if lane.author == key:
+            for tip in log.lane_tips(lane):
+                seq = log.entries[tip].header.seq
+                cuts.append(Cut(lane.epoch, lane.track, seq, tip))
+    if owner.random.random() < 0.3:
+        cuts = cuts[:1]  # what else the key wrote becomes void
+    parents = log.membership_heads() or (EntryId(conversation),)
+    owner.write(conversation, Member(Revocation(key, tuple(cuts))), parents)

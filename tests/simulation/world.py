@@ -1,0 +1,261 @@
+"""One seed from its first entry to the verdict."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from replica.body import Role
+from replica.effects import SyncState
+from replica.ids import ConversationId
+from replica.sealing import open_requests
+from tests.simulation import workload
+from tests.simulation.clock import Clock
+from tests.simulation.host_node import HostNode
+from tests.simulation.hub_node import HubNode
+from tests.simulation.mix import Mix, draw, limits_of
+from tests.simulation.network import Network
+from tests.simulation.node import Node
+from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.replica_node import ReplicaNode
+
+EVENTS_MAX = 200_000
+HEALING_MAX_S = 200.0
+"""Idle timeout, reconnect, a beat, and the answers to open requests."""
+OPENS_MAX = 3
+"""Exchanges one replica may need per conversation once faults stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed gave."""
+
+    seed: int
+    mix: Mix
+    trace_hash: str
+    problem: str
+    lines: tuple[str, ...]
+    entries: int
+    acks: int
+    forks: int
+    frames: int
+    opens_most: int
+    healing_s: float
+
+
+class World:
+    """All nodes of one seed."""
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.mix = draw(self.random)
+        self.clock = Clock(verbose=verbose)
+        self.network = Network(self.clock, self.random, self.mix)
+        self.oracle = Oracle(may_fork=self.mix.forks_lanes, may_repeat=self.mix.forks_lanes)
+        self.hub = HubNode("hub", self.clock, self.network, self.oracle)
+        parts = (self.clock, self.network, self.oracle, self.hub)
+        self.people = [ReplicaNode(f"p{i}", *parts) for i in range(self.mix.people)]
+        self.host = HostNode("host", *parts)
+        self.replicas: list[ReplicaNode] = [*self.people, self.host]
+        self.nodes: list[Node] = [self.hub, *self.replicas]
+        self.conversations: list[ConversationId] = []
+        self.healed_at = 0.0
+        self.opens_at_heal: dict[str, int] = {}
+
+    # --- the run --------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Play the seed; a broken promise is in `problem`."""
+        problem = ""
+        with limits_of(self.mix):
+            try:
+                self._begin()
+                self._play()
+                self._heal()
+            except (Violation, AssertionError) as error:
+                problem = f"{type(error).__name__}: {error}"
+                if not isinstance(error, Violation):
+                    import traceback
+
+                    problem += "\n" + traceback.format_exc()
+        return self._outcome(problem)
+
+    def _outcome(self, problem: str) -> Outcome:
+        return Outcome(
+            self.seed,
+            self.mix,
+            self.clock.trace_hash,
+            problem,
+            tuple(self.clock.lines),
+            len(self.oracle.books),
+            self.oracle.acks,
+            self.oracle.forks,
+            self.network.frames,
+            max(self._opens_since_heal().values(), default=0),
+            self.clock.now - self.healed_at,
+        )
+
+    def _begin(self) -> None:
+        for node in self.nodes:
+            node.start()
+        for _ in range(self.mix.conversations):
+            self._create_conversation()
+        for node in self.nodes:
+            node.crashes_left = self.mix.crashes_max
+
+    def _create_conversation(self) -> None:
+        owner = self.people[0]
+        second = self.people[1]
+        owners = (owner.public,)
+        if self.random.random() < 0.2:
+            owners += (second.public,)
+        conversation = owner.create(owners)
+        self.conversations.append(conversation)
+        roles: list[tuple[ReplicaNode, Role]] = [(self.host, Role.HOST)]
+        for person in self.people[1:]:
+            last = person is self.people[-1] and len(self.people) > 2
+            rare = Role.READER if last else Role.OWNER
+            roles.append((person, rare if self.random.random() < 0.3 else Role.WRITER))
+        for replica, role in roles:
+            self._at_random(
+                self._when_alive(
+                    owner, partial(workload.grant, owner, conversation, replica.public, role)
+                ),
+                0.3,
+            )
+            if not self.mix.follow or self.random.random() < 0.3:
+                self._at_random(partial(replica.join, conversation), 0.5)
+
+    def _when_alive(self, node: ReplicaNode, act: Callable[[], None]) -> Callable[[], None]:
+        def attempt() -> None:
+            held = node.shelf
+            if node.is_alive and all(c in held for c in self.conversations):
+                act()
+            else:
+                self.clock.after(0.5, attempt)
+
+        return attempt
+
+    def _at_random(self, event: Callable[[], None], part: float = 1.0) -> None:
+        self.clock.at(self.random.random() * part * self.mix.span_s, event)
+
+    def _play(self) -> None:
+        mix, span = self.mix, self.mix.span_s
+        for _ in range(mix.actions):
+            person = self.random.choice(self.people)
+            conversation = self.random.choice(self.conversations)
+            self._at_random(partial(workload.act, person, conversation, self.host.public))
+        for _ in range(mix.breaks):
+            self._at_random(partial(self._break_one))
+        for _ in range(mix.partitions):
+            self._at_random(self._partition_one)
+        if mix.rollback:
+            victim = self.random.choice(self.replicas)
+            backup_at = self.random.random() * span * 0.7
+            self.clock.at(backup_at, victim.disk.snapshot)
+            self.clock.at(backup_at + 0.3 * span, partial(self._roll_back, victim))
+        if mix.hub_loss:
+            self._at_random(self._lose_hub)
+        if mix.revoke:
+            victim = self.host if mix.revoke == "host" else self.people[-1]
+            conversation = self.conversations[0]
+            revoke = partial(workload.revoke, self.people[0], conversation, victim.public)
+            self.clock.at(span * (0.4 + 0.5 * self.random.random()), revoke)
+        self.clock.run(span)
+
+    def _break_one(self) -> None:
+        wire = self.random.choice(self.replicas).wire
+        if wire is not None:
+            wire.break_off()
+
+    def _partition_one(self) -> None:
+        name = self.random.choice(self.replicas).name
+        directions = self.random.choice(({"to_hub"}, {"to_client"}, {"to_hub", "to_client"}))
+        length = self.random.choice((0.2, 0.4)) * self.mix.span_s
+        if self.random.random() < 0.3:
+            for flap in range(4):
+                self.clock.after(flap * length / 4, partial(self.network.cut, name, directions))
+                self.clock.after((flap + 0.5) * length / 4, partial(self.network.mend, name))
+            return
+        self.network.cut(name, directions)
+        self.clock.after(length, partial(self.network.mend, name))
+
+    def _roll_back(self, victim: ReplicaNode) -> None:
+        victim.crash()
+        lost = victim.disk.roll_back()
+        victim.is_careless = self.mix.keep_epoch
+        victim.trace(f"disk rolled back by {lost} entries")
+        self.oracle.taken_away(victim.name, victim.disk)
+
+    def _lose_hub(self) -> None:
+        self.hub.crash()
+        self.hub.disk.wipe()
+        self.hub.trace("store lost")
+        self.oracle.taken_away("hub", self.hub.disk)
+
+    # --- after the faults ---------------------------------------------------------------
+
+    def _heal(self) -> None:
+        self.network.heal()
+        self.clock.trace("healed")
+        self.healed_at = self.clock.now
+        self.opens_at_heal = dict(self.network.opens)
+        for node in self.nodes:
+            node.start()
+        for replica in self.replicas:
+            for conversation in self.conversations:
+                replica.join(conversation)
+        while not self._is_settled():
+            if self.clock.now - self.healed_at > HEALING_MAX_S:
+                raise Violation(f"not settled after {HEALING_MAX_S} s: {self._unsettled()}")
+            if self.clock.events > EVENTS_MAX:
+                raise Violation("too many events: something is busy for nothing")
+            self.clock.run(self.clock.now + 1.0)
+        self._check()
+
+    def _is_settled(self) -> bool:
+        return not self._unsettled()
+
+    def _unsettled(self) -> str:
+        """Name the first reason why the run is not over."""
+        for conversation in self.conversations:
+            held = self.hub.hub.shelf.get(conversation)
+            if held is None:
+                return "the hub lacks a conversation"
+            for replica in self.replicas:
+                if not held.is_member(replica.public):
+                    continue
+                mine = replica.shelf.get(conversation)
+                if mine is None or mine.log.digest != held.log.digest:
+                    return f"{replica.name} differs from the hub"
+                channel = replica.link and replica.link.exchange.channels.get(conversation)
+                if channel is None or channel.state is not SyncState.SYNCHRONIZED:
+                    return f"{replica.name} does not believe it is synchronized"
+                if channel.unacked or channel.wanted:
+                    return f"{replica.name} waits for acks or entries"
+            if held.is_member(self.host.public) and open_requests(held, self.host.public):
+                return "a request has no answer"
+        return ""
+
+    def _check(self) -> None:
+        stores = {node.name: node.disk for node in self.nodes}
+        self.oracle.check_stores(stores)
+        self.oracle.check_acked(stores)
+        for conversation in self.conversations:
+            holders = {"hub": (None, self.hub.hub.shelf[conversation])}
+            for replica in self.replicas:
+                if conversation in replica.shelf:
+                    holders[replica.name] = (replica.public, replica.shelf[conversation])
+            self.oracle.check_conversation(conversation, stores, holders)
+        most = max(self._opens_since_heal().values(), default=0)
+        if most > OPENS_MAX * len(self.conversations):
+            raise Violation(f"{most} exchanges after the faults stopped")
+
+    def _opens_since_heal(self) -> dict[str, int]:
+        return {n: c - self.opens_at_heal.get(n, 0) for n, c in self.network.opens.items()}
+
+
+def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
+    """Play one seed."""
+    return World(seed, verbose=verbose).run()

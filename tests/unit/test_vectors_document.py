@@ -1,0 +1,93 @@
+"""spec/vectors/document.json: this implementation gives what the file says, in any order."""
+
+import importlib.util
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replica.canonical import canonical_json, plain
+from replica.document import Document, Update, client_id, entry_client, project
+from replica.document_fold import NotCausal
+from replica.ids import EntryId, Lane, PublicKey
+from tests.unit.document_writing import assert_all_agree
+
+FOLDER = Path(__file__).parents[2] / "spec" / "vectors"
+VECTORS: dict[str, Any] = json.loads((FOLDER / "document.json").read_text())
+CASES: list[dict[str, Any]] = VECTORS["cases"]
+
+
+def entries_of(case: dict[str, Any]) -> list[Update]:
+    return [
+        Update(
+            EntryId(bytes.fromhex(entry["id"])),
+            lane_of(entry),
+            entry["seq"],
+            EntryId(bytes.fromhex(entry["prev"])) if entry["prev"] else None,
+            tuple(EntryId(bytes.fromhex(parent)) for parent in entry["parents"]),
+            entry["lamport"],
+            bytes.fromhex(entry["update"]),
+        )
+        for entry in case["entries"]
+    ]
+
+
+def lane_of(value: dict[str, Any]) -> Lane:
+    return Lane(PublicKey(bytes.fromhex(value["author"])), int(value["epoch"]), value["track"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+def test_a_case_gives_its_projection_in_every_order(case: dict[str, Any]) -> None:
+    entries = entries_of(case)
+    if "refused" in case:
+        for given in (lambda: project(entries), lambda: Document(entries)):
+            with pytest.raises(NotCausal) as refusal:
+                given()
+            assert refusal.value.reason == case["refused"]
+        return
+    said = assert_all_agree(entries, random.Random(0), rounds=8)
+    assert {entry.hex(): reason for entry, reason in said.void.items()} == case["void"]
+    projection = {"annotations": said.annotations, "branches": said.branches, "meta": said.meta}
+    assert projection == case["projection"]
+    assert said.digest.hex() == case["digest"]
+
+
+def test_every_reason_an_update_is_void_for_has_a_case() -> None:
+    reasons = {reason for case in CASES for reason in case.get("void", {}).values()}
+    assert reasons == {
+        f"DOCUMENT_{word}"
+        for word in (
+            "TOO_LARGE",
+            "MALFORMED",
+            "NESTING_TOO_DEEP",
+            "VALUE_REFUSED",
+            "CLIENT_FOREIGN",
+            "CLOCK_GAP",
+            "CONTENT_REFUSED",
+            "ROOT_UNKNOWN",
+            "ORIGIN_UNKNOWN",
+        )
+    }
+
+
+def test_client_ids_are_those_of_the_vectors() -> None:
+    for item in VECTORS["clients"]:
+        assert client_id(lane_of(item)) == item["client_id"]
+    for item in VECTORS["entry_clients"]:
+        assert entry_client(EntryId(bytes.fromhex(item["id"]))) == item["client_id"]
+
+
+def test_canonical_json_is_that_of_the_vectors() -> None:
+    for item in VECTORS["canonical"]:
+        assert canonical_json(plain(item["value"])).hex() == item["bytes"]
+
+
+def test_the_vectors_are_what_their_generator_writes() -> None:
+    source = importlib.util.spec_from_file_location("make_document", FOLDER / "make_document.py")
+    assert source is not None
+    assert source.loader is not None
+    generator = importlib.util.module_from_spec(source)
+    source.loader.exec_module(generator)
+    assert generator.rendered() == (FOLDER / "document.json").read_text()
