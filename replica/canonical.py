@@ -1,4 +1,4 @@
-"""JSON as the document holds it, and its one byte form (spec/06-document, section 5).
+"""JSON as the document holds it, and its one byte form (spec/06-document, section 4).
 
 The byte form is RFC 8785 (JSON Canonicalization Scheme): no spaces, keys
 ordered by UTF-16 code units, numbers as ECMAScript writes them, UTF-8.

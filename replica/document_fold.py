@@ -211,7 +211,7 @@ class DocumentFold:
                 for entry in self._by_client.get(client, ())
                 if seen.get(self._known[entry].strand, -1) >= self._known[entry].seq
             ]
-            # 53 bits can be made to collide: a name with two meanings has none.
+            # DOC-13: 53 bits can be made to collide; a name with two meanings has none.
             if len(named) != 1:
                 raise OriginUnknown(f"Client {client} names {len(named)} ancestors, not one.")
             owners[client] = named[0]
@@ -268,6 +268,7 @@ def _check_clocks(structs: Iterable[Struct], client: int) -> None:
     clock = 0
     for item in structs:
         if item.id.client != client:
+            # DOC-9: forged client ids divide replicas for good.
             raise ClientForeign(f"Client {item.id.client} is not the lane's {client}.")
         if item.id.clock != clock:
             raise ClockGap(f"Clock {item.id.clock} stands where {clock} belongs.")
@@ -279,6 +280,8 @@ def _check_clocks(structs: Iterable[Struct], client: int) -> None:
 
 
 def _check_content(item: Struct) -> None:
+    # DOC-11, DOC-12: flat maps only; each shared type more is one more way to
+    # make an engine recurse, panic or depend on the order of delivery.
     if item.content not in (Content.ANY, Content.DELETED):
         raise ContentRefused(f"Clock {item.id.clock} holds {item.content.name}.")
     if item.content is Content.ANY and item.length != 1:

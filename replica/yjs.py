@@ -1,4 +1,4 @@
-"""Bounded reader and writer of Yjs v1 updates (spec/06-document, section 2).
+"""Bounded reader and writer of Yjs v1 updates (spec/06-document, section 3).
 
 An update is bytes from a stranger, and the engine that merges updates can be
 made to overflow its stack. So this reader goes first: one pass, no recursion,

@@ -14,20 +14,20 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.aio.journal import Journal, Journals
-from model_host.aio.worker import Counters, Worker
+from model_host.aio.worker import Counters, Found, Worker
 from model_host.errors import PrefillCancelled, TokenizerBytesMissing
 from model_host.profile import Profile
 from model_host.refusals import GenerationRefused
 from model_host.render import Template
-from model_host.runner import JournalHead, Plan, Run, plan
+from model_host.runner import JournalHead, Logits, Plan, Run, plan
 from model_host.sampler import sampler_for
 from model_host.text import VisibleText
 from model_host.tokenizer import Tokenizer
 from replica.aio.client import Client
-from replica.body import FinishReason, Generation, Seal, Usage
+from replica.body import FinishReason, Generation, Genesis, Usage
 from replica.conversation import Conversation
 from replica.drafts import sign_draft
-from replica.effects import Draft, EntriesAdmitted, Event, StateChanged, SyncState
+from replica.effects import Draft, EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
 from replica.errors import AntiphonError, HostError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.sealing import Sealable, open_requests, sealable
@@ -35,6 +35,8 @@ from replica.sealing import Sealable, open_requests, sealable
 log = structlog.get_logger()
 
 PROGRESS_EVERY_S = 0.1
+
+_LOGGED = ("prompt_tokens", "cached_tokens", "restored_tokens", "prefilled_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ class Host:
         match event:
             case EntriesAdmitted():
                 self._awake.set()
+            case EntriesAcked(conversation, positions):
+                run = self._running
+                if run is not None and any(p.id == run.seal_id for p in positions):
+                    self._send_all_drafts(run)
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
                 run = self._running
@@ -150,12 +156,11 @@ class Host:
             return
         try:
             planned = self._plan(held, ready)
-            sampler = sampler_for(planned.request.sampling)
+            sampler_for(planned.request.sampling)
         except (GenerationRefused, TokenizerBytesMissing, HostError) as error:
             detail = f"{error.reason}: {error.detail} {error.next_step}"
             await self._refuse(held, request_id, FinishReason.REFUSED, detail)
             return
-        del sampler
         basis = planned.seal.prev_seal
         entry = await self._client.append(
             held.id, planned.seal, parents=(request_id,), basis=basis
@@ -266,5 +271,92 @@ class Host:
         finally:
             self._running = None
 
-    async def _prefill(self, held: Conversation, run: Run, usage: Usage) -> tuple[Usage, object]:
-        raise AssertionError
+    async def _prefill(
+        self, held: Conversation, run: Run, usage: Usage
+    ) -> tuple[Usage, Logits]:
+        """Bring the context into memory, telling readers how far it is."""
+        loop = asyncio.get_running_loop()
+        last_told = 0.0
+
+        def on_progress(found: Found, prefilled: int) -> None:
+            nonlocal usage, last_told
+            usage = replace(
+                usage, cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens
+            )
+            if time.monotonic() - last_told >= PROGRESS_EVERY_S and not run.token_ids:
+                last_told = time.monotonic()
+                frame = run.progress(usage, prefilled)
+                loop.call_soon_threadsafe(self._send_draft, held, run, frame)
+
+        ids = [*run.plan.prompt, *run.token_ids]
+        prefilled = await self._worker.prefill(
+            held.id,
+            self._offer_salt(held),
+            ids,
+            on_progress=on_progress,
+            cancelled=lambda: run.plan.request_id in held.order.cancels,
+        )
+        found = prefilled.found
+        # Tokens of the answer itself, brought back after a crash, are no part of the prompt.
+        prompt = len(run.plan.prompt)
+        cached = min(found.cached_tokens, prompt)
+        restored = min(found.restored_tokens, prompt - cached)
+        usage = replace(
+            usage,
+            cached_tokens=cached,
+            restored_tokens=restored,
+            prefilled_tokens=prompt - cached - restored,
+        )
+        return usage, prefilled.logits
+
+    def _offer_salt(self, held: Conversation) -> bytes:
+        """Return the owner whose conversations may share derived state: never two owners."""
+        genesis = held.log.body(EntryId(held.id))
+        assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
+        return genesis.owners[0]
+
+    async def _finish(
+        self, held: Conversation, run: Run, usage: Usage, journal: Journal | None
+    ) -> None:
+        """Append the generation, then drop the journal, then keep a checkpoint."""
+        offer = self._offer
+        body = run.generation(
+            usage, profile=offer.profile, numerics_class=offer.numerics_class
+        )
+        entry = await self._client.append(
+            held.id, body, parents=(run.seal_id,), basis=run.seal_id
+        )
+        if journal is not None:
+            journal.close(delete=True)
+        else:
+            self._journals.discard(run.plan.request_id)
+        self.counters.generations += 1
+        log.info(
+            "answered",
+            request=short(run.plan.request_id),
+            finish=FinishReason(body.finish_reason).name.lower(),
+            **{name: getattr(body.usage, name) for name in _LOGGED},
+        )
+        ids = [*run.plan.prompt, *run.token_ids]
+        await self._worker.checkpoint(held.id, self._offer_salt(held), run.seal_id, entry.id, ids)
+
+    async def _refuse(
+        self, held: Conversation, request_id: EntryId, reason: FinishReason, detail: str
+    ) -> None:
+        body = Generation((), (), 0, reason, finish_detail=detail)
+        basis = held.log.entries[request_id].header.basis
+        await self._client.append(held.id, body, parents=(request_id,), basis=basis)
+        self.counters.refusals += 1
+        log.info("refused", request=short(request_id), detail=detail)
+
+    # --- drafts -----------------------------------------------------------------
+
+    def _send_draft(self, held: Conversation, run: Run, frame: Draft) -> None:
+        # Shown only once the seal is durable at the hub: what it answers must exist first.
+        if self._client.is_acked(held.id, run.seal_id):
+            self._client.send_draft(sign_draft(frame, self._key))
+
+    def _send_all_drafts(self, run: Run) -> None:
+        held = self._client.shelf[run.plan.conversation]
+        for frame in run.drafts:
+            self._send_draft(held, run, frame)

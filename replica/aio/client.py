@@ -280,6 +280,11 @@ class Client:
         channel = self._link.exchange.channels.get(conversation) if self._link else None
         return len(channel.unacked) if channel is not None else 0
 
+    def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
+        """Say whether the hub is known to hold `entry` durably."""
+        channel = self._link.exchange.channels.get(conversation) if self._link else None
+        return channel is not None and channel.is_open and entry not in channel.unacked
+
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns how to stop."""
         self._listeners.append(listener)

@@ -1,6 +1,8 @@
 """The document: what it says, that replicas agree on it, and what is void."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,3 +254,13 @@ def test_client_ids_have_53_bits_and_differ_by_every_part_of_the_lane() -> None:
     assert len(set(clients)) == 4
     assert all(0 <= client < 2**53 for client in clients)
     assert entry_client(EntryId(b"\xff" * 32)) == 2**53 - 1
+
+
+def test_only_the_document_imports_pycrdt() -> None:
+    sources = Path(document_module.__file__).parent.rglob("*.py")
+    importing = {
+        source.name
+        for source in sources
+        if re.search(r"^\s*(from|import) pycrdt\b", source.read_text(), re.MULTILINE)
+    }
+    assert importing == {"document.py"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.aio import schema
+from replica.aio import commit, schema
 from replica.aio.store import Store, Stored
 from replica.entry import Entry
 from replica.errors import StoreError
@@ -407,6 +407,18 @@ async def test_acks_ride_along_with_the_next_append(path: Path) -> None:
         await store.append(entries)
         assert wal_commits(path) == before + 1
         assert query(path, "SELECT count(*) FROM acks") == [(1,)]
+
+
+async def test_acks_reach_the_disk_without_an_append(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "LAZY_DELAY_S", 0.0)
+    entries = log(0)
+    async with await Store.open(path) as store:
+        peer = Writer(2).public
+        await store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
+        while not query(path, "SELECT 1 FROM acks"):
+            await asyncio.sleep(0)
 
 
 async def test_small_values_are_kept(path: Path) -> None:

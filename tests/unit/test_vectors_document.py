@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,25 @@ def test_the_vectors_are_what_their_generator_writes() -> None:
     generator = importlib.util.module_from_spec(source)
     source.loader.exec_module(generator)
     assert generator.rendered() == (FOLDER / "document.json").read_text()
+
+
+def test_the_example_of_the_chapter_is_what_it_says() -> None:
+    chapter = (FOLDER.parent / "06-document.md").read_text()
+    block = re.search(r"```hex\n(.*?)```", chapter, re.DOTALL)
+    assert block is not None
+    data = bytes.fromhex("".join(line.split("   ")[0] for line in block[1].splitlines()))
+    author = Lane(PublicKey(b"\x01" * 32), 7, 2)
+    example = Update(EntryId(bytes(32)), author, 0, None, (), 1, data)
+    said = project([example])
+    assert (said.meta, said.void) == ({"title": "Fugue"}, {})
+    assert str(client_id(author)) in chapter
+    named = EntryId(bytes.fromhex(VECTORS["entry_clients"][0]["id"]))
+    assert f"`{named.hex()[:8]}…`" in chapter
+    assert str(entry_client(named)) in chapter
+
+
+def test_every_requirement_with_a_case_stands_in_the_chapter() -> None:
+    chapter = (FOLDER.parent / "06-document.md").read_text()
+    stated = re.findall(r"\*\*(DOC-\d+)\*\*", chapter)
+    assert stated == [f"DOC-{number}" for number in range(1, len(stated) + 1)]
+    assert {case["requirement"] for case in CASES} <= set(stated)
