@@ -32,6 +32,10 @@ class KVCache(Protocol):
     def nbytes(self) -> int:
         """Return the memory held, in bytes."""
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Return the bytes one position takes over all layers."""
+
     def reserve(self, tokens: int) -> None:
         """Make room for `tokens` positions; the caller may now write up to there.
 
@@ -90,7 +94,7 @@ class SlabCache:
     def bytes_per_token(self) -> int:
         """Return the bytes one position takes over all layers."""
         kinds, heads, width = self._shape
-        return len(self._layers) * kinds * heads * width * self._dtype.itemsize
+        return len(self._layers) * kinds * heads * width * int(self._dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
@@ -149,9 +153,7 @@ class CachePool:
     never evicted.
     """
 
-    def __init__(
-        self, make: Callable[[Callable[[int], None]], KVCache], budget_bytes: int
-    ) -> None:
+    def __init__(self, make: Callable[[Callable[[int], None]], KVCache], budget_bytes: int) -> None:
         """Build caches with `make(claim)`; hold `budget_bytes` at most."""
         self._make = make
         self._budget_bytes = budget_bytes

@@ -1,10 +1,10 @@
 """A dense llama model in torch: its layers, as the step function wants them (spec/07-host)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from model_host.gguf_file import ModelConfig
 from model_host.shapes import Shapes
@@ -55,10 +55,10 @@ def packed_linear_available(dtype: torch.dtype) -> bool:
 def make_linear(weight: torch.Tensor, shapes: Shapes) -> Linear:
     """Bind a weight [out, in] to the kernel the shapes name; packing copies the weight.
 
-    Packed once at load, a decode step's linear layers take two thirds of F.linear's time.
+    Packed once at load, a decode step's linear layers take two thirds of the plain kernel's time.
     """
     if shapes.linear == "plain":
-        return lambda rows: F.linear(rows, weight)
+        return lambda rows: functional.linear(rows, weight)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
     run = torch.ops.mkldnn._linear_pointwise.default
 
@@ -84,11 +84,13 @@ def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor
     return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
 
 
-def build_model(
-    config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes
-) -> Model:
-    """Assemble a model from weights named as model_host/weights.py names them."""
+def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:
+    """Assemble a model from weights named as model_host/weights.py names them.
+
+    Its context is no longer than the shapes allow.
+    """
     dtype = tensors["embedding"].dtype
+    config = replace(config, context_tokens=min(config.context_tokens, shapes.keys_max))
 
     def layer(index: int) -> Layer:
         part = {name: tensors[f"{index}.{name}"] for name in Layer.__slots__}

@@ -16,7 +16,7 @@ import torch
 
 from model_host.cache import SlabCache
 from model_host.gguf_file import ModelConfig
-from model_host.model import Layer, Model, build_model
+from model_host.model import Model, build_model
 from model_host.shapes import CHUNK_TOKENS, Shapes
 from model_host.step import Slice, attend, feed_forward, head, project, step
 
@@ -85,8 +85,8 @@ def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> b
     cache = SlabCache(model.config, dtype)
     digest = hashlib.sha256(f"antiphon/numerics/v1 {dtype}".encode())
     at = 0
-    for count in _CANARY_PARTS:
-        count = min(count, config.context_tokens - at)
+    for part in _CANARY_PARTS:
+        count = min(part, config.context_tokens - at)
         ids = [(7 * (at + row) + 3) % CANARY_VOCAB for row in range(count)]
         (logits,) = step(model, [Slice(cache, ids, logits=min(count, 16))])
         digest.update(logits.numpy().tobytes())
@@ -142,9 +142,12 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
     for name, (function, given) in parts.items():
         whole = function(given)
         for turn, size in enumerate(sizes):
+            # Measured: kernels for very few rows go astray in a tenth of the rows only.
+            thorough = name != "head" and size < _ROWS_FEW
+            places = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
             same = all(
                 torch.equal(function(given[at : at + size].clone()), whole[at : at + size])
-                for at in _cuts(size, CHUNK_TOKENS, turn)
+                for at in places
             )
             yield f"{name} rows={size}", same
 

@@ -9,7 +9,7 @@ come into a Plan or a refusal; a Run then eats logits and says what to do.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -47,11 +47,8 @@ from replica.sealing import Sealable
 Logits = NDArray[np.float32]
 
 
-class Sampler(Protocol):
-    """Chooses the next token from logits [V], by the sampling recipe."""
-
-    def __call__(self, logits: Logits, context: Sequence[int], output_index: int) -> int:
-        """Return the token id; the same for the same arguments, always."""
+Sampler = Callable[[Logits, Sequence[int], int], int]
+"""Chooses from (logits [V], all tokens before, output index); the same for the same, always."""
 
 
 class VisibleText(Protocol):

@@ -12,6 +12,7 @@ from typing import Literal
 ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 CHUNK_TOKENS = ROW_BUCKETS[-1]
 KEY_BLOCK = 512
+CONTEXT_TOKENS_DEFAULT = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class Shapes:
 
 # Measured on AVX-512 with bf16: packed linear layers agree for 2 rows and more in bf16 and
 # fp32, attention for folded rows in multiples of 4. The engine takes FAST if it passes.
-FAST = Shapes(linear="packed", linear_rows_min=2, query_multiple=4, keys_max=8192)
-SAFE = Shapes(linear="plain", linear_rows_min=16, query_multiple=16, keys_max=8192)
+FAST = Shapes("packed", linear_rows_min=2, query_multiple=4, keys_max=CONTEXT_TOKENS_DEFAULT)
+SAFE = Shapes("plain", linear_rows_min=16, query_multiple=16, keys_max=CONTEXT_TOKENS_DEFAULT)
 
 
 def candidates(keys_max: int) -> tuple[Shapes, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from model_host.cache import KVCache
 from model_host.errors import ContextExceeded
@@ -112,7 +112,7 @@ def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.
     ids = [token for part in batch for token in part.ids] + [0] * padding
     places = [plan.start + row for plan in plans for row in range(plan.count)] + [0] * padding
     cos, sin = _rotary_rows(model, torch.tensor(places))
-    hidden = F.embedding(torch.tensor(ids), model.embedding)
+    hidden = functional.embedding(torch.tensor(ids), model.embedding)
     context = torch.zeros((len(ids), config.heads * config.head_width), dtype=model.dtype)
     for index, layer in enumerate(model.layers):
         heads = project(model, layer, hidden, cos, sin)
@@ -141,7 +141,7 @@ def _rotary_rows(model: Model, places: torch.Tensor) -> tuple[torch.Tensor, torc
 def rms_norm(model: Model, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Normalise rows [M, W]: in float32, rounded to the dtype, then times the weight.
 
-    F.rms_norm gives the same to within a rounding and takes twice as long.
+    torch's rms_norm gives the same to within a rounding and takes twice as long.
     """
     wide = rows.float()
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
@@ -163,7 +163,7 @@ def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """Attend with folded queries [1, H_kv, R, D] over keys and values [1, H_kv, K, D]."""
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
 
 
 def _attend(
@@ -190,7 +190,7 @@ def feed_forward(model: Model, layer: Layer, hidden: torch.Tensor) -> torch.Tens
     normed = rms_norm(model, hidden, layer.ffn_norm)
     both = layer.gate_up(normed)
     gate, up = both[:, : config.ffn_width], both[:, config.ffn_width :]
-    return layer.down(F.silu(gate).mul_(up))
+    return layer.down(functional.silu(gate).mul_(up))
 
 
 def head(model: Model, hidden: torch.Tensor) -> torch.Tensor:
@@ -211,5 +211,5 @@ def _logits(
         [hidden[plan.rows.stop - n : plan.rows.stop] for plan, n in zip(plans, wanted, strict=True)]
     )
     padding = model.shapes.linear_rows(total) - total
-    logits = head(model, F.pad(rows, (0, 0, 0, padding)))[:total].float()
+    logits = head(model, functional.pad(rows, (0, 0, 0, padding)))[:total].float()
     return list(torch.split(logits, wanted))

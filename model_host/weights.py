@@ -101,9 +101,7 @@ def _build_layer(file: ModelFile, layer: int) -> dict[str, npt.NDArray[np.float3
     config: ModelConfig = file.config
     prefix = f"blk.{layer}."
     names = [name for name in file.entries if name.startswith(prefix)]
-    raw = {
-        name[len(prefix) : -len(".weight")]: data for name, data in file.tensors(names).items()
-    }
+    raw = {name[len(prefix) : -len(".weight")]: data for name, data in file.tensors(names).items()}
     query = unpermute(raw["attn_q"], config.heads)
     key = unpermute(raw["attn_k"], config.kv_heads)
     return {

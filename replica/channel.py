@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from replica import reconcile
 from replica.conversation import Conversation
 from replica.effects import Draft, SyncState
 from replica.ids import ConversationId, EntryId, Position
@@ -26,12 +25,16 @@ class Channel:
     is_open: bool = False
     """The peer takes live entries: it has shown its heads or an equal digest."""
     with_drafts: bool = False
-    seeded: bool = False
-    """The whole log was sent once because the peer did not know the conversation."""
+    seedings: int = 0
+    """How often the log was sent because the peer did not know the conversation."""
     recheck_at: float | None = None
+    asked_with_heads: bool = False
+    """Our last Open showed our heads, so the peer sends what we lack without being asked."""
     outgoing: deque[EntryId] = field(default_factory=deque)
     queued: set[EntryId] = field(default_factory=set)
     unacked: set[EntryId] = field(default_factory=set)
+    in_flight: set[EntryId] = field(default_factory=set)
+    """Sent by a client and not yet acked: sent again only after a re-check."""
     wanted: set[EntryId] = field(default_factory=set)
     peer_ids: set[EntryId] = field(default_factory=set)
     received_since_check: bool = False
@@ -42,7 +45,7 @@ class Channel:
     def queue(self, ids: Iterable[EntryId]) -> None:
         """Queue entries for sending, each once."""
         for entry_id in ids:
-            if entry_id not in self.queued:
+            if entry_id not in self.queued and entry_id not in self.in_flight:
                 self.queued.add(entry_id)
                 self.outgoing.append(entry_id)
 
@@ -56,13 +59,24 @@ class Channel:
         """Take ids the peer holds out of `unacked`, with their lane ancestors; return heads."""
         log = conversation.log
         acked: list[Position] = []
-        for entry_id in ids:
-            at: EntryId | None = entry_id if entry_id in log.entries else None
-            if at is not None and at in self.unacked:
+        held = (log.entries[i] for i in ids if i in log.entries)
+        for entry in sorted(held, key=lambda e: e.order_key, reverse=True):
+            at: EntryId | None = entry.id
+            if at not in self.unacked:
+                at = entry.header.prev  # the peer's own entry acks what it follows in its lane
+            if at in self.unacked:
                 acked.append(log.position(at))
             while at is not None and at in self.unacked:
                 self.unacked.discard(at)
+                self.in_flight.discard(at)
                 at = log.entries[at].header.prev
+        return acked
+
+    def mark_all_acked(self, conversation: Conversation) -> list[Position]:
+        """Take the peer's log as equal to ours; what neither covers any more is owed to nobody."""
+        acked = self.mark_acked(conversation, (head.id for head in conversation.log.heads()))
+        self.unacked.clear()
+        self.in_flight.clear()
         return acked
 
     def settle(self) -> bool:
@@ -100,8 +114,3 @@ class Channel:
             self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
         self.drafts_due.clear()
         return due
-
-    def suffix_after(self, conversation: Conversation, heads: Iterable[Position]) -> None:
-        """Queue what a peer with these heads lacks."""
-        verdict = reconcile.compare_heads(conversation.log, heads)
-        self.queue(e.id for e in reconcile.suffix(conversation.log, verdict.held))

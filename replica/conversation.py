@@ -5,11 +5,14 @@ Pure. The shelf is what a replica or a hub holds; links read and extend it.
 
 from collections.abc import Iterable
 
+from replica.body import DocumentUpdate
+from replica.document import Document, Update
 from replica.drafts import DraftStream
 from replica.entry import Entry, Kind
-from replica.ids import ConversationId, EntryId, Lane, PublicKey
-from replica.log import Admitted, Log, Verdict, send_order
+from replica.ids import ConversationId, EntryId, Lane, PublicKey, Track
+from replica.log import Admitted, Duplicate, Log, Verdict, send_order
 from replica.order import Order
+from replica.yjs import EMPTY_UPDATE
 
 
 class Conversation:
@@ -21,6 +24,7 @@ class Conversation:
         self.log = Log(conversation)
         self.order = Order(self.log)
         self.drafts: dict[EntryId, DraftStream] = {}
+        self._document: Document | None = None
 
     @classmethod
     def restore(cls, conversation: ConversationId, entries: Iterable[Entry]) -> "Conversation":
@@ -36,7 +40,23 @@ class Conversation:
         if isinstance(verdict, Admitted):
             self.order.receive(verdict.entries)
             self._end_drafts(verdict.entries)
+            self._note_document(verdict.entries)
+        elif isinstance(verdict, Duplicate) and verdict.filled is not None:
+            self._document = None
         return verdict
+
+    @property
+    def document(self) -> Document:
+        """The shared document: titles, branch names, annotations; built when first asked for."""
+        if self._document is None:
+            self._document = Document(updates_of(self.log))
+        return self._document
+
+    def _note_document(self, entries: Iterable[Entry]) -> None:
+        # A change of membership may make updates void or valid: build anew when asked.
+        tracks = {entry.header.track for entry in entries}
+        if tracks & {Track.ALL, Track.MEMBERSHIP, Track.DOCUMENT}:
+            self._document = None
 
     def _end_drafts(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -59,6 +79,32 @@ class Conversation:
         # A forked lane is never written on: its author mints a new epoch.
         assert len(tips) == 1, "a forked lane takes no more entries"
         return self.log.entries[tips[0]].header.seq + 1, tips[0]
+
+
+def updates_of(log: Log) -> list[Update]:
+    """Return the document track as updates (spec/06-document).
+
+    Void entries count as empty, so that their ancestors stay reachable; an
+    entry whose body is missing is held back, and with it what follows it.
+    """
+    updates: list[Update] = []
+    held_back: set[EntryId] = set()
+    for entry in sorted(log.entries.values(), key=lambda e: e.order_key):
+        header = entry.header
+        if header.track not in (Track.ALL, Track.DOCUMENT):
+            continue
+        if entry.body is None or held_back & {header.prev, *header.parents}:
+            held_back.add(entry.id)
+            continue
+        body = log.body(entry.id)
+        counts = isinstance(body, DocumentUpdate) and log.membership.is_visible(entry)
+        data = body.update if counts and isinstance(body, DocumentUpdate) else EMPTY_UPDATE
+        updates.append(
+            Update(
+                entry.id, header.lane, header.seq, header.prev, header.parents, header.lamport, data
+            )
+        )
+    return updates
 
 
 Shelf = dict[ConversationId, Conversation]

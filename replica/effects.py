@@ -186,9 +186,10 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to a beat."""
+    """Answer to a beat, with the bytes of counted frames the answerer has sent so far."""
 
     nonce: int
+    sent_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

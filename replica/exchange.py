@@ -31,19 +31,21 @@ from replica.effects import (
 from replica.entry import Entry
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ConversationId, EntryId, Position, PublicKey, Track
-from replica.log import Admitted, Duplicate, Pending
+from replica.intake import Intake
+from replica.log import Admitted, Pending
 from replica.refusals import (
     ConversationUnknown,
-    CreateForbidden,
     EntriesMissing,
     LanesDiverged,
     NotAllowed,
-    PendingFull,
     QuotaExceeded,
 )
 
 ENTRIES_FRAME_BYTES = 256 * 1024
 """Entries frames are cut here, well under the frame limit, so drafts are not held up."""
+
+SEEDINGS_MAX = 3
+"""Times a client offers a log to a hub that does not know it, before it believes the hub."""
 
 
 class Side(Enum):
@@ -69,10 +71,14 @@ class Exchange:
         self.side = side
         self.shelf = shelf
         self.channels: dict[ConversationId, Channel] = {}
-        self.pending: dict[EntryId, tuple[ConversationId, int]] = {}
+        self.intake = Intake(
+            shelf,
+            is_hub=side is Side.HUB,
+            send=send,
+            may_create=may_create,
+            entries_max=entries_max,
+        )
         self._send = send
-        self._may_create = may_create
-        self._entries_max = entries_max
 
     # --- client: opening and appending -------------------------------------
 
@@ -91,10 +97,11 @@ class Exchange:
     def send_open(
         self, channel: Channel, out: EffectsBuilder, now: float, *, with_heads: bool
     ) -> None:
-        """Compare with the hub; a lost answer makes us ask again with heads."""
+        """Compare with the hub; a lost answer makes us ask again."""
         log = self._conversation(channel.id).log
         channel.recheck_at = now + limits.RESYNC_S
         channel.received_since_check = False
+        channel.asked_with_heads = with_heads
         heads = log.heads() if with_heads else None
         self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
 
@@ -116,7 +123,8 @@ class Exchange:
         new = list(ids)
         if self.side is Side.CLIENT:
             channel.unacked.update(new)
-            channel.recheck_at = now + limits.RESYNC_S
+            if channel.recheck_at is None:
+                channel.recheck_at = now + limits.RESYNC_S
         if channel.is_open:
             channel.queue(new)
 
@@ -162,13 +170,20 @@ class Exchange:
         verdict = reconcile.compare_heads(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if not verdict.diverged:
-            channel.queue(e.id for e in reconcile.suffix(held.log, verdict.held))
+            self._queue(channel, reconcile.suffix(held.log, verdict.held))
             return
         if self.side is Side.HUB:
             where = verdict.diverged[0]
             detail = f"seq {where.seq} of lane {where.lane.epoch:016x} holds two entries"
             self._send(Fault.of(LanesDiverged(detail), held.id, where.id), out)
         self._send_ids(held, out, answer=False)
+
+    def _queue(self, channel: Channel, entries: Iterable[Entry]) -> None:
+        """Queue what the peer lacks; a client waits for the acks of all of it."""
+        ids = [entry.id for entry in entries]
+        if self.side is Side.CLIENT:
+            channel.unacked.update(ids)
+        channel.queue(ids)
 
     def _send_ids(self, held: Conversation, out: EffectsBuilder, *, answer: bool) -> None:
         ids = sorted(held.log.covered())
@@ -185,27 +200,45 @@ class Exchange:
         if channel is None:
             return
         held = self._conversation(channel.id)
+        channel.seedings = 0
         if message.digest == held.log.digest:
             channel.wanted.clear()
-            acked = channel.mark_acked(held, list(channel.unacked))
+            acked = channel.mark_all_acked(held)
+            channel.is_open, channel.recheck_at = True, None
             self._note_acked(channel, acked, out)
-            channel.is_open, channel.recheck_at, channel.seeded = True, None, False
             self._change(channel, SyncState.SYNCHRONIZED, out)
             return
-        if message.equal:
+        if message.equal and channel.is_open:
             return  # equal to what we had when we asked; acks will tell the rest
-        verdict = reconcile.compare_heads(held.log, message.heads)
-        self._note_acked(channel, channel.mark_acked(held, verdict.held), out)
+        self._receive_difference(channel, held, message, out, now)
+
+    def _receive_difference(
+        self,
+        channel: Channel,
+        held: Conversation,
+        message: Opened,
+        out: EffectsBuilder,
+        now: float,
+    ) -> None:
+        acked = channel.mark_acked(held, (head.id for head in message.heads))
+        self._note_acked(channel, acked, out)
         quiet = channel.state is SyncState.SYNCHRONIZED and not channel.received_since_check
         surprising = quiet and not channel.unacked
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         self._change(channel, state, out)
-        if not channel.is_open or surprising:
+        if not channel.asked_with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
-        self._send_missing(channel, held, message.heads, out)
         channel.recheck_at = now + limits.RESYNC_S
-        self._settle(channel, out)
+        if not message.equal:  # else only what we wrote meanwhile differs: ask for its heads
+            self._send_missing(channel, held, message.heads, out)
+            self._settle(channel, out)
+
+    def recheck(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
+        """Start over from what is true now: what was sent and not acked may be lost."""
+        channel.in_flight.clear()
+        with_heads = channel.state is not SyncState.DENIED
+        self.send_open(channel, out, now, with_heads=with_heads)
 
     def receive_ack(self, message: Ack, out: EffectsBuilder) -> None:
         """Take entries as durable at the hub, with their lane ancestors (LINK-15)."""
@@ -237,23 +270,14 @@ class Exchange:
     def receive_entries(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
     ) -> None:
-        """Admit each entry; persist, then ack or deliver; say what is refused (LINK-13)."""
-        if self.side is Side.CLIENT and message.conversation not in self.channels:
+        """Take entries in; ack them (hub), or take them as acks (client) (LINK-13)."""
+        channel = self.channels.get(message.conversation)
+        if self.side is Side.CLIENT and channel is None:
             return  # a frame that crossed our Close
-        try:
-            held = self._place_for(message, peer)
-        except AntiphonError as error:
-            self._fault(error, message.conversation, out)
+        known = self.intake.receive(message, peer, out)
+        held = self.shelf.get(message.conversation)
+        if held is None:
             return
-        known: list[EntryId] = []
-        for entry_id, broken_rule in message.refused:
-            self._refuse(held.id, entry_id, broken_rule, out)
-        allowed = self._allowed(message.entries, held, peer, out)
-        for entry in allowed:
-            self._admit(held, entry, known, out)
-        if not held.log.entries:
-            del self.shelf[held.id]
-        channel = self.channels.get(held.id)
         if self.side is Side.HUB:
             self._ack(held, known, out)
         elif channel is not None:
@@ -261,100 +285,6 @@ class Exchange:
             channel.wanted -= held.log.entries.keys()
             self._note_acked(channel, channel.mark_acked(held, known), out)
             self._settle(channel, out)
-
-    def _place_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
-        held = self.shelf.get(message.conversation)
-        if self.side is Side.CLIENT:
-            return held or self._conversation(message.conversation)
-        if peer is None:
-            raise ConversationUnknown
-        if held is None:
-            if not any(e.header.conversation is None for e in message.entries):
-                raise ConversationUnknown
-            if not self._may_create(peer):
-                raise CreateForbidden
-        return held or self._conversation(message.conversation)
-
-    def _allowed(
-        self,
-        entries: tuple[Entry, ...],
-        held: Conversation,
-        peer: PublicKey | None,
-        out: EffectsBuilder,
-    ) -> list[Entry]:
-        """Return what this peer may add: a stranger first shows the log that makes it a member."""
-        if self.side is Side.CLIENT or (peer is not None and held.is_member(peer)):
-            return list(entries)
-        known: list[EntryId] = []
-        for entry in entries:
-            if entry.header.track in (Track.ALL, Track.MEMBERSHIP):
-                self._admit(held, entry, known, out)
-        if peer is None or not held.is_member(peer):
-            self._fault(ConversationUnknown(), held.id, out)
-            return []
-        return list(entries)
-
-    def _admit(
-        self, held: Conversation, entry: Entry, known: list[EntryId], out: EffectsBuilder
-    ) -> None:
-        if self._entries_max is not None and len(held.log) >= self._entries_max:
-            self._refuse(held.id, entry.id, QuotaExceeded("the conversation is full"), out)
-            return
-        try:
-            verdict = held.admit(entry)
-        except EntryRefused as error:
-            self._refuse(held.id, entry.id, error, out)
-            return
-        match verdict:
-            case Admitted(entries, refused):
-                out.persist += entries
-                known += [e.id for e in entries]
-                for admitted in entries:
-                    self.pending.pop(admitted.id, None)
-                for waiting, reason in refused:
-                    self.pending.pop(waiting.id, None)
-                    self._refuse(held.id, waiting.id, reason, out)
-                out.deliver.append(EntriesAdmitted(held.id, entries))
-            case Duplicate(filled):
-                if filled is not None:
-                    out.persist.append(filled)
-                if entry.id in held.log.entries:
-                    known.append(entry.id)
-            case Pending(missing):
-                self._charge(held, entry, missing, out)
-
-    def _charge(
-        self,
-        held: Conversation,
-        entry: Entry,
-        missing: tuple[EntryId, ...],
-        out: EffectsBuilder,
-    ) -> None:
-        self.pending[entry.id] = (held.id, entry.size_bytes)
-        if sum(size for _, size in self.pending.values()) > limits.PENDING_LINK_BYTES_MAX:
-            self.drop_pending()
-            self._fault(PendingFull(), held.id, out)
-        elif missing:
-            self._fault(EntriesMissing(missing=missing), held.id, out, entry.id)
-
-    def drop_pending(self) -> None:
-        """Forget entries this link delivered that still wait for others."""
-        for entry_id, (conversation, _) in self.pending.items():
-            held = self.shelf.get(conversation)
-            if held is not None:
-                held.log.drop_pending([entry_id])
-        self.pending.clear()
-
-    def _refuse(
-        self,
-        conversation: ConversationId,
-        entry_id: EntryId,
-        error: AntiphonError,
-        out: EffectsBuilder,
-    ) -> None:
-        fault = Fault.of(error, conversation, entry_id)
-        self._send(fault, out)
-        out.deliver.append(EntryFailed(conversation, entry_id, fault))
 
     def _ack(self, held: Conversation, known: list[EntryId], out: EffectsBuilder) -> None:
         if known:
@@ -364,11 +294,11 @@ class Exchange:
 
     # --- both: ids, drafts, faults, close ------------------------------------
 
-    def receive_ids(self, message: Ids, out: EffectsBuilder) -> None:
+    def receive_ids(self, message: Ids, peer: PublicKey | None, out: EffectsBuilder) -> None:
         """Queue what the peer lacks; answer with our ids unless this was the answer."""
         channel = self.channels.get(message.conversation)
         held = self.shelf.get(message.conversation)
-        if channel is None or held is None:
+        if channel is None or held is None or not self._may_read(held, peer):
             return
         peer_ids = channel.collect_ids(message.ids, more=message.more)
         if peer_ids is None:
@@ -376,17 +306,20 @@ class Exchange:
         if not message.answer:
             self._send_ids(held, out, answer=True)
         ours = set(held.log.covered())
-        channel.queue(e.id for e in held.log.in_send_order(ours - peer_ids))
-        channel.is_open = True
         if self.side is Side.CLIENT:
             channel.wanted = peer_ids - held.log.entries.keys()
-            self._note_acked(channel, channel.mark_acked(held, peer_ids & ours), out)
-            self._settle(channel, out)
+            self._note_acked(channel, channel.mark_acked(held, peer_ids & channel.unacked), out)
+        self._queue(channel, held.log.in_send_order(ours - peer_ids))
+        channel.is_open = True
+        self._settle(channel, out)
+
+    def _may_read(self, held: Conversation, peer: PublicKey | None) -> bool:
+        return self.side is Side.CLIENT or (peer is not None and held.is_member(peer))
 
     def receive_draft(self, message: Draft, peer: PublicKey | None, out: EffectsBuilder) -> None:
         """Check a draft against the sealed request's host, keep it, pass it on (LINK-17)."""
         held = self.shelf.get(message.conversation)
-        if held is None:
+        if held is None or not self._may_read(held, peer):
             return
         seal_id = held.order.seal_of.get(message.request)
         node = held.order.nodes.get(seal_id) if seal_id is not None else None
@@ -403,8 +336,9 @@ class Exchange:
         stream = held.drafts.get(message.request)
         if stream is None or stream.run != message.run:
             stream = DraftStream(held.id, message.request, message.run)
-            held.drafts[message.request] = stream
+        # Only a run's first frame replaces another run: a late frame must not erase what is read.
         if stream.receive(message):
+            held.drafts[message.request] = stream
             out.deliver.append(DraftReceived(message))
 
     def receive_fault(self, message: Fault, out: EffectsBuilder, now: float) -> None:
@@ -418,6 +352,7 @@ class Exchange:
         match message.reason:
             case EntriesMissing.reason if held is not None:
                 ours = [i for i in message.missing if i in held.log.entries]
+                channel.in_flight.difference_update(ours)
                 channel.queue(e.id for e in held.log.in_send_order(ours))
             case ConversationUnknown.reason if self.side is Side.CLIENT:
                 self._seed(channel, message, out, now)
@@ -431,18 +366,39 @@ class Exchange:
                 out.deliver.append(EntryFailed(channel.id, message.entry, message))
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
-        """Give a hub that does not know the conversation all of it, from the genesis."""
+        """Give a hub that does not know the conversation all of it, from the genesis.
+
+        The hub may have lost it, and what we send may be lost as well; but it
+        may also never want it, so later tries are few and show the membership only.
+        """
         held = self._conversation(channel.id)
-        if channel.seeded or held.log.genesis is None:
-            channel.recheck_at = None
+        if fault.entry is not None:
+            return  # it did not take our entries; the Open that follows them tells why
+        if held.log.genesis is None or channel.seedings >= SEEDINGS_MAX:
+            self._deny(channel, fault, out, now)
+            return
+        everything = reconcile.suffix(held.log, ())
+        channel.is_open = True
+        channel.unacked = {e.id for e in everything}
+        channel.in_flight.clear()
+        self._change(channel, SyncState.RECONCILING, out)
+        if channel.seedings == 0:
+            channel.queue(e.id for e in everything)
+            channel.recheck_at = now
+        else:
+            introduction = (Track.ALL, Track.MEMBERSHIP)
+            channel.queue(e.id for e in everything if e.header.track in introduction)
+            channel.recheck_at = now + limits.RESYNC_S
+        channel.seedings += 1
+
+    def _deny(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
+        """Believe the hub; ask again now and then, since a grant may come later."""
+        channel.recheck_at = now + limits.DENIED_RECHECK_S
+        channel.is_open = False
+        channel.seedings = 0
+        if channel.state is not SyncState.DENIED:
             self._change(channel, SyncState.DENIED, out)
             out.deliver.append(EntryFailed(channel.id, None, fault))
-            return
-        channel.seeded, channel.is_open = True, True
-        channel.unacked = set(held.log.covered())
-        self._change(channel, SyncState.RECONCILING, out)
-        channel.queue(e.id for e in reconcile.suffix(held.log, ()))
-        channel.recheck_at = now
 
     def receive_close(
         self, conversation: ConversationId, fault: Fault | None, out: EffectsBuilder
@@ -488,6 +444,8 @@ class Exchange:
         size = 0
         while channel.outgoing and size < ENTRIES_FRAME_BYTES:
             entry = held.log.entries[channel.take()]
+            if self.side is Side.CLIENT:
+                channel.in_flight.add(entry.id)
             taken.append(entry)
             size += entry.size_bytes
         return tuple(taken)

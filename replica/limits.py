@@ -32,6 +32,8 @@ IDLE_TIMEOUT_S = 60.0
 HEARTBEAT_S = 20.0
 RESYNC_S = 5.0
 """A sent entry without an ack for this long makes the sender compare heads again."""
+DENIED_RECHECK_S = 60.0
+"""A client that was told "no such conversation" asks again after this: a grant may come."""
 
 DRAFT_BYTES_MAX = 4 * 1024 * 1024
 """Running draft a hub keeps per request."""

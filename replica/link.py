@@ -177,25 +177,32 @@ class Link:
 
     # --- inputs of the driver ---------------------------------------------
 
+    def handle_disconnect(self) -> Effects:
+        """Take it that the stream is gone: nothing more can be sent."""
+        out = EffectsBuilder()
+        if self.phase is not Phase.CLOSED:
+            self._end(out, None)
+        return out.build(None)
+
     def handle_deadline(self, now: float) -> Effects:
         """Do what is due: beat, re-check what is unacked, end an idle link."""
         out = EffectsBuilder()
         if self.phase is Phase.CLOSED:
             return Effects()
-        if now - self._last_received >= limits.IDLE_TIMEOUT_S:
+        if now >= self._last_received + limits.IDLE_TIMEOUT_S:
             fault = Fault.of(LinkIdle())
             self._send(Close(None, fault), out)
             self._end(out, fault)
             return self._finish(out)
         if self.side is Side.CLIENT and self.phase is Phase.READY:
-            if now - self._last_beat >= self._beat_s:
+            if now >= self._last_beat + self._beat_s:
                 self._last_beat = now
                 self._nonce += 1
                 self._send(Ping(self._nonce, self._sent_bytes), out)
                 self._verify_quiet(out, now)
             for channel in self.exchange.channels.values():
                 if channel.recheck_at is not None and now >= channel.recheck_at:
-                    self.exchange.send_open(channel, out, now, with_heads=True)
+                    self.exchange.recheck(channel, out, now)
         return self._finish(out)
 
     def _verify_quiet(self, out: EffectsBuilder, now: float) -> None:
@@ -247,7 +254,7 @@ class Link:
             case Entries():
                 self.exchange.receive_entries(message, self.peer, out)
             case Ids():
-                self.exchange.receive_ids(message, out)
+                self.exchange.receive_ids(message, self.peer, out)
             case Ack():
                 self.exchange.receive_ack(message, out)
             case Draft():
@@ -259,12 +266,10 @@ class Link:
             case Close():
                 self._receive_close(message, out)
             case Ping(nonce, sent_bytes):
-                # Bytes lost on the way must not stay charged for ever.
-                self._received_bytes = max(self._received_bytes, sent_bytes)
-                self._grant(out)
-                self._send(Pong(nonce), out)
-            case Pong():
-                pass
+                self._catch_up(sent_bytes, out)
+                self._send(Pong(nonce, self._sent_bytes), out)
+            case Pong(_, sent_bytes):
+                self._catch_up(sent_bytes, out)
             case Listing(items):
                 out.deliver.append(Listed(items))
 
@@ -309,7 +314,7 @@ class Link:
 
     def _end(self, out: EffectsBuilder, fault: Fault | None) -> None:
         self.phase = Phase.CLOSED
-        self.exchange.drop_pending()
+        self.exchange.intake.drop_pending()
         out.deliver += [StateChanged(c, SyncState.OFFLINE) for c in self.exchange.channels]
         out.deliver.append(LinkClosed(fault))
 
@@ -320,6 +325,13 @@ class Link:
         # Twice the window: a doubled frame is no offence, an endless stream is.
         if self._received_bytes > self._received_limit + limits.CREDIT_BYTES:
             raise CreditExceeded
+
+    def _catch_up(self, sent_bytes: int, out: EffectsBuilder) -> None:
+        # Bytes lost on the way must not stay charged for ever.
+        self._received_bytes = max(self._received_bytes, sent_bytes)
+        # Said again with every beat, because a grant may get lost as well.
+        self._received_limit = self._received_bytes + limits.CREDIT_BYTES
+        self._send(Credit(self._received_limit), out)
 
     def _grant(self, out: EffectsBuilder) -> None:
         limit = self._received_bytes + limits.CREDIT_BYTES
@@ -343,7 +355,7 @@ class Link:
         if self.phase is Phase.CLOSED:
             return None
         due = [self._last_received + limits.IDLE_TIMEOUT_S]
-        if self.side is Side.CLIENT:
+        if self.side is Side.CLIENT and self.phase is Phase.READY:
             due.append(self._last_beat + self._beat_s)
             due += [
                 c.recheck_at for c in self.exchange.channels.values() if c.recheck_at is not None

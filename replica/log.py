@@ -5,11 +5,11 @@ ancestors, never on arrival order, configuration or clocks; what came too
 early waits in `pending` and costs whoever delivered it.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from replica import limits, members
-from replica.body import Body, Genesis, Member, Revocation, listed_ids
+from replica.body import Body, Genesis, Grant, Member, listed_ids
 from replica.codec import decode_body
 from replica.entry import CONTROL_KINDS, Entry, Kind, verify_body, verify_signature
 from replica.errors import EntryRefused
@@ -36,6 +36,7 @@ from replica.refusals import (
     PrevInvalid,
     SeqGap,
 )
+from replica.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,14 @@ Verdict = Admitted | Pending | Duplicate
 
 
 @dataclass(slots=True)
+class _Admission:
+    """What one call of admit changes."""
+
+    entries: list[Entry] = field(default_factory=list)
+    refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _LaneState:
     """Ids by position, and the tips: ids no entry of the lane names as prev."""
 
@@ -89,14 +98,12 @@ class Log:
         self.conversation = conversation
         self.entries: dict[EntryId, Entry] = {}
         self.children: dict[EntryId, list[EntryId]] = {}
-        self.pending: dict[EntryId, Entry] = {}
-        self.pending_bytes = 0
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes: dict[Lane, _LaneState] = {}
         self._members: dict[EntryId, Member] = {}
-        self._grants: dict[PublicKey, list[EntryId]] = {}
-        self._waiting: dict[bytes, set[EntryId]] = {}
-        self._awaits: dict[EntryId, tuple[bytes, ...]] = {}
+        self._granted: set[PublicKey] = set()
+        self._authors: set[PublicKey] = set()
+        self._waiting = Waiting()
         self._membership_ids: list[EntryId] = []
         self._critical_unknown: list[EntryId] = []
         self._membership: Membership | None = None
@@ -129,32 +136,64 @@ class Log:
         if known is not None:
             return self._admit_again(known, entry)
         missing = self._check(entry, verified=verified)
+        admission = _Admission()
         if missing or not self._may_speak(entry):
-            self._hold(entry, missing)
+            self._waiting.hold(entry, missing)
+            self._admit_vouched({entry.id}, admission)
+        else:
+            self._insert(entry)
+            admission.entries.append(entry)
+            self._admit_released(entry, admission)
+        if not admission.entries:
             return Pending(missing)
-        admitted: list[Entry] = [entry]
-        refused: list[tuple[Entry, EntryRefused]] = []
-        self._insert(entry)
-        queue = self._released_by(entry)
+        return Admitted(tuple(admission.entries), tuple(admission.refused))
+
+    def _admit_released(self, entry: Entry, admission: _Admission) -> None:
+        """Admit what waited for `entry`, and what waited for that."""
+        queue, still_waiting = self._released_by(entry), self._newly_granted(entry)
         while queue:
             waiting = self.pending.get(queue.pop())
             if waiting is None:
                 continue
-            try:
-                still_missing = self._check(waiting, verified=True)
-            except EntryRefused as error:
-                refused.append((waiting, error))
-                self._release(waiting)
+            if self._admit_waiting(waiting, admission):
+                queue |= self._released_by(waiting)
+                still_waiting |= self._newly_granted(waiting)
+            else:
+                still_waiting.add(waiting.id)
+        self._admit_vouched(still_waiting, admission)
+
+    def _admit_waiting(
+        self, entry: Entry, admission: _Admission, *, is_vouched: bool = False
+    ) -> bool:
+        try:
+            missing = self._check(entry, verified=True)
+        except EntryRefused as error:
+            admission.refused.append((entry, error))
+            self._waiting.release(entry.id)
+            return False
+        if missing or not (is_vouched or self._may_speak(entry)):
+            self._waiting.hold(entry, missing)
+            return False
+        self._waiting.release(entry.id)
+        self._insert(entry)
+        admission.entries.append(entry)
+        return True
+
+    def _admit_vouched(self, touched: set[EntryId], admission: _Admission) -> None:
+        """Admit what lacks only grants, where an entry of a granted author follows it.
+
+        Else a grant that a later cut made void, and that nobody need hold any
+        more, would be needed to take in what honest entries follow.
+        """
+        roots = {root for i in touched if i in self.pending for root in self._waiting.above(i)}
+        for root in roots:
+            entry = self.pending.get(root)
+            if entry is None or not self._may_speak(entry):
                 continue
-            if still_missing or not self._may_speak(waiting):
-                self._forget_wait(waiting.id)
-                self._await(waiting.id, still_missing or (waiting.header.author,))
-                continue
-            self._release(waiting)
-            self._insert(waiting)
-            admitted.append(waiting)
-            queue |= self._released_by(waiting)
-        return Admitted(tuple(admitted), tuple(refused))
+            for below in self._waiting.complete_below(root):
+                vouched = self.pending.get(below)
+                if vouched is not None and self._admit_waiting(vouched, admission, is_vouched=True):
+                    self._admit_released(vouched, admission)
 
     def _admit_again(self, known: Entry, entry: Entry) -> Duplicate:
         # The body may come later; header and signature never change.
@@ -163,8 +202,7 @@ class Log:
         filled = replace(known, body=entry.body)
         verify_body(filled)
         if known.id in self.pending:
-            self.pending[known.id] = filled
-            self.pending_bytes += len(entry.body)
+            self._waiting.fill(filled)
             return Duplicate()
         self.entries[known.id] = filled
         self._bodies.pop(known.id, None)
@@ -222,7 +260,7 @@ class Log:
             raise LamportInvalid(f"lamport is {header.lamport}, must be {1 + max(named)}")
 
     def _may_speak(self, entry: Entry) -> bool:
-        return entry.header.kind == Kind.GENESIS or entry.header.author in self._grants
+        return entry.header.kind == Kind.GENESIS or entry.header.author in self._granted
 
     def _insert(self, entry: Entry) -> None:
         header = entry.header
@@ -231,6 +269,7 @@ class Log:
             self.children.setdefault(parent, []).append(entry.id)
         if header.track == Track.MEMBERSHIP:
             self._membership_ids.append(entry.id)
+        self._authors.add(header.author)
         lane = self._lanes.setdefault(header.lane, _LaneState())
         lane.at.setdefault(header.seq, []).append(entry.id)
         lane.tips.add(entry.id)
@@ -242,62 +281,44 @@ class Log:
         self._covered = self._heads = self._digest = None
 
     def _note_grants(self, entry: Entry) -> None:
-        match self.body(entry.id) if entry.header.kind in CONTROL_KINDS else None:
-            case Genesis(owners):
-                for owner in owners:
-                    self._grants.setdefault(owner, []).append(entry.id)
-                self._membership = None
-            case Member() as member:
-                self._members[entry.id] = member
-                if not isinstance(member.change, Revocation):
-                    self._grants.setdefault(member.change.key, []).append(entry.id)
-                self._membership = None
-            case _:
-                pass
+        body = self.body(entry.id) if entry.header.kind in CONTROL_KINDS else None
+        if isinstance(body, Member):
+            self._members[entry.id] = body
+        if isinstance(body, (Genesis, Member)):
+            self._granted.update(self._granted_by(entry))
+            self._membership = None
 
     # --- pending ---------------------------------------------------------
 
-    def _hold(self, entry: Entry, missing: tuple[EntryId, ...]) -> None:
-        self.pending[entry.id] = entry
-        self.pending_bytes += entry.size_bytes
-        # Without missing ids it waits for its author's grant; keys and ids never collide.
-        self._await(entry.id, missing or (entry.header.author,))
+    @property
+    def pending(self) -> Mapping[EntryId, Entry]:
+        """The entries that wait, for others or for a grant to their author."""
+        return self._waiting.entries
 
-    def _await(self, waiting_id: EntryId, awaited: tuple[bytes, ...]) -> None:
-        self._awaits[waiting_id] = awaited
-        for key in awaited:
-            self._waiting.setdefault(key, set()).add(waiting_id)
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held for waiting entries."""
+        return self._waiting.size_bytes
 
-    def _forget_wait(self, waiting_id: EntryId) -> None:
-        for key in self._awaits.pop(waiting_id, ()):
-            waiters = self._waiting.get(key, set())
-            waiters.discard(waiting_id)
-            if not waiters:
-                self._waiting.pop(key, None)
-
-    def _released_by(self, entry: Entry) -> set[EntryId]:
-        """Return the waiting ids that `entry` may set free."""
-        keys: list[bytes] = [entry.id]
+    def _granted_by(self, entry: Entry) -> tuple[PublicKey, ...]:
         match self._bodies.get(entry.id):
             case Genesis(owners):
-                keys += owners
-            case Member(change) if not isinstance(change, Revocation):
-                keys.append(change.key)
+                return owners
+            case Member(Grant(key=key)):
+                return (key,)
             case _:
-                pass
-        return set().union(*(self._waiting.get(key, ()) for key in keys))
+                return ()
 
-    def _release(self, entry: Entry) -> None:
-        self._forget_wait(entry.id)
-        del self.pending[entry.id]
-        self.pending_bytes -= entry.size_bytes
+    def _released_by(self, entry: Entry) -> set[EntryId]:
+        return self._waiting.waiters((entry.id, *self._granted_by(entry)))
+
+    def _newly_granted(self, entry: Entry) -> set[EntryId]:
+        return self._waiting.written_by(self._granted_by(entry))
 
     def drop_pending(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget waiting entries; whoever holds them sends them again."""
-        for entry_id in entry_ids:
-            entry = self.pending.get(entry_id)
-            if entry is not None:
-                self._release(entry)
+        for entry_id in tuple(entry_ids):
+            self._waiting.release(entry_id)
 
     # --- reading ---------------------------------------------------------
 
@@ -413,11 +434,10 @@ class Log:
     def covered(self) -> Set[EntryId]:
         """Return the ids digest and sync cover (spec/03-order §5).
 
-        What valid members wrote inside all cuts, with everything it takes to
-        admit it: ancestors, and the grants of authors without a valid one.
+        What valid members wrote inside all cuts, and all it names.
         """
         membership = self.membership
-        if not membership.kept and self._grants.keys() <= membership.roles.keys():
+        if not membership.kept and self._authors <= membership.roles.keys():
             return self.entries.keys()
         if self._covered is None:
             seen: set[EntryId] = set()
@@ -427,10 +447,7 @@ class Log:
                 if entry_id in seen:
                     continue
                 seen.add(entry_id)
-                entry = self.entries[entry_id]
-                todo += self.named(entry)
-                if not membership.roles.get(entry.header.author):
-                    todo += self._grants[entry.header.author]
+                todo += self.named(self.entries[entry_id])
             self._covered = seen
         return self._covered
 

@@ -17,7 +17,10 @@ class HeadsVerdict:
     """What a peer's heads say about its log."""
 
     held: frozenset[EntryId]
-    """Ours that the peer holds, as far as its heads show."""
+    """Ours that the peer need not be sent, as far as its heads show.
+
+    A guess where the peer is ahead on a lane: never take it for an ack.
+    """
     wanted: frozenset[EntryId]
     """Heads of the peer that we lack."""
     diverged: tuple[Position, ...]

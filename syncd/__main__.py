@@ -8,8 +8,9 @@ import sys
 import structlog
 from pydantic import ValidationError
 
+from replica.aio.serving import explain
 from replica.errors import AntiphonError
-from syncd.aio.server import main_error, serve
+from syncd.aio.server import serve
 from syncd.config import HubConfig
 
 
@@ -35,7 +36,7 @@ def main() -> int:
     try:
         asyncio.run(serve(config))
     except AntiphonError as error:
-        print(main_error(error), file=sys.stderr)
+        print(explain("syncd", error), file=sys.stderr)
         return 1
     return 0
 

@@ -121,7 +121,7 @@ class Hub:
         link = self.links.pop(link_id, None)
         self._listed.pop(link_id, None)
         if link is not None:
-            link.exchange.drop_pending()
+            link.handle_disconnect()
 
     def receive(
         self, link_id: LinkId, message: Message, now: float, frame_bytes: int = 0
@@ -155,7 +155,7 @@ class Hub:
         effects = link.exchange_once(message, now)
         faults = [m for m in effects.send if isinstance(m, Fault)]
         self._collect(None, Effects(effects.persist, (), effects.deliver), out, now)
-        link.exchange.drop_pending()
+        link.handle_disconnect()  # what waits for others must not stay without a payer
         held = self.shelf.get(message.conversation)
         general = next((f for f in faults if f.entry is None), None)
         outcomes: dict[EntryId, Fault | None] = {}

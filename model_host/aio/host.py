@@ -121,7 +121,6 @@ class Host:
             except AntiphonError as error:
                 # The log takes nothing now (disk full, say); the request stays open.
                 log.error("could not answer", reason=error.reason, detail=error.detail)
-                self._worker.evict(held.id)
                 await self._client.wait_for(lambda: False, 1.0)
 
     def _next(self) -> tuple[Conversation, Sealable | EntryId] | None:
@@ -152,7 +151,9 @@ class Host:
     async def _begin(self, held: Conversation, ready: Sealable) -> None:
         request_id = ready.request
         if request_id in held.order.cancels:
-            await self._refuse(held, request_id, FinishReason.CANCELLED, "cancelled before it began")
+            await self._refuse(
+                held, request_id, FinishReason.CANCELLED, "cancelled before it began"
+            )
             return
         try:
             planned = self._plan(held, ready)
@@ -162,9 +163,7 @@ class Host:
             await self._refuse(held, request_id, FinishReason.REFUSED, detail)
             return
         basis = planned.seal.prev_seal
-        entry = await self._client.append(
-            held.id, planned.seal, parents=(request_id,), basis=basis
-        )
+        entry = await self._client.append(held.id, planned.seal, parents=(request_id,), basis=basis)
         run = self._new_run(planned, entry.id, int.from_bytes(os.urandom(8), "little") or 1)
         head = self._head(run)
         await self._generate(held, run, self._journals.create(head), [])
@@ -271,9 +270,7 @@ class Host:
         finally:
             self._running = None
 
-    async def _prefill(
-        self, held: Conversation, run: Run, usage: Usage
-    ) -> tuple[Usage, Logits]:
+    async def _prefill(self, held: Conversation, run: Run, usage: Usage) -> tuple[Usage, Logits]:
         """Bring the context into memory, telling readers how far it is."""
         loop = asyncio.get_running_loop()
         last_told = 0.0
@@ -320,12 +317,8 @@ class Host:
     ) -> None:
         """Append the generation, then drop the journal, then keep a checkpoint."""
         offer = self._offer
-        body = run.generation(
-            usage, profile=offer.profile, numerics_class=offer.numerics_class
-        )
-        entry = await self._client.append(
-            held.id, body, parents=(run.seal_id,), basis=run.seal_id
-        )
+        body = run.generation(usage, profile=offer.profile, numerics_class=offer.numerics_class)
+        entry = await self._client.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         if journal is not None:
             journal.close(delete=True)
         else:

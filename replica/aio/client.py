@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.aio import rpc, status
 from replica.aio.hub_calls import HubCalls
 from replica.aio.performer import Performer, Work
+from replica.aio.serving import require_loopback
 from replica.aio.store import Store
 from replica.author import Author
 from replica.body import Body, Genesis
@@ -28,11 +29,13 @@ from replica.effects import (
     Draft,
     Effects,
     EntriesAcked,
+    EntriesAdmitted,
     EntryFailed,
     Event,
     Fault,
     Hello,
     HostInfo,
+    LinkClosed,
     Listed,
     Message,
     StateChanged,
@@ -105,7 +108,7 @@ class Client:
         Raises StoreLocked, StoreVersionUnknown. An unreachable hub is no error.
         """
         if hub_address is not None:
-            rpc.require_loopback(hub_address)
+            require_loopback(hub_address)
         store = await Store.open(store_path)
         client = cls(store, key, hub_address, follow=follow, host=host)
         try:
@@ -335,6 +338,8 @@ class Client:
                 if self.last_error is None or self.last_error.reason != error.reason:
                     log.info("hub link down", reason=error.reason, detail=error.detail)
                 self.last_error = error
+                # Also where no link ever was: whoever waits for the hub learns it is not there.
+                self._drop_link(Fault.of(error))
             finally:
                 self._drop_link()
             if time.monotonic() - began > RECONNECT_MAX_S:
@@ -378,12 +383,13 @@ class Client:
                 return
             self.last_error = None
 
-    def _drop_link(self) -> None:
-        if self._link is None:
+    def _drop_link(self, fault: Fault | None = None) -> None:
+        link, self._link = self._link, None
+        if link is None and fault is None:
             return
-        self._link = None
         for conversation in tuple(self._states):
             self._deliver(StateChanged(conversation, SyncState.OFFLINE))
+        self._deliver(LinkClosed(fault))
 
     async def _keep_time(self) -> None:
         while True:
@@ -417,7 +423,10 @@ class Client:
         match event:
             case StateChanged(conversation, state):
                 self._states[conversation] = state
-            case EntriesAcked(conversation):
+                if state is SyncState.SYNCHRONIZED:
+                    self._spawn(self._save_acks(conversation))
+            case EntriesAcked(conversation) | EntriesAdmitted(conversation):
+                # What came from the hub moves its heads too.
                 self._spawn(self._save_acks(conversation))
             case EntryFailed(conversation, None, fault) if fault.retryable:
                 self._spawn(self._reopen(conversation))

@@ -20,7 +20,7 @@ from replica.codec import parse
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
-from replica.refusals import ArgumentInvalid, FrameMalformed, PeerIdentityChanged
+from replica.refusals import FrameMalformed, PeerIdentityChanged
 
 TICKET_METADATA = "antiphon-ticket-bin"
 CALL_TIMEOUT_S = 20.0
@@ -182,13 +182,3 @@ async def typed(call: Awaitable[Any]) -> Any:
         return await call
     except grpc.aio.AioRpcError as error:
         raise status.from_rpc_error(error) from error
-
-
-def require_loopback(address: str) -> None:
-    """Raise ArgumentInvalid unless `address` (host:port) is on loopback.
-
-    Without TLS nothing leaves this machine; TLS arrives with the trust chapter.
-    """
-    host = address.rsplit(":", 1)[0].strip("[]")
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        raise ArgumentInvalid(f"{host} is not a loopback address, and TLS is not configured")

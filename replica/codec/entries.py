@@ -70,7 +70,8 @@ TRACK_OF_KIND: dict[int, int] = {
 _SHAPES: dict[str, wire.Shape] = {}
 
 
-def _shape(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
+def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
+    """Return what the strict subset demands of a generated message type."""
     known = _SHAPES.get(descriptor.full_name)
     if known is not None:
         return known
@@ -82,13 +83,13 @@ def _shape(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
             # Packed: one field occurrence holds all the numbers.
             fields[item.number] = wire.Field(wire.Form.PACKED_UINT32)
             continue
-        nested = _shape(item.message_type) if item.message_type else None
+        nested = shape_of(item.message_type) if item.message_type else None
         oneof = item.containing_oneof.name if item.containing_oneof is not None else None
         fields[item.number] = wire.Field(form, bool(item.is_repeated), oneof, nested)
     return shape
 
 
-_HEADER_SHAPE = _shape(pb.Header.DESCRIPTOR)
+_HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
 
 _MESSAGES: dict[int, type[PbMessage]] = {
     Kind.GENESIS: pb.Genesis,
@@ -233,7 +234,7 @@ def decode_body(kind: int, body: bytes) -> Body | None:
     content = body[SALT_BYTES:]
     if kind in CONTROL_KINDS:
         try:
-            wire.check(content, _shape(message.DESCRIPTOR))
+            wire.check(content, shape_of(message.DESCRIPTOR))
         except WireMalformed as error:
             raise BodyMalformed(error.detail) from error
     return body_from_pb(parse(message, content, BodyMalformed))

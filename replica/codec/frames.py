@@ -100,12 +100,18 @@ def fault_from_pb(raw: errors_pb2.Fault) -> m.Fault:
     )
 
 
+def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
+    """Wrap a profile's short form."""
+    return pb.ProfileInfo(
+        digest=profile.digest,
+        name=profile.name,
+        context_tokens_max=profile.context_tokens_max,
+    )
+
+
 def host_to_pb(host: m.HostInfo) -> pb.HostInfo:
     """Wrap what a host offers."""
-    profiles = [
-        pb.ProfileInfo(digest=p.digest, name=p.name, context_tokens_max=p.context_tokens_max)
-        for p in host.profiles
-    ]
+    profiles = [profile_to_pb(p) for p in host.profiles]
     return pb.HostInfo(key=host.key, address=host.address, profiles=profiles)
 
 
@@ -231,8 +237,8 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"close": close}
         case m.Ping(nonce, sent_bytes):
             return {"ping": pb.Ping(nonce=nonce, sent_bytes=sent_bytes)}
-        case m.Pong(nonce):
-            return {"pong": pb.Pong(nonce=nonce)}
+        case m.Pong(nonce, sent_bytes):
+            return {"pong": pb.Pong(nonce=nonce, sent_bytes=sent_bytes)}
         case m.Listing():
             return {"listing": listing_to_pb(message)}
 
@@ -287,7 +293,7 @@ def _read(name: str, raw: object) -> m.Message:
         case pb.Ping():
             return m.Ping(raw.nonce, raw.sent_bytes)
         case pb.Pong():
-            return m.Pong(raw.nonce)
+            return m.Pong(raw.nonce, raw.sent_bytes)
         case pb.Listing():
             items = (
                 m.ListingItem(_conversation(i.conversation), Digest(_id(i.digest)))

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.world import Outcome, run_seed
@@ -35,12 +36,14 @@ def _replay(seed: int, *, verbose: bool) -> int:
 def _play(first: int, count: int, jobs: int) -> int:
     began = time.perf_counter()
     seeds = range(first, first + count)
+    seen: Counter[str] = Counter()
     failed, most, slowest, entries, forks = 0, 0, 0.0, 0, 0
     for outcome in _outcomes(seeds, jobs):
-        most = max(most, outcome.opens_most)
+        most = max(most, outcome.exchanges_most)
         slowest = max(slowest, outcome.healing_s)
         entries += outcome.entries
         forks += bool(outcome.forks)
+        seen.update(outcome.seen)
         if outcome.problem:
             failed += 1
             print(report(outcome))
@@ -50,6 +53,7 @@ def _play(first: int, count: int, jobs: int) -> int:
         f"{forks} seeds with forked lanes, most exchanges after healing {most}, "
         f"slowest healing {slowest:.0f} s"
     )
+    print(", ".join(f"{name} {number}" for name, number in seen.most_common()))
     return int(failed > 0)
 
 

@@ -5,6 +5,14 @@ import heapq
 from collections.abc import Callable
 
 
+EVENTS_MAX = 60_000
+"""Far above what any seed needs; beyond it something is busy for nothing."""
+
+
+class Busy(AssertionError):
+    """Events without end."""
+
+
 class Clock:
     """Runs events in (time, order of scheduling); the same calls give the same run."""
 
@@ -31,6 +39,8 @@ class Clock:
         while self._heap and self._heap[0][0] <= until:
             self.now, _, event = heapq.heappop(self._heap)
             self.events += 1
+            if self.events > EVENTS_MAX:
+                raise Busy(f"{EVENTS_MAX} events: something is busy for nothing")
             event()
         self.now = until
 

@@ -51,11 +51,11 @@ def draw(random: Random) -> Mix:
 
     lossy = on(0.5)
     crash_targets = tuple(t for t in ("person", "host", "hub") if on(0.5))
-    rollback = on(0.2)
+    rollback = on(0.3)
     return Mix(
         people=random.choice((2, 3, 3, 4)),
         conversations=2 if on(0.15) else 1,
-        actions=random.randint(6, 16),
+        actions=random.randint(6, 26),
         span_s=random.choice((3.0, 15.0, 50.0)),
         latency_s=random.choice((0.001, 0.02, 0.3)),
         jitter_s=random.choice((0.0, 0.01, 0.5)),
@@ -69,10 +69,10 @@ def draw(random: Random) -> Mix:
         crash=random.choice((0.005, 0.03, 0.1)) if crash_targets else 0.0,
         crashes_max=random.randint(1, 4),
         crash_targets=crash_targets,
-        hub_loss=on(0.12),
+        hub_loss=on(0.15),
         rollback=rollback,
         keep_epoch=rollback and on(0.5),
-        revoke=random.choice(("person", "person", "host")) if on(0.2) else "",
+        revoke=random.choice(("person", "person", "host")) if on(0.25) else "",
         remember_acks=on(0.5),
         follow=on(0.5),
         cancels=on(0.3),

@@ -1,5 +1,6 @@
 """Wires between replicas and the hub: bytes that get lost, doubled, late, cut off."""
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -28,13 +29,16 @@ class Network:
         self.is_healed = False
         self.cut_off: dict[str, set[Direction]] = {}
         self.frames = 0
-        self.opens: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.exchanges: dict[str, int] = {}
         self._held: list[Callable[[], None]] = []
 
     def is_cut(self, name: str, direction: Direction) -> bool:
         return direction in self.cut_off.get(name, ())
 
     def cut(self, name: str, directions: set[Direction]) -> None:
+        if self.is_healed:
+            return
         self.clock.trace(f"net cut {name} {sorted(directions)}")
         self.cut_off.setdefault(name, set()).update(directions)
 
@@ -79,8 +83,9 @@ class Wire:
         """Put a message on the wire; it travels as bytes."""
         net = self.network
         net.frames += 1
-        if isinstance(message, m.Open):
-            net.opens[self.name] = net.opens.get(self.name, 0) + 1
+        if isinstance(message, m.Opened) and not message.equal:
+            net.exchanges[self.name] = net.exchanges.get(self.name, 0) + 1
+        net.seen[message.reason if isinstance(message, m.Fault) else type(message).__name__] += 1
         data = encode_frame(message, direction)
         arrow = ">" if direction == "to_hub" else "<"
         net.clock.trace(f"{self.name} {arrow} {describe(message)}")

@@ -42,6 +42,10 @@ class Node:
     def random(self) -> Random:
         return self.network.random
 
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue)
+
     def trace(self, line: str) -> None:
         self.clock.trace(f"{self.name}: {line}")
 
@@ -65,6 +69,7 @@ class Node:
                 for entry in persist:
                     self._maybe_crash()
                     self.disk.write(entry)
+                    self.oracle.durable(self.name, entry)
             for _, steps in batch:
                 for step in steps:
                     self._maybe_crash()

@@ -119,7 +119,12 @@ class Oracle:
     def authored(self, name: str, entry: Entry, body: Body) -> None:
         """Book an entry the moment it is signed."""
         self.books[entry.id] = Record(entry, body, name)
+
+    def durable(self, name: str, entry: Entry) -> None:
+        """Take an entry on its own author's disk: only from now on may anyone see it."""
         h = entry.header
+        if self.books[entry.id].writer != name:
+            return
         place = (entry.conversation, h.author, h.epoch, h.track, h.seq)
         if self._places.setdefault(place, entry.id) != entry.id:
             self.forks += 1

@@ -125,8 +125,7 @@ class ReplicaNode(Node):
 
     def wire_broken(self, wire: Wire) -> None:
         if wire is self.wire and self.link is not None:
-            self.link.exchange.drop_pending()
-            self._unlink()
+            self.perform(self.link.handle_disconnect())
 
     def _unlink(self) -> None:
         wire, self.wire, self.link = self.wire, None, None

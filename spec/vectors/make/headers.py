@@ -75,7 +75,9 @@ def build() -> dict[str, object]:
             "the greatest epoch, seq and lamport",
             replace(asked, epoch=2**64 - 1, seq=2**53 - 1, lamport=2**53 - 1),
         ),
-        _vector("critical", "an unknown kind, marked critical", replace(empty, kind=99, critical=1)),
+        _vector(
+            "critical", "an unknown kind, marked critical", replace(empty, kind=99, critical=1)
+        ),
         _vector(
             "unknown-fields",
             "fields of a newer version are hashed and carried as they came",

@@ -50,7 +50,12 @@ def _valid() -> list[tuple[str, str, str, bytes]]:
         ("oneof-empty", "Member", "a chosen message may be empty", one_field(1, b"")),
         ("message-empty", "Genesis", "so may any message that is there", one_field(2, b"")),
         ("unknown-deep", "Header", "unknown content is not looked into", _header(x=_nested(40))),
-        ("double", "Genesis", "a double is fixed64", one_field(2, one_field(1, Fixed(0x3FF << 52)))),
+        (
+            "double",
+            "Genesis",
+            "a double is fixed64",
+            one_field(2, one_field(1, Fixed(0x3FF << 52))),
+        ),
     ]
 
 

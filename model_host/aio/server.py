@@ -1,0 +1,161 @@
+"""Starts and stops a model host: engine, replica, service (spec/07-host §1)."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from model_host import render, sampler
+from model_host.aio.host import Host, Offer
+from model_host.aio.journal import Journals
+from model_host.aio.service import HostService
+from model_host.aio.worker import Worker
+from model_host.cache import CachePool
+from model_host.config import HostConfig
+from model_host.engine import TorchEngine
+from model_host.fetch import cache_dir, resolve
+from model_host.profile import Profile
+from model_host.render import Template, check_template
+from model_host.tiers import Checkpoints
+from model_host.tokenizer import Tokenizer
+from replica.aio import rpc
+from replica.aio.client import Client
+from replica.aio.keys import load_or_create, load_or_create_secret
+from replica.aio.serving import STOP_GRACE_S, add_health, listen, run_until_stopped
+from replica.auth import Doorkeeper
+from replica.effects import HostInfo
+from replica.ids import Digest, PublicKey, short
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HostServer:
+    """A running host."""
+
+    address: str
+    key: PublicKey
+    profile: Profile
+    host: Host
+    worker: Worker
+    client: Client
+    answering: "asyncio.Task[None]"
+
+    async def failed(self) -> None:
+        """Raise what ended the host; never returns in good health."""
+        await asyncio.shield(self.answering)
+
+
+def load_offer(engine: TorchEngine) -> Offer:
+    """Read tokenizer and template from the model file and pin everything by digest.
+
+    Raises TokenizerUnknown, TemplateUnsupported.
+    """
+    file = engine.file
+    tokenizer = Tokenizer.build(file.tokenizer)
+    template = Template(
+        file.template,
+        bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),
+        eos_token=_text(file.tokenizer.tokens, file.tokenizer.eos_id),
+    )
+    report = check_template(template, tokenizer)
+    if not (report.append_only and report.sentinels_equal_plain):
+        log.warning(
+            "template rewrites history",
+            append_only=report.append_only,
+            sentinels_equal_plain=report.sentinels_equal_plain,
+        )
+    profile = Profile(
+        file.name,
+        Digest(file.sha256),
+        tokenizer.digest,
+        template.digest,
+        render.RECIPE_DIGEST,
+        Digest(sampler.RECIPE_DIGEST),
+        engine.dtype,
+        engine.config.context_tokens,
+        has_tools=False,
+    )
+    stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
+    return Offer(
+        profile,
+        template,
+        tokenizer,
+        Digest(engine.numerics_class),
+        frozenset(i for i in stop_ids if i is not None),
+    )
+
+
+def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
+    return tokens[token_id] if token_id is not None else ""
+
+
+@asynccontextmanager
+async def start(config: HostConfig) -> AsyncIterator[HostServer]:
+    """Load the model, link to the hub, serve questions; stop at the end.
+
+    Raises ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
+    unreachable hub is no error: the host keeps trying.
+    """
+    data_dir = config.data_dir.expanduser()
+    key = load_or_create(data_dir / "identity.key")
+    doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
+    engine = await asyncio.to_thread(_load_engine, config)
+    offer = load_offer(engine)
+    worker = _worker(config, data_dir, engine)
+    server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
+    address = listen(server, config.listen)
+    info = HostInfo(doorkeeper.public, address, (offer.profile.info,))
+    store_path = data_dir / "log" / "log.db"
+    async with Client.open(store_path, key, config.hub, follow=True, host=info) as client:
+        host = Host(client, key, worker, Journals(data_dir / "journal"), offer)
+        service = HostService(client, host, worker, offer, doorkeeper)
+        server.add_generic_rpc_handlers((service.handlers(),))
+        await add_health(server, "antiphon.v1.HostService")
+        await server.start()
+        answering = asyncio.create_task(host.run(), name="host")
+        try:
+            log.info("host ready", address=address, key=short(doorkeeper.public))
+            yield HostServer(
+                address, doorkeeper.public, offer.profile, host, worker, client, answering
+            )
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+            await server.stop(STOP_GRACE_S)
+            worker.close()
+
+
+def _load_engine(config: HostConfig) -> TorchEngine:
+    path = resolve(config.model)
+    log.info("loading model", path=str(path), dtype=config.dtype)
+    return TorchEngine.load(
+        path, dtype=config.dtype, threads=config.threads, cache_dir=cache_dir() / "weights"
+    )
+
+
+def _worker(config: HostConfig, data_dir: Path, engine: TorchEngine) -> Worker:
+    pool = CachePool(engine.new_cache, config.kv_bytes_max)
+    mac_key = load_or_create_secret(data_dir / "checkpoint.secret")
+    salt_key = load_or_create_secret(data_dir / "salt.secret")
+    tiers = Checkpoints(
+        data_dir / "derived" / "checkpoints",
+        mac_key=mac_key,
+        budget_bytes=config.checkpoint_bytes_max,
+    )
+    # Two owners never share derived state: its timing would tell one of the other.
+    return Worker(engine, pool, tiers, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256))
+
+
+async def serve(config: HostConfig) -> None:
+    """Run until SIGINT or SIGTERM, or until the host can't go on."""
+    async with start(config) as server:
+        line = f"host {server.address} {server.key.hex()} {server.profile.name}"
+        print(f"{line} {server.profile.digest.hex()}", flush=True)  # noqa: T201  # the ready line
+        await run_until_stopped(server.failed())

@@ -1,0 +1,133 @@
+"""What of the output may be shown: stop strings and whole characters (spec/07-host). Pure.
+
+A stop string can end inside a token, and a token can end inside a character. So bytes that
+may still turn out to belong to a stop string, or to an unfinished character, are held back.
+"""
+
+import codecs
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from model_host.errors import StopInvalid
+
+STOPS_MAX = 16
+STOP_BYTES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one token allows to be shown.
+
+    `stop` is the stop string that ended the output, if one did; the bytes from its first
+    one on are never shown.
+    """
+
+    text: bytes
+    stop: str | None = None
+
+
+class StopMatcher:
+    """Finds the stop string that ends first; of several that end together, the longest.
+
+    Feed it the bytes of each token. After a match it is finished.
+    """
+
+    def __init__(self, stops: Iterable[str] = ()) -> None:
+        """Take the stop strings. Raises StopInvalid."""
+        self._stops = {stop.encode(): stop for stop in stops}
+        if len(self._stops) > STOPS_MAX:
+            raise StopInvalid(f"{len(self._stops)} stop strings, more than {STOPS_MAX}.")
+        if any(not 0 < len(stop) <= STOP_BYTES_MAX for stop in self._stops):
+            raise StopInvalid(f"A stop string has 1 to {STOP_BYTES_MAX} bytes.")
+        self._longest = max(map(len, self._stops), default=0)
+        self._held = b""
+        self.visible_bytes = 0
+        """How many bytes were handed out to be shown, in all."""
+        self.stopped_by: str | None = None
+
+    @property
+    def held(self) -> bytes:
+        """Return the bytes that wait for what follows."""
+        return self._held
+
+    def feed(self, data: bytes) -> Shown:
+        """Take the bytes of one token; return what may be shown now."""
+        assert self.stopped_by is None, "a stop string ends the output"
+        before, self._held = len(self._held), self._held + data
+        found = self._find(before)
+        if found is not None:
+            start, stop = found
+            text, self._held, self.stopped_by = self._held[:start], b"", self._stops[stop]
+            self.visible_bytes += len(text)
+            return Shown(text, self.stopped_by)
+        return Shown(self._release(len(self._held) - self._waiting()))
+
+    def finish(self) -> bytes:
+        """Return the rest of the output, which no stop string can end any more.
+
+        An unfinished character at the end is not shown, and not counted as visible.
+        """
+        text = self._release(len(self._held) - len(unfinished(self._held)))
+        self._held = b""
+        return text
+
+    def _release(self, count: int) -> bytes:
+        text, self._held = self._held[:count], self._held[count:]
+        self.visible_bytes += len(text)
+        return text
+
+    def _find(self, before: int) -> tuple[int, bytes] | None:
+        """Return where the stop string starts that ends first, in what is held."""
+        for end in range(before + 1, len(self._held) + 1) if self._stops else ():
+            head = self._held[:end]
+            ending = [stop for stop in self._stops if head.endswith(stop)]
+            if ending:
+                longest = max(ending, key=len)
+                return end - len(longest), longest
+        return None
+
+    def _waiting(self) -> int:
+        """Return how many last bytes may begin a stop string or an unfinished character."""
+        for count in range(min(self._longest - 1, len(self._held)), 0, -1):
+            tail = self._held[-count:]
+            if any(stop.startswith(tail) for stop in self._stops):
+                # The character before the tail's first byte may be unfinished as well.
+                return count + len(unfinished(self._held[:-count]))
+        return len(unfinished(self._held))
+
+
+def unfinished(data: bytes) -> bytes:
+    """Return the last bytes that begin a UTF-8 character without ending it, 0 to 3 bytes.
+
+    Bytes that can't become a character are not unfinished; they are wrong already.
+    """
+    for count in range(min(3, len(data)), 0, -1):
+        tail = data[-count:]
+        if tail[0] < 0xC0:
+            continue
+        try:
+            text, _ = codecs.utf_8_decode(tail, "strict", False)
+        except UnicodeDecodeError:
+            continue
+        if not text:
+            return tail
+    return b""
+
+
+class PartialText:
+    """Turns the bytes of tokens into text, holding back unfinished characters.
+
+    The pieces together are `bytes.decode("utf-8", "replace")` of all bytes together.
+    """
+
+    def __init__(self) -> None:
+        """Start at the beginning of a text."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> str:
+        """Take the bytes of one token; return the characters that are certain now."""
+        return self._decoder.decode(data)
+
+    def finish(self) -> str:
+        """Return what is left: a replacement character for an unfinished one, or nothing."""
+        return self._decoder.decode(b"", final=True)

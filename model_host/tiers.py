@@ -1,0 +1,380 @@
+"""Checkpoints on disk: groups in pack files, manifests last (spec/08-checkpoint).
+
+    <root>/<hash of the conversation>/00000000.pack   whole groups of 64 tokens, appended
+                                      <n>-<lineage>.tail      the shorter last group
+                                      <n>-<lineage>.manifest  written last, renamed into place
+
+Derived state: any file may be deleted at any time. Nothing is used before its length,
+digest, MAC and lineage have been checked; what fails is removed, and the caller prefills.
+Not thread-safe, and one process per folder.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+from blake3 import blake3
+
+from model_host.cache import Bytes, KVCache
+from model_host.checkpoint import (
+    Group,
+    Lineage,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    group_bounds,
+    usable_tokens,
+)
+from model_host.errors import (
+    CheckpointCorrupt,
+    CheckpointDiskFull,
+    CheckpointMissing,
+    CheckpointTooLarge,
+    CheckpointWriteFailed,
+)
+from model_host.namespace import GROUP_TOKENS
+
+PACK_BYTES_MAX = 64 << 20
+# Branches and turns of one conversation that stay restorable; older ones go first.
+MANIFESTS_MAX = 32
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(slots=True)
+class TierCounters:
+    """What happened to checkpoints since start."""
+
+    saved: int = 0
+    restored: int = 0
+    corrupt: int = 0
+    evicted_conversations: int = 0
+    groups_written: int = 0
+    groups_reused: int = 0
+
+
+@dataclass(slots=True)
+class _Files:
+    """Files written for a checkpoint that has no manifest yet, to be undone on failure."""
+
+    sizes: dict[Path, int] = field(default_factory=dict)
+
+    def undo(self) -> None:
+        """Cut each file back to what it was; remove it if it wasn't there."""
+        for path, size in self.sizes.items():
+            # What can't be undone on a failing disk is unreferenced, and pruned later.
+            with suppress(OSError):
+                if size:
+                    os.truncate(path, size)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+class Checkpoints:
+    """The checkpoints of all conversations within one byte budget, oldest used out first."""
+
+    def __init__(self, root: Path, *, mac_key: bytes, budget_bytes: int) -> None:
+        """Keep checkpoints below `root`, created private; authenticate with `mac_key`."""
+        self._root = root
+        self._mac_key = mac_key
+        self._budget_bytes = budget_bytes
+        self.counters = TierCounters()
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folders = sorted((p for p in root.iterdir() if p.is_dir()), key=_last_used_ns)
+        self._sizes = OrderedDict((folder.name, _folder_bytes(folder)) for folder in folders)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes all checkpoints take on disk."""
+        return sum(self._sizes.values())
+
+    def manifests(self, conversation: bytes) -> list[Manifest]:
+        """Return a conversation's checkpoints, the newest first; broken ones are removed."""
+        return [manifest for _, manifest in self._load(self._folder(conversation))[0]]
+
+    def delete(self, conversation: bytes) -> None:
+        """Remove all checkpoints of a conversation."""
+        self._remove(self._folder(conversation).name)
+
+    # --- save -------------------------------------------------------------------
+
+    def save(
+        self,
+        conversation: bytes,
+        namespace: bytes,
+        seal: bytes,
+        generation: bytes,
+        ids: Sequence[int],
+        cache: KVCache,
+    ) -> Manifest | None:
+        """Store the keys and values of `ids`, of which the cache holds all; fsynced.
+
+        Only groups not yet stored for the same lineage are written. None if `ids` is
+        empty. Raises CheckpointTooLarge, CheckpointDiskFull or CheckpointWriteFailed;
+        nothing of the new checkpoint remains then, and older ones stay.
+        """
+        if not ids:
+            return None
+        assert len(ids) <= cache.tokens, "only positions in memory can be stored"
+        folder = self._folder(conversation)
+        files = _Files()
+        try:
+            folder.mkdir(exist_ok=True, mode=0o700)
+            known = self._known(folder, namespace)
+            lineage = Lineage(namespace, ids)
+            fresh = sum(
+                (stop - start) * cache.bytes_per_token
+                for start, stop in group_bounds(len(ids))
+                if lineage.at(stop) not in known
+            )
+            self._make_room(folder.name, len(ids) * cache.bytes_per_token, fresh)
+            known = self._known(folder, namespace)  # making room may have removed some
+            groups = self._write_groups(folder, lineage, len(ids), cache, known, files)
+            manifest = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, groups)
+            self._write_manifest(folder, manifest, files)
+        except OSError as error:
+            files.undo()
+            kind = CheckpointDiskFull if error.errno in _FULL else CheckpointWriteFailed
+            raise kind(f"Writing a checkpoint failed: {error.strerror}.") from error
+        finally:
+            self._measure(folder)
+        self._prune(folder, MANIFESTS_MAX)
+        self.counters.saved += 1
+        return manifest
+
+    def _known(self, folder: Path, namespace: bytes) -> dict[bytes, Group]:
+        """Return the stored groups of a namespace by their lineage."""
+        return {
+            group.lineage: group
+            for _, manifest in self._load(folder)[0]
+            if manifest.namespace == namespace
+            for group in manifest.groups
+        }
+
+    def _write_groups(
+        self,
+        folder: Path,
+        lineage: Lineage,
+        tokens: int,
+        cache: KVCache,
+        known: dict[bytes, Group],
+        files: _Files,
+    ) -> tuple[Group, ...]:
+        """Append the groups that aren't stored yet; return all groups of the checkpoint."""
+        groups = []
+        for start, stop in group_bounds(tokens):
+            key = lineage.at(stop)
+            if key in known:
+                self.counters.groups_reused += 1
+                groups.append(known[key])
+                continue
+            payload = cache.read(start, stop)
+            if stop - start == GROUP_TOKENS:
+                path = _pack_for(folder, payload.nbytes)
+            else:
+                path = folder / f"{tokens:08d}-{key[:8].hex()}.tail"
+            size = path.stat().st_size if path.exists() else 0
+            files.sizes.setdefault(path, size)
+            with _open(path, "a") as file:
+                _write_all(file, payload.data)
+            digest = blake3(payload.data).digest()
+            groups.append(Group(key, digest, path.name, size, payload.nbytes))
+            self.counters.groups_written += 1
+        for path in files.sizes:
+            with _open(path, "a") as file:
+                os.fsync(file.fileno())
+        return tuple(groups)
+
+    def _write_manifest(self, folder: Path, manifest: Manifest, files: _Files) -> None:
+        """Write the manifest under another name, fsync, rename, fsync the folder."""
+        path = folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
+        draft = path.with_suffix(".draft")
+        files.sizes[draft] = 0
+        with _open(draft, "w") as file:
+            _write_all(file, encode_manifest(manifest, self._mac_key))
+            os.fsync(file.fileno())
+        draft.replace(path)
+        files.sizes[path] = 0
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # --- restore ----------------------------------------------------------------
+
+    def restore(
+        self,
+        conversation: bytes,
+        namespace: bytes,
+        ids: Sequence[int],
+        cache: KVCache,
+        common: int = 0,
+    ) -> int:
+        """Load the longest stored prefix of `ids` into a cache; return its tokens.
+
+        The cache holds the first `common` tokens of `ids` already. At least one token is
+        left to compute. Raises CheckpointMissing if nothing stored reaches further,
+        CheckpointCorrupt if it fails a check: the cache then holds at most what it held.
+        """
+        folder = self._folder(conversation)
+        limit = len(ids) - 1
+        lineage = Lineage(namespace, ids[:limit])
+        found, broken = self._load(folder)
+        usable = [usable_tokens(m, namespace, lineage, limit) for _, m in found]
+        tokens = max(usable, default=0)
+        if tokens <= common:
+            if broken:
+                raise CheckpointCorrupt("A manifest failed its checks and was removed.")
+            raise CheckpointMissing
+        path, manifest = found[usable.index(tokens)]
+        start = common // GROUP_TOKENS * GROUP_TOKENS
+        cache.truncate(start)
+        cache.reserve(tokens)
+        try:
+            self._read_groups(folder, manifest, start, tokens, cache)
+        except (CheckpointCorrupt, OSError) as error:
+            cache.truncate(start)
+            self._discard(folder, manifest)
+            raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
+        cache.commit(tokens)
+        os.utime(path)
+        self._sizes.move_to_end(folder.name)
+        self.counters.restored += 1
+        return tokens
+
+    def _read_groups(
+        self, folder: Path, manifest: Manifest, start: int, tokens: int, cache: KVCache
+    ) -> None:
+        """Read, check and copy groups one by one; nothing is valid before the last one is.
+
+        One buffer of a group's size stays in the processor's cache from read to copy.
+        """
+        buffer = np.empty(GROUP_TOKENS * cache.bytes_per_token, np.uint8)
+        handles: dict[str, FileIO] = {}
+        try:
+            for index in range(start // GROUP_TOKENS, -(-tokens // GROUP_TOKENS)):
+                group, at = manifest.groups[index], index * GROUP_TOKENS
+                stop = manifest.end_of(index)
+                payload = buffer[: (stop - at) * cache.bytes_per_token]
+                if group.file not in handles:
+                    handles[group.file] = _open(folder / group.file, "r")
+                _read_group(handles[group.file], group, payload)
+                cache.write(at, stop, payload)
+        finally:
+            for handle in handles.values():
+                handle.close()
+
+    def _discard(self, folder: Path, broken: Manifest) -> None:
+        """Remove every checkpoint that shares a group with a broken one."""
+        bad = {(group.file, group.offset) for group in broken.groups}
+        for path, manifest in self._load(folder)[0]:
+            if any((group.file, group.offset) in bad for group in manifest.groups):
+                path.unlink(missing_ok=True)
+        self.counters.corrupt += 1
+        self._prune(folder, MANIFESTS_MAX)
+
+    # --- room -------------------------------------------------------------------
+
+    def _folder(self, conversation: bytes) -> Path:
+        return self._root / hashlib.sha256(conversation).hexdigest()
+
+    def _load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
+        """Return the manifests, newest first, and how many were broken and removed."""
+        paths = sorted(folder.glob("*.manifest"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        found, broken = [], 0
+        for path in paths:
+            try:
+                found.append((path, decode_manifest(path.read_bytes(), self._mac_key)))
+            except CheckpointCorrupt:
+                path.unlink(missing_ok=True)
+                broken += 1
+        self.counters.corrupt += broken
+        return found, broken
+
+    def _make_room(self, mine: str, whole: int, fresh: int) -> None:
+        """Evict other conversations, then own older checkpoints, until `fresh` bytes fit."""
+        if whole > self._budget_bytes:
+            raise CheckpointTooLarge(
+                f"The checkpoint takes {whole} bytes; the host allows {self._budget_bytes}."
+            )
+        for name in [name for name in self._sizes if name != mine]:
+            if self.nbytes + fresh <= self._budget_bytes:
+                return
+            self._remove(name)
+            self.counters.evicted_conversations += 1
+        if self.nbytes + fresh > self._budget_bytes:
+            # What is left is this conversation's own: start it anew.
+            self._prune(self._root / mine, 0)
+
+    def _prune(self, folder: Path, keep: int) -> None:
+        """Remove all but the newest manifests, and the files that none refers to."""
+        found, _ = self._load(folder)
+        for path, _ in found[keep:]:
+            path.unlink(missing_ok=True)
+        used = {group.file for _, manifest in found[:keep] for group in manifest.groups}
+        for path in folder.iterdir():
+            if path.suffix != ".manifest" and path.name not in used:
+                path.unlink(missing_ok=True)
+        self._measure(folder)
+
+    def _remove(self, name: str) -> None:
+        shutil.rmtree(self._root / name, ignore_errors=True)
+        self._sizes.pop(name, None)
+
+    def _measure(self, folder: Path) -> None:
+        self._sizes[folder.name] = _folder_bytes(folder)
+        self._sizes.move_to_end(folder.name)
+
+
+def _pack_for(folder: Path, size: int) -> Path:
+    """Return the pack file to append `size` bytes to."""
+    packs = sorted(folder.glob("*.pack"))
+    if packs and packs[-1].stat().st_size + size <= PACK_BYTES_MAX:
+        return packs[-1]
+    number = int(packs[-1].stem) + 1 if packs else 0
+    return folder / f"{number:08d}.pack"
+
+
+def _open(path: Path, mode: str) -> FileIO:
+    """Open an unbuffered file, private if it is new."""
+    return FileIO(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def _write_all(file: FileIO, data: bytes | memoryview) -> None:
+    """Write all bytes; one call may take only some."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def _read_group(file: FileIO, group: Group, payload: Bytes) -> None:
+    """Fill `payload` with a group's bytes and check them. Raises CheckpointCorrupt."""
+    if group.length != payload.nbytes:
+        raise CheckpointCorrupt("a group has another length than its tokens have.")
+    file.seek(group.offset)
+    view, at = payload.data, 0
+    while at < group.length:
+        count = file.readinto(view[at:])
+        if not count:
+            raise CheckpointCorrupt("a file ends inside a group.")
+        at += count
+    if blake3(payload.data).digest() != group.blake3:
+        raise CheckpointCorrupt("a group's bytes aren't those that were written.")
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
+
+
+def _last_used_ns(folder: Path) -> int:
+    """Return when a checkpoint of the folder was last written or restored."""
+    times = [path.stat().st_mtime_ns for path in folder.glob("*.manifest")]
+    return max(times, default=0)

@@ -1,0 +1,76 @@
+"""An event loop in a thread, so that the main thread can wait for a person's keys.
+
+Ctrl-C then interrupts the main thread wherever it waits, be it at the prompt
+or for the next word of an answer, and the replica stays linked meanwhile.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+_T = TypeVar("_T")
+_END = object()
+
+
+class Background:
+    """Runs coroutines in a thread of its own."""
+
+    def __init__(self) -> None:
+        """Make the loop; entering the context starts it."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Begin a coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to its end and return what it returns."""
+        return self.start(work).result()
+
+    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
+        """Yield what an async iterator yields; an interrupt leaves it running.
+
+        Iterating the same result again goes on where the interrupt came.
+        """
+        return _Items(self, items)
+
+
+class _Items(Iterator[_T]):
+    def __init__(self, background: Background, items: AsyncIterator[_T]) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._feeding = background.start(self._feed(items))
+
+    async def _feed(self, items: AsyncIterator[_T]) -> None:
+        try:
+            async for item in items:
+                self._items.put(item)
+        finally:
+            self._items.put(_END)
+
+    def __next__(self) -> _T:
+        item = self._items.get()
+        if item is _END:
+            self._feeding.result()  # raises what ended the iteration
+            raise StopIteration
+        return item  # type: ignore[no-any-return]  # one queue for items and the end

@@ -1,0 +1,271 @@
+"""`antiphon chat`: talk, watch the answer come, cancel it, undo, branch."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from replica.aio import turns
+from replica.aio.client import Client
+from replica.cli.background import Background
+from replica.cli.command import ConversationArgument, command
+from replica.cli.log import own_key, print_row
+from replica.cli.rows import entries_at, row_of
+from replica.cli.screen import AnswerScreen
+from replica.cli.send import ConflictOption, parse_conflict
+from replica.cli.session import Choices, Session, find_entry
+from replica.cli.turn import take_turn, wish_for
+from replica.conversation import Conversation
+from replica.entry import Conflict, Kind
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, EntryId, short
+from replica.place import Place, place_at
+
+HELP = """\
+/undo            take the last turn back: the next message branches off before it
+/again           ask for another answer to the last message
+/fork [ENTRY]    let the next message follow a seal or entry; without, the last answer
+/log             show this branch
+/status          show what the hub has
+/help            this
+/quit            leave (so does Ctrl-D; the conversation stays)
+Ctrl-C           cancels the answer under way, and keeps what came; again: leaves"""
+_TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
+_RECENT = 6
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "chat", rich_help_panel="Talk")
+    def chat(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        conflict: ConflictOption = "fork",
+        max_tokens: Annotated[
+            int | None, typer.Option(min=1, help="Output tokens per answer.")
+        ] = None,
+    ) -> int:
+        """Talk with the model in a terminal; /help lists what else can be typed."""
+        with Background() as background:
+            room = Room(session, background, parse_conflict(conflict), max_tokens)
+            with room.opened(conversation):
+                return room.talk()
+
+
+@dataclass(slots=True)
+class Room:
+    """One person at one conversation."""
+
+    session: Session
+    background: Background
+    conflict: Conflict
+    output_tokens_max: int | None
+    client: Client = field(init=False)
+    held: Conversation = field(init=False)
+    _stack: AsyncExitStack = field(init=False, default_factory=AsyncExitStack)
+
+    @contextlib.contextmanager
+    def opened(self, prefix: str | None) -> Iterator[None]:
+        """Hold the replica, sync, and greet."""
+        try:
+            self.background.run(self._open(prefix))
+            yield
+        finally:
+            self.background.run(self._stack.aclose())
+
+    async def _open(self, prefix: str | None) -> None:
+        session = self.session
+        self.client = await self._stack.enter_async_context(session.replica())
+        chosen = await session.choose(self.client.store, prefix)
+        await self.client.load(chosen)
+        online = await session.meet(self.client, chosen)
+        self.held = await self.client.load(chosen)
+        await session.use(self.client.store, chosen)
+        await self._greet(chosen, online=online)
+
+    async def _greet(self, chosen: ConversationId, *, online: bool) -> None:
+        out = self.session.out
+        entries = [e for e in entries_at(self.held, await self._place()) if e.header.kind in _TALK]
+        out.note(
+            Text(f"conversation {short(chosen)} · {len(entries)} messages · /help", style="dim")
+        )
+        if not online:
+            await self.session.say_offline(self.client, self.held)
+        if out.is_terminal:
+            for entry in entries[-_RECENT:]:
+                print_row(self.session, row_of(self.held, entry, own_key(self.session)))
+
+    # --- the loop ---------------------------------------------------------------
+
+    def talk(self) -> int:
+        """Read lines until the person leaves."""
+        _use_line_editing()
+        while True:
+            try:
+                line = self._read_line()
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                self.session.out.note("")
+                return 0
+            try:
+                if line.startswith("/"):
+                    if not self._obey(*line[1:].partition(" ")[::2]):
+                        return 0
+                elif line.strip():
+                    self._turn(line)
+            except KeyboardInterrupt:
+                self.session.out.note(Text("left; the answer, if any, goes on into the log", "dim"))
+                return 130
+            except AntiphonError as error:
+                self.session.out.fail(error)
+
+    def _read_line(self) -> str:
+        if not self.session.out.is_terminal:
+            line = sys.stdin.readline()
+            if not line:
+                raise EOFError
+            return line.rstrip("\n")
+        # \x01 … \x02 tell readline that the colour takes no room.
+        return input("\x01\x1b[36m\x02> \x01\x1b[0m\x02" if _has_color(self.session) else "> ")
+
+    def _obey(self, name: str, rest: str) -> bool:
+        """Do what a /command says; False to leave."""
+        match name.strip():
+            case "quit" | "exit" | "q":
+                return False
+            case "undo":
+                self.background.run(self._undo())
+            case "again":
+                self._again()
+            case "fork":
+                self.background.run(self._fork(rest.strip()))
+            case "log":
+                place = self.background.run(self._place())
+                for entry in entries_at(self.held, place):
+                    if entry.header.kind in _TALK:
+                        print_row(self.session, row_of(self.held, entry, own_key(self.session)))
+            case "status":
+                self.background.run(self._status())
+            case "help" | "?":
+                self.session.out.note(HELP)
+            case _:
+                self.session.out.note(f"there is no /{name}; /help lists what there is")
+        return True
+
+    def _turn(self, text: str | None, place: Place | None = None) -> None:
+        place = place or self.background.run(self._place())
+        choices = self.background.run(self._choices())
+        wish = wish_for(
+            self.client, self.held, choices,
+            conflict=self.conflict, changes={"output_tokens_max": self.output_tokens_max},
+        )  # fmt: skip
+        events = take_turn(self.session, self.client, self.held, text, place, wish)
+        self._watch(self.background.iterate(events))
+
+    def _watch(self, events: Iterator[turns.TurnEvent]) -> None:
+        """Show an answer; the first Ctrl-C cancels it, the second leaves."""
+        screen = AnswerScreen(self.session.out)
+        request: EntryId | None = None
+        cancelled = False
+        try:
+            while True:
+                try:
+                    event = next(events, None)
+                except KeyboardInterrupt:
+                    if cancelled or request is None:
+                        raise
+                    cancelled = True
+                    self.background.run(turns.cancel(self.client, self.held.id, request))
+                    continue
+                if event is None:
+                    return
+                if isinstance(event, turns.Asked):
+                    request = event.request
+                    self._say_if_offline()
+                screen.show(event)
+                if isinstance(event, turns.Finished):
+                    turns.raise_if_refused(event.generation)
+                    self._record(event)
+                    screen.cost(event)
+        finally:
+            screen.end()
+
+    def _say_if_offline(self) -> None:
+        if not self.client.is_linked:
+            self.background.run(self.session.say_offline(self.client, self.held))
+            self.session.out.note(Text("waiting for the hub; Ctrl-C twice leaves", style="dim"))
+
+    def _record(self, event: turns.Finished) -> None:
+        if self.session.out.as_json:
+            from replica.cli.turn import turn_record
+
+            self.session.out.emit(turn_record(self.held, None, event))
+
+    # --- /commands ----------------------------------------------------------------
+
+    async def _choices(self) -> Choices:
+        return await self.session.choices(self.client.store, self.held.id)
+
+    async def _place(self) -> Place:
+        return (await self._choices()).place(self.held)
+
+    async def _go_to(self, entry_id: EntryId) -> None:
+        choices = await self._choices()
+        choices.at, choices.branch = entry_id.hex(), ""
+        await self.session.choose_next(self.client.store, self.held.id, choices)
+
+    async def _undo(self) -> None:
+        last = await self._last(Kind.MESSAGE)
+        parents = self.held.log.entries[last].header.parents
+        await self._go_to(parents[0])
+        words = row_of(self.held, self.held.log.entries[last], None).text
+        self.session.out.note(f"taken back: {' '.join(words.split())[:60]}")
+        self.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
+
+    def _again(self) -> None:
+        last = self.background.run(self._last(Kind.MESSAGE))
+        self._turn(None, place_at(self.held, last))
+
+    async def _fork(self, prefix: str) -> None:
+        at = find_entry(self.held, prefix) if prefix else await self._last(Kind.GENERATION)
+        place = place_at(self.held, at)
+        await self._go_to(at)
+        row = row_of(self.held, self.held.log.entries[place.parents[0]], None)
+        words = " ".join(row.text.split())[:60]
+        self.session.out.note(f"the next message follows {row.id}  {row.who}: {words}")
+
+    async def _last(self, kind: Kind) -> EntryId:
+        """Return the last entry of a kind on this branch. Raises EntryUnknown."""
+        from replica.cli.errors import EntryUnknown
+
+        for entry in reversed(entries_at(self.held, await self._place())):
+            if entry.header.kind == kind:
+                return entry.id
+        raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
+
+    async def _status(self) -> None:
+        waiting = await self.session.unsynced(self.client.store, self.held)
+        state = self.client.state(self.held.id).value
+        branches = len(self.held.order.tips())
+        self.session.out.note(
+            f"{state} · {len(self.held.log)} entries · {waiting.entries} not at the hub yet"
+            f" · {branches} {'branch' if branches == 1 else 'branches'}"
+        )
+
+
+def _use_line_editing() -> None:
+    # Importing it is what switches history and editing on for input().
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401
+
+
+def _has_color(session: Session) -> bool:
+    return session.out.data.color_system is not None and not session.out.data.no_color

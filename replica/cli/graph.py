@@ -1,0 +1,110 @@
+"""The tree of a conversation, drawn as `git log --graph` draws: seals, branches, tail.
+
+Time runs downwards, so that the newest stands next to the prompt. A side
+branch is drawn where it leaves, before the main one goes on; the main one is
+the branch with the latest activity. ASCII only.
+
+    *  a seal, with what it newly takes in and its answer
+    o  an entry that no seal lists yet
+    x  a void seal
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from replica.cli.rows import Row, is_open, row_of
+from replica.conversation import Conversation
+from replica.entry import Entry, Kind
+from replica.ids import EntryId, PublicKey, Track
+from replica.order import SealNode
+
+_SHOWN = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: the drawing, then an entry; a connector has no row."""
+
+    drawing: str
+    row: Row | None = None
+    is_seal: bool = False
+
+
+def draw(held: Conversation, own: PublicKey | None) -> Iterator[Line]:
+    """Yield the lines from the genesis down."""
+    genesis = held.log.genesis
+    assert genesis is not None, "a conversation begins with its genesis"
+    yield Line("*", row_of(held, genesis, own), is_seal=True)
+    yield from _Drawing(held, own).below(None, "")
+
+
+class _Drawing:
+    def __init__(self, held: Conversation, own: PublicKey | None) -> None:
+        self._held = held
+        self._own = own
+        self._activity = {tip.id: rank for rank, tip in enumerate(held.order.tips())}
+        self._latest: dict[EntryId, int] = {}
+        for tip in held.order.tips():
+            for node in tip.chain():
+                rank = self._activity[tip.id]
+                self._latest[node.id] = max(rank, self._latest.get(node.id, rank))
+        self._tail_drawn: set[EntryId] = set()
+
+    def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
+        """Draw what follows a node: side branches, tail, then the main branch in a loop."""
+        while True:
+            children = self._held.order.roots if node is None else node.children
+            ordered = sorted(children, key=lambda n: self._latest[n.id])
+            sides, main = ordered[:-1], ordered[-1:]
+            for side in sides:
+                yield from self._side(side, prefix)
+            yield from self._tail(node, prefix, has_main=bool(main))
+            if not main:
+                return
+            node = main[0]
+            goes_on = bool(node.children) or bool(self._tail_of(node))
+            yield from self._node(node, prefix, goes_on=goes_on)
+
+    def _side(self, node: SealNode, prefix: str) -> Iterator[Line]:
+        yield Line(prefix + "|\\")
+        goes_on = bool(node.children) or bool(self._tail_of(node))
+        yield from self._node(node, prefix + "| ", goes_on=goes_on)
+        yield from self.below(node, prefix + "| ")
+
+    def _node(self, node: SealNode, prefix: str, *, goes_on: bool) -> Iterator[Line]:
+        """Draw one turn: the seal's mark at its first new entry, its answer last."""
+        log = self._held.log
+        entries = [log.entries[i] for i in node.seal.entries]
+        # The previous answer was drawn with its own seal.
+        previous = node.parent.generation if node.parent is not None else None
+        shown = [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
+        if node.generation is not None:
+            shown.append(log.entries[node.generation])
+        digits = node.id.hex()[:8]
+        if not shown:
+            yield Line(prefix + "*", Row(digits, "seal", "", "being answered"), is_seal=True)
+        for number, entry in enumerate(shown):
+            row = row_of(self._held, entry, self._own)
+            if number == 0:
+                row = Row(digits, row.who, row.text, row.note)
+            mark = "*" if number == 0 else "|" if goes_on else " "
+            yield Line(prefix + mark, row, is_seal=number == 0)
+
+    def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> Iterator[Line]:
+        tail = self._tail_of(node)
+        for number, entry in enumerate(tail):
+            self._tail_drawn.add(entry.id)
+            if has_main and number == 0:
+                yield Line(prefix + "|\\")
+            drawing = prefix + ("| o" if has_main else "o")
+            yield Line(drawing, row_of(self._held, entry, self._own))
+
+    def _tail_of(self, node: SealNode | None) -> list[Entry]:
+        """Return unsealed entries behind a node that are worth a line."""
+        wanted = []
+        for entry in self._held.order.tail(node):
+            if entry.id in self._tail_drawn or entry.header.track != Track.CONVERSATION:
+                continue
+            if entry.header.kind in _SHOWN or is_open(self._held, entry):
+                wanted.append(entry)
+        return wanted

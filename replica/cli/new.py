@@ -1,0 +1,140 @@
+"""`antiphon new`: begin a conversation, name its members, say how the model shall sample."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from replica.aio.client import Client
+from replica.aio.turns import say_as_system
+from replica.body import Genesis, Grant, Member, Role, Sampling
+from replica.cli.command import command
+from replica.cli.errors import HostUnlinked
+from replica.cli.session import Choices, Session, is_synced
+from replica.effects import HostInfo
+from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.place import newest_place
+from replica.refusals import ArgumentInvalid
+
+ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "new", rich_help_panel="Talk")
+    async def new(
+        session: Session,
+        *,
+        system: Annotated[str | None, typer.Option("--system", "-s", help="System text.")] = None,
+        host: Annotated[
+            str | None, typer.Option(help="Key of the model host; without, the linked one.")
+        ] = None,
+        member: Annotated[
+            list[str] | None,
+            typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
+        ] = None,
+        temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.2,
+        top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.9,
+        top_k: Annotated[int, typer.Option(min=0, help="0 for all.")] = 0,
+        min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
+        repetition_penalty: Annotated[float, typer.Option(min=0.0, help="0 for none.")] = 0.0,
+        seed: Annotated[
+            int, typer.Option(min=0, help="Draw every answer with this seed; 0 for fresh ones.")
+        ] = 0,
+        max_tokens: Annotated[
+            int, typer.Option(min=0, help="Output tokens per answer; 0 for what fits.")
+        ] = 0,
+        stop: Annotated[list[str] | None, typer.Option(help="End an answer here.")] = None,
+    ) -> None:
+        """Begin a conversation and print its id."""
+        sampling = Sampling(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        )
+        grants = [parse_grant(text) for text in member or []]
+        async with session.replica() as client:
+            await client.wait_for(
+                lambda: client.is_linked or client.last_error is not None,
+                session.settings.sync_timeout_s,
+            )
+            grants.insert(0, Grant(_host_key(client, host), Role.HOST))
+            created = await _begin(client, sampling, grants, system)
+            choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
+            await session.choose_next(client.store, created, choices)
+            await session.use(client.store, created)
+            await session.meet(client, created)
+            await _report(session, client, created, grants)
+
+
+async def _begin(
+    client: Client, sampling: Sampling, grants: list[Grant], system: str | None
+) -> ConversationId:
+    created = await client.create(Genesis((client.public,), sampling))
+    for grant in grants:
+        held = await client.load(created)
+        heads = held.log.membership_heads() or (EntryId(created),)
+        await client.append(created, Member(grant), parents=heads)
+    if system is not None:
+        await say_as_system(client, created, system, newest_place(await client.load(created)))
+    return created
+
+
+async def _report(
+    session: Session, client: Client, created: ConversationId, grants: list[Grant]
+) -> None:
+    host = grants[0].key
+    model = model_name(client.hosts, host)
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": created.hex(),
+                "host": host.hex(),
+                "model": model,
+                "synchronized": is_synced(client, created),
+            }
+        )
+        return
+    session.out.show(created.hex())
+    line = f"host {short(host)}" + (f" ({model})" if model else "")
+    session.out.note(Text(f"{line} · next: antiphon chat", style="dim"))
+    if not is_synced(client, created):
+        await session.say_offline(client, await client.load(created))
+
+
+def model_name(hosts: tuple[HostInfo, ...], key: PublicKey) -> str:
+    """Return the name of what a linked host offers, empty where unknown."""
+    names = (profile.name for host in hosts if host.key == key for profile in host.profiles)
+    return next(names, "")
+
+
+def _host_key(client: Client, wanted: str | None) -> PublicKey:
+    if wanted is not None:
+        return parse_key(wanted)
+    if not client.hosts:
+        away = f": {client.last_error.detail}" if client.last_error is not None else ""
+        raise HostUnlinked(f"no model host to grant: none is linked{away}")
+    return client.hosts[0].key
+
+
+def parse_key(text: str) -> PublicKey:
+    """Read a public key of 64 hex digits. Raises ArgumentInvalid."""
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ArgumentInvalid(f"'{text}' is not a key: keys are 64 hex digits")
+    return PublicKey(key)
+
+
+def parse_grant(text: str) -> Grant:
+    """Read KEY:ROLE. Raises ArgumentInvalid."""
+    key, _, role = text.partition(":")
+    if role.lower() not in ROLES:
+        raise ArgumentInvalid(f"'{text}' is not KEY:ROLE; roles are {', '.join(ROLES)}")
+    return Grant(parse_key(key), ROLES[role.lower()])

@@ -1,0 +1,244 @@
+"""`antiphon send`: one message, one answer; and `antiphon fork`: where the next one goes."""
+
+import contextlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from replica.aio import turns
+from replica.aio.client import Client
+from replica.body import Text as TextPart
+from replica.cli.command import ConversationArgument, command
+from replica.cli.new import parse_key
+from replica.cli.rows import row_of
+from replica.cli.screen import AnswerScreen
+from replica.cli.session import Choices, Session, find_entry, load_from
+from replica.cli.turn import is_typed_over, take_turn, turn_record, wish_for
+from replica.conversation import Conversation
+from replica.entry import Conflict
+from replica.ids import short
+from replica.place import Place, place_at
+from replica.refusals import ArgumentInvalid
+
+ConflictOption = Annotated[
+    str,
+    typer.Option(
+        metavar="fork|queue",
+        help="Where the branch is still being answered: branch off, or go after the answer.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+
+    @command(app, "send", rich_help_panel="Talk")
+    async def send(
+        session: Session,
+        text: Annotated[
+            str | None, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")
+        ] = None,
+        *,
+        to: Annotated[
+            str | None, typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last.")
+        ] = None,
+        at: Annotated[
+            str | None,
+            typer.Option(metavar="ENTRY", help="Follow this seal or entry: makes a branch there."),
+        ] = None,
+        host: Annotated[str | None, typer.Option(help="Key of the host to ask.")] = None,
+        request: Annotated[
+            bool, typer.Option("--request/--no-request", help="Ask the model to answer.")
+        ] = True,
+        wait: Annotated[
+            bool | None,
+            typer.Option("--wait/--no-wait", help="Wait for the answer; as a rule, if online."),
+        ] = None,
+        timeout: Annotated[
+            float, typer.Option(min=0.1, help="Give up after this many seconds without news.")
+        ] = 300.0,
+        conflict: ConflictOption = "fork",
+        temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
+        top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
+        top_k: Annotated[int | None, typer.Option(min=0)] = None,
+        seed: Annotated[int | None, typer.Option(min=1)] = None,
+        max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
+    ) -> int:
+        """Send one message and print the answer.
+
+        Without TEXT it asks again: a new answer to what --at names, or to the
+        end of the branch.
+        """
+        changes = {
+            "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
+            "output_tokens_max": max_tokens,
+        }  # fmt: skip
+        message = sys.stdin.read().rstrip("\n") if text == "-" else text
+        if not request and not message:
+            raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
+        async with session.replica() as client:
+            chosen = await session.choose(client.store, to)
+            held = await client.load(chosen)
+            online = await session.meet(client, chosen)
+            choices = await session.choices(client.store, chosen)
+            place = place_at(held, find_entry(held, at)) if at else choices.place(held)
+            await session.use(client.store, chosen)
+            if not request:
+                return await _say(session, client, held, message or "", place)
+            wish = wish_for(
+                client, held, choices,
+                host=parse_key(host) if host else None,
+                conflict=parse_conflict(conflict), changes=changes,
+            )  # fmt: skip
+            if wish.conflict is Conflict.FORK and at is None and is_typed_over(held, place):
+                session.out.note(
+                    "note: an answer on this branch is still awaited, so this makes a new branch;"
+                    " --conflict queue goes after that answer"
+                )
+            wait_s = timeout if _should_wait(session, client, wish, wait, online=online) else None
+            return await _ask(session, client, held, message or None, place, wish, wait_s)
+
+    @command(app, "fork", rich_help_panel="Talk")
+    async def fork(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        at: Annotated[
+            str | None,
+            typer.Option(metavar="ENTRY", help="Seal or entry the next message follows."),
+        ] = None,
+        newest: Annotated[
+            bool, typer.Option("--newest", help="Go back to the branch with the latest activity.")
+        ] = False,
+    ) -> None:
+        """Choose where the next message goes; what follows there already stays a branch.
+
+        The choice is this replica's own and is not sent; the branch appears in
+        the log with the next message. `send --at` does both in one step.
+        """
+        async with session.replica(linked=False) as client:
+            chosen = await session.choose(client.store, conversation)
+            held = await load_from(client.store, chosen)
+            choices = await session.choices(client.store, chosen)
+            choices.at = choices.branch = ""
+            place = choices.place(held)
+            if not newest:
+                entry_id = find_entry(held, at) if at else place.basis or place.parents[0]
+                place = place_at(held, entry_id)
+                choices.at = entry_id.hex()
+            await session.choose_next(client.store, chosen, choices)
+            await session.use(client.store, chosen)
+            _report_place(session, held, place, choices)
+
+
+def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": held.id.hex(),
+                "at": choices.at or None,
+                "parents": [p.hex() for p in place.parents],
+                "basis": place.basis.hex() if place.basis is not None else None,
+            }
+        )
+        return
+    row = row_of(held, held.log.entries[place.parents[0]], None)
+    words = " ".join(row.text.split())
+    words = words if len(words) < 60 else words[:59] + "…"
+    session.out.show(f"the next message follows {row.id}  {row.who}: {words}")
+    session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
+
+
+def _should_wait(
+    session: Session, client: Client, wish: turns.Wish, wait: bool | None, *, online: bool
+) -> bool:
+    """Wait where asked to; as a rule where hub and host are both there."""
+    if wait is not None:
+        return wait
+    if online and all(info.key != wish.host for info in client.hosts):
+        session.out.note(
+            f"the host {short(wish.host)} is not linked; it will answer when it is back"
+        )
+        return False
+    return online
+
+
+async def _say(
+    session: Session, client: Client, held: Conversation, text: str, place: Place
+) -> int:
+    entry = await turns.say(client, held.id, (TextPart(text),), place)
+    choices = await session.choices(client.store, held.id)
+    if choices.at:
+        choices.at = entry.id.hex()
+        await session.choose_next(client.store, held.id, choices)
+    synced = await _flush(session, client, held)
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": held.id.hex(),
+                "message": entry.id.hex(),
+                "synchronized": synced,
+                "unsynced": (await session.unsynced(client.store, held)).entries,
+            }
+        )
+    else:
+        session.out.show(entry.id.hex())
+    return 0
+
+
+async def _ask(
+    session: Session,
+    client: Client,
+    held: Conversation,
+    text: str | None,
+    place: Place,
+    wish: turns.Wish,
+    wait_s: float | None,
+) -> int:
+    screen = AnswerScreen(session.out)
+    asked: turns.Asked | None = None
+    finished: turns.Finished | None = None
+    events = take_turn(session, client, held, text, place, wish, silence_max_s=wait_s)
+    async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
+        try:
+            async for event in events:
+                if isinstance(event, turns.Asked):
+                    asked = event
+                    if wait_s is None:
+                        break
+                if isinstance(event, turns.Finished):
+                    finished = event
+                screen.show(event)
+        finally:
+            screen.end()
+    synced = await _flush(session, client, held)
+    record = turn_record(held, asked, finished)
+    record["synchronized"] = synced
+    record["unsynced"] = (await session.unsynced(client.store, held)).entries
+    if finished is not None:
+        turns.raise_if_refused(finished.generation)
+        screen.cost(finished)
+    elif not session.out.as_json and asked is not None:
+        session.out.show(asked.request.hex())
+    if session.out.as_json:
+        session.out.emit(record)
+    return 0
+
+
+async def _flush(session: Session, client: Client, held: Conversation) -> bool:
+    """Let the hub have what was written; say so where it is away."""
+    if client.is_linked and await client.wait_synced(held.id, session.settings.sync_timeout_s):
+        return True
+    await session.say_offline(client, held)
+    return False
+
+
+def parse_conflict(text: str) -> Conflict:
+    """Read fork or queue. Raises ArgumentInvalid."""
+    words: dict[str, Any] = {"fork": Conflict.FORK, "queue": Conflict.QUEUE}
+    if text.lower() not in words:
+        raise ArgumentInvalid(f"--conflict is fork or queue, not '{text}'")
+    conflict: Conflict = words[text.lower()]
+    return conflict

@@ -1,0 +1,210 @@
+"""What every command works with: settings, output, key, and the replica's store.
+
+A command either holds the replica (one process at a time: it writes and
+links) or looks on (any number, beside the one that holds it).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica import reconcile
+from replica.aio import keys
+from replica.aio.client import Client
+from replica.aio.readonly import open_read_only
+from replica.aio.status import error_of
+from replica.aio.store import Store
+from replica.cli.config import Settings
+from replica.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
+from replica.cli.output import Output
+from replica.conversation import Conversation
+from replica.effects import EntryFailed, Event, SyncState
+from replica.errors import AntiphonError
+from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.place import Place, newest_place, place_at, place_on_branch
+from replica.refusals import ConversationUnknown
+
+_CURRENT = "cli current"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """What the hub is not known to hold."""
+
+    entries: int
+    acked_ms: int | None
+    """When the hub last acknowledged anything, Unix milliseconds."""
+
+
+@dataclass(slots=True)
+class Choices:
+    """What this replica remembers of a conversation for the next message; local only."""
+
+    at: str = ""
+    """Hex id of an entry to branch at; empty for none."""
+    branch: str = ""
+    """Hex id of the request whose branch goes on; empty for the newest."""
+    output_tokens_max: int = 0
+    stop: list[str] = field(default_factory=list)
+
+    def place(self, held: Conversation) -> Place:
+        """Return where the next entry goes."""
+        at, branch = EntryId(bytes.fromhex(self.at)), EntryId(bytes.fromhex(self.branch))
+        if at in held.log.entries:
+            return place_at(held, at)
+        if branch in held.log.entries:
+            return place_on_branch(held, branch)
+        return newest_place(held)
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of one command."""
+
+    settings: Settings
+    out: Output
+
+    def key(self) -> Ed25519PrivateKey:
+        """Read this replica's key, or make one. Raises KeyFileInvalid."""
+        return keys.load_or_create(self.settings.key_path)
+
+    @asynccontextmanager
+    async def replica(self, *, linked: bool = True) -> AsyncIterator[Client]:
+        """Hold the replica, and link it to the hub. Raises StoreLocked and others."""
+        address = self.settings.hub if linked else None
+        async with Client.open(self.settings.store_path, self.key(), address) as client:
+            yield client
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[Store]:
+        """Look into the store, beside whoever holds it. Raises NothingHere and others."""
+        path: Path = self.settings.store_path
+        if not path.is_file():
+            raise NothingHere(f"{path} does not exist")
+        async with open_read_only(path) as store:
+            yield store
+
+    # --- which conversation -----------------------------------------------------
+
+    async def choose(self, store: Store, prefix: str | None) -> ConversationId:
+        """Return the conversation a prefix means; without one, the last used.
+
+        Raises PrefixUnknown, PrefixAmbiguous, NothingHere.
+        """
+        held = [stored.conversation for stored in await store.conversations()]
+        if prefix is not None:
+            return ConversationId(only_match(prefix, held, "conversation", PrefixUnknown))
+        if not held:
+            raise NothingHere
+        last = await store.get_meta(_CURRENT)
+        if last in held:
+            return ConversationId(last or b"")
+        if len(held) == 1:
+            return held[0]
+        raise PrefixAmbiguous(f"{len(held)} conversations are held here, and none was used last")
+
+    async def use(self, store: Store, conversation: ConversationId) -> None:
+        """Remember the conversation as the one used last."""
+        if await store.get_meta(_CURRENT) != conversation:
+            await store.put_meta(_CURRENT, conversation)
+
+    async def choices(self, store: Store, conversation: ConversationId) -> Choices:
+        """Return what is remembered for the next message."""
+        raw = await store.get_meta(f"cli {conversation.hex()}")
+        return Choices(**json.loads(raw)) if raw else Choices()
+
+    async def choose_next(
+        self, store: Store, conversation: ConversationId, choices: Choices
+    ) -> None:
+        """Remember what the next message goes by."""
+        record: dict[str, Any] = {
+            "at": choices.at,
+            "branch": choices.branch,
+            "output_tokens_max": choices.output_tokens_max,
+            "stop": choices.stop,
+        }
+        await store.put_meta(f"cli {conversation.hex()}", json.dumps(record).encode())
+
+    # --- the hub ------------------------------------------------------------------
+
+    async def meet(self, client: Client, conversation: ConversationId) -> bool:
+        """Follow a conversation and wait until it is in sync; False where the hub is away.
+
+        Raises the hub's refusal where it does not take the conversation.
+        """
+        refusals: list[AntiphonError] = []
+
+        def receive(event: Event) -> None:
+            if isinstance(event, EntryFailed) and event.entry is None:
+                if event.conversation == conversation and not event.fault.retryable:
+                    refusals.append(error_of(event.fault))
+
+        stop = client.listen(receive)
+        try:
+            await client.follow(conversation)
+
+            def settled() -> bool:
+                away = client.last_error is not None and not client.is_linked
+                return away or bool(refusals) or is_synced(client, conversation)
+
+            await client.wait_for(settled, self.settings.sync_timeout_s)
+        finally:
+            stop()
+        if refusals:
+            raise refusals[0]
+        return is_synced(client, conversation)
+
+    async def unsynced(self, store: Store, held: Conversation) -> Unsynced:
+        """Count what the configured hub is not known to hold, without asking it."""
+        hub_key = await store.get_meta(f"hub key {self.settings.hub}")
+        acked, acked_ms = await store.load_acks(held.id, PublicKey(hub_key or b""))
+        known = reconcile.compare_heads(held.log, acked).held
+        return Unsynced(len(held.log.covered() - known), acked_ms)
+
+    async def say_offline(self, client: Client, held: Conversation) -> int:
+        """Tell people how much waits for the hub; return the count."""
+        waiting = (await self.unsynced(client.store, held)).entries
+        entries = "1 entry" if waiting == 1 else f"{waiting} entries"
+        self.out.note(f"offline: {entries} will be sent when the hub is back")
+        return waiting
+
+
+def is_synced(client: Client, conversation: ConversationId) -> bool:
+    """Say whether the hub and this replica hold the same."""
+    synced = client.state(conversation) is SyncState.SYNCHRONIZED
+    return synced and not client.unsynced(conversation)
+
+
+async def load_from(store: Store, conversation: ConversationId) -> Conversation:
+    """Read a conversation. Raises ConversationUnknown."""
+    entries = await store.load(conversation)
+    if not entries:
+        raise ConversationUnknown(f"{short(conversation)} is not held here")
+    return await asyncio.to_thread(Conversation.restore, conversation, entries)
+
+
+def find_entry(held: Conversation, prefix: str) -> EntryId:
+    """Return the entry a prefix means. Raises EntryUnknown, PrefixAmbiguous."""
+    return EntryId(only_match(prefix, held.log.entries, "entry", EntryUnknown))
+
+
+def only_match(
+    prefix: str, ids: "list[ConversationId] | dict[EntryId, Any]", what: str, unknown: type[AntiphonError]
+) -> bytes:
+    """Return the one id whose hex digits begin with `prefix`."""
+    wanted = prefix.strip().lower()
+    if not wanted or len(wanted) > 2 * ID_BYTES or set(wanted) - set("0123456789abcdef"):
+        raise unknown(f"'{prefix}' is not the beginning of an id: ids are 64 hex digits")
+    found = [id_ for id_ in ids if id_.hex().startswith(wanted)]
+    if not found:
+        raise unknown(f"no {what} here begins with {wanted}")
+    if len(found) > 1:
+        shown = ", ".join(short(id_) for id_ in sorted(found)[:4])
+        raise PrefixAmbiguous(f"{len(found)} ids begin with {wanted}: {shown}")
+    return found[0]

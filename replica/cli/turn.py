@@ -1,0 +1,97 @@
+"""One turn at the command line: from what is remembered to what is shown and remembered next."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from replica.aio import turns
+from replica.aio.client import Client
+from replica.aio.turns import TurnEvent, Wish, choose_host
+from replica.body import Genesis, Sampling
+from replica.cli.rows import generation_record, words_of
+from replica.cli.session import Choices, Session
+from replica.conversation import Conversation
+from replica.entry import Conflict
+from replica.ids import EntryId, PublicKey
+from replica.place import Place
+
+SEED_BITS = 63
+
+
+def wish_for(
+    client: Client,
+    held: Conversation,
+    choices: Choices,
+    *,
+    host: PublicKey | None = None,
+    conflict: Conflict = Conflict.FORK,
+    changes: dict[str, Any] | None = None,
+) -> Wish:
+    """Return how to ask: the conversation's defaults, changed by what was given.
+
+    A seed is minted where none is set, so that every answer can be replayed.
+    Raises HostMissing.
+    """
+    given = {name: value for name, value in (changes or {}).items() if value is not None}
+    tokens_max = given.pop("output_tokens_max", choices.output_tokens_max)
+    genesis = held.log.body(EntryId(held.id))
+    defaults = genesis.default_sampling if isinstance(genesis, Genesis) else None
+    sampling = Sampling(**(asdict(defaults or Sampling()) | given))
+    if not sampling.seed:
+        seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
+        sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
+    linked = tuple(info.key for info in client.hosts)
+    return Wish(
+        choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), conflict
+    )
+
+
+async def take_turn(
+    session: Session,
+    client: Client,
+    held: Conversation,
+    text: str | None,
+    place: Place,
+    wish: Wish,
+    *,
+    silence_max_s: float | None = None,
+) -> AsyncIterator[TurnEvent]:
+    """Ask, and remember that the next message goes on behind this request."""
+    choices = await session.choices(client.store, held.id)
+    events = turns.ask(client, held.id, text, place, wish, silence_max_s=silence_max_s)
+    async for event in events:
+        if isinstance(event, turns.Asked):
+            choices.at, choices.branch = "", event.request.hex()
+            await session.choose_next(client.store, held.id, choices)
+        yield event
+
+
+def is_typed_over(held: Conversation, place: Place) -> bool:
+    """Say whether a request on this branch still waits for its answer."""
+    order = held.order
+    todo, seen = list(place.parents), set[EntryId]()
+    while todo:
+        entry_id = todo.pop()
+        if entry_id in seen:
+            continue
+        seen.add(entry_id)
+        if order.request(entry_id) is not None:
+            return order.generation_of(entry_id) is None
+        todo += held.log.entries[entry_id].header.parents
+    return False
+
+
+def turn_record(
+    held: Conversation, asked: turns.Asked | None, finished: turns.Finished | None
+) -> dict[str, Any]:
+    """Return a turn as a JSON object."""
+    record: dict[str, Any] = {"conversation": held.id.hex()}
+    if asked is not None:
+        record["message"] = asked.message.hex() if asked.message is not None else None
+        record["request"] = asked.request.hex()
+    if finished is not None:
+        record["generation"] = finished.id.hex()
+        record |= generation_record(finished.generation)
+        record["text"] = words_of(finished.generation.parts)
+    return record

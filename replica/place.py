@@ -1,0 +1,106 @@
+"""Where the next entry goes: its parents and its basis (spec/03-order §6).
+
+Pure. A place is found in one of three ways: on the branch with the latest
+activity, on the branch some earlier request stands on, or at an entry one
+points at, which makes a branch there.
+"""
+
+from dataclasses import dataclass
+
+from replica.conversation import Conversation
+from replica.entry import Entry, Kind
+from replica.ids import EntryId, Track
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the next entry directly follows, and the seal whose context it extends."""
+
+    parents: tuple[EntryId, ...]
+    basis: EntryId | None
+
+
+def newest_place(held: Conversation) -> Place:
+    """Return the end of the branch with the latest activity."""
+    tips = held.order.tips()
+    return _end_of(held, tips[-1] if tips else None)
+
+
+def place_on_branch(held: Conversation, request: EntryId) -> Place:
+    """Return the end of the branch that `request` was written on."""
+    seal = held.order.seal_of.get(request)
+    if seal is not None:
+        return _end_of(held, newest_leaf(held, held.order.nodes[seal]))
+    basis = held.order.resolve_basis(held.log.entries[request])
+    return Place(_ends_behind(held, request), basis.id if basis is not None else None)
+
+
+def place_at(held: Conversation, entry_id: EntryId) -> Place:
+    """Return the place right behind one entry, whatever follows it already.
+
+    Raises ArgumentInvalid where nothing can follow the entry.
+    """
+    entry = held.log.entries[entry_id]
+    if entry.header.kind == Kind.GENESIS:
+        return Place((entry_id,), None)
+    if entry.header.track != Track.CONVERSATION:
+        raise ArgumentInvalid("only entries of the conversation can be followed, not members")
+    if entry.header.kind == Kind.SEAL:
+        node = held.order.nodes.get(entry_id)
+        if node is None:
+            raise ArgumentInvalid("this seal is void; point at one that counts")
+        return Place((node.generation or node.seal.request,), entry_id)
+    return Place((entry_id,), _basis_behind(held, entry))
+
+
+def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
+    """Return the leaf at or below `node` with the latest activity."""
+    below: set[EntryId] = set()
+    todo = [node]
+    while todo:
+        at = todo.pop()
+        below.add(at.id)
+        todo += at.children
+    return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
+
+
+def seal_listing(held: Conversation, entry_id: EntryId) -> SealNode | None:
+    """Return the earliest seal that lists an entry."""
+    listing = (n for n in held.order.nodes.values() if entry_id in n.seal.entries)
+    return min(listing, key=lambda n: held.log.entries[n.id].order_key, default=None)
+
+
+def _end_of(held: Conversation, tip: SealNode | None) -> Place:
+    return Place(held.order.frontier(tip), tip.id if tip is not None else None)
+
+
+def _ends_behind(held: Conversation, request: EntryId) -> tuple[EntryId, ...]:
+    """Return what stands last among `request` and the visible entries that follow it."""
+    log = held.log
+    seen: set[EntryId] = set()
+    todo = [request]
+    while todo:
+        entry_id = todo.pop()
+        entry = log.entries[entry_id]
+        if entry_id in seen or entry.header.kind == Kind.SEAL:
+            continue
+        if not log.membership.is_visible(entry):
+            continue
+        seen.add(entry_id)
+        todo += log.children.get(entry_id, ())
+    followed = {parent for i in seen for parent in log.entries[i].header.parents}
+    return tuple(sorted(i for i in seen if i not in followed)) or (request,)
+
+
+def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
+    """Return the newest seal a successor of `entry` may extend."""
+    answered = held.order.nodes.get(entry.header.parents[0])
+    if entry.header.kind == Kind.GENERATION and answered is not None:
+        return answered.id
+    listing = seal_listing(held, entry.id)
+    if listing is not None:
+        return listing.parent.id if listing.parent is not None else None
+    basis = held.order.resolve_basis(entry)
+    return basis.id if basis is not None else None

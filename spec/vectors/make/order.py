@@ -1,0 +1,552 @@
+"""order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
+
+from collections.abc import Iterable
+
+from spec.vectors.make.build import (
+    GENERATION,
+    HOST,
+    MESSAGE,
+    QUEUE,
+    READER,
+    REQUEST,
+    SEAL,
+    WRITER,
+    Book,
+    Key,
+    generation,
+    message,
+    request,
+    said,
+    sha256,
+    varint,
+)
+
+ADA, BEA, BOB, EVE, HAL, IDA = (Key(n) for n in ("ada", "bea", "bob", "eve", "hal", "ida"))
+
+
+class Story(Book):
+    """A conversation of two owners, a writer, a reader and two hosts."""
+
+    def __init__(self) -> None:
+        """Write the genesis and the grants."""
+        super().__init__((ADA, BEA))
+        self.heads = ["genesis"]
+        for key, role in ((BOB, WRITER), (EVE, READER), (HAL, HOST), (IDA, HOST)):
+            self.grant(f"grant-{key.name}", ADA, key, role, parents=self.heads)
+            self.heads = [f"grant-{key.name}"]
+        self.seals: dict[str, dict[str, object]] = {}
+        self.contexts: dict[str, list[str]] = {}
+
+    def say(self, name: str, by: Key, *parents: str, **place: object) -> None:
+        """Write a message."""
+        self.write(name, by, MESSAGE, said(name), parents=parents or ("genesis",), **place)
+
+    def ask(self, name: str, by: Key, *parents: str, host: Key = HAL, **place: object) -> None:
+        """Write a request."""
+        self.write(name, by, REQUEST, request(host), parents=parents, **place)
+
+    def answer(self, name: str, seal: str, by: Key = HAL, **place: object) -> None:
+        """Write a generation."""
+        self.write(name, by, GENERATION, generation(name), parents=[seal], **place)
+
+    def seal(
+        self,
+        name: str,
+        asked: str,
+        entries: Iterable[str],
+        *,
+        prev_seal: str | None = None,
+        by: Key = HAL,
+        void: str | None = None,
+        covered: bool = True,
+        parents: Iterable[str] | None = None,
+        digest: bytes | None = None,
+        heads: Iterable[str] | None = None,
+        **place: object,
+    ) -> None:
+        """Write a seal, and note what is expected of it."""
+        names = list(entries)
+        heads = self.heads if heads is None else list(heads)
+        context = [*self.contexts.get(prev_seal or "", []), *names]
+        content = message(
+            {
+                1: self.entries[asked].id,
+                2: self.entries[prev_seal].id if prev_seal else b"",
+                3: [self.entries[n].id for n in names],
+                4: sha256(b"profile"),
+                5: digest or self.context_digest(context),
+                6: sha256(b"render"),
+                7: b"".join(varint(1) for _ in names),
+                8: sorted(self.entries[n].id for n in heads if n != "genesis"),
+            }
+        )
+        listed = [asked, *names, *heads, *([prev_seal] if prev_seal else [])]
+        where = [asked] if parents is None else parents
+        self.write(name, by, SEAL, content, parents=where, listed=listed, **place)
+        if void is not None:
+            self.seals[name] = {"verdict": "void", "reason": void}
+        elif not covered:
+            self.seals[name] = {"verdict": "uncovered"}
+        else:
+            self.contexts[name] = context
+            digest_now = self.context_digest(context).hex()
+            self.seals[name] = {
+                "verdict": "counts",
+                "prev_seal": prev_seal,
+                "context": context,
+                "context_digest": digest_now,
+            }
+
+    def first_turn(self) -> None:
+        """Write one message, its request, seal and answer."""
+        self.say("hello", ADA)
+        self.ask("ask", ADA, "hello")
+        self.seal("seal", "ask", ["hello", "ask"])
+        self.answer("answer", "seal")
+
+    def sorted(self, *names: str) -> list[str]:
+        """Return the names in (lamport, id) order."""
+        return sorted(names, key=lambda n: (self.entries[n].header.lamport, self.entries[n].id))
+
+    def vector(
+        self,
+        name: str,
+        comment: str,
+        *,
+        tips: list[str],
+        answers: dict[str, str | None],
+        sealable: dict[str, object] | None = None,
+        tails: list[dict[str, object]] | None = None,
+    ) -> dict[str, object]:
+        """Close the case."""
+        return {
+            "name": name,
+            "comment": comment,
+            **self.as_json(),
+            "seals": self.seals,
+            "tips": tips,
+            "answers": answers,
+            "sealable": sealable or {},
+            "tails": tails or [],
+        }
+
+
+def _tail(tip: str | None, entries: list[str], frontier: list[str]) -> dict[str, object]:
+    return {"tip": tip, "entries": entries, "frontier": sorted(frontier)}
+
+
+def _next(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
+    return {"prev_seal": prev_seal, "entries": entries}
+
+
+def _chain() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("thanks", ADA, "answer", basis="seal")
+    s.ask("more", ADA, "thanks", basis="seal")
+    s.seal("seal-2", "more", ["answer", "thanks", "more"], prev_seal="seal")
+    s.answer("answer-2", "seal-2")
+    return s.vector(
+        "chain",
+        "two turns; the second seal lists the first answer and what followed it",
+        tips=["seal-2"],
+        answers={"ask": "answer", "more": "answer-2"},
+        tails=[_tail("seal-2", [], ["answer-2"])],
+    )
+
+
+def _unanswered() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.ask("ask-2", BOB, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.ask("next", ADA, "ask", basis="seal")
+    s.ask("queued", BOB, "hello", conflict=QUEUE)
+    return s.vector(
+        "waiting",
+        "a request on a seal without an answer waits; one beside it does not, unless it queues",
+        tips=["seal"],
+        answers={"ask": None, "ask-2": None},
+        sealable={"ask-2": _next(None, ["hello", "ask-2"]), "next": None, "queued": None},
+    )
+
+
+def _fork() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.ask("left", ADA, "answer", basis="seal")
+    s.ask("right", BOB, "answer", basis="seal")
+    s.seal("seal-left", "left", ["answer", "left"], prev_seal="seal")
+    s.answer("answer-left", "seal-left")
+    s.seal("seal-right", "right", ["answer", "right"], prev_seal="seal")
+    s.answer("answer-right", "seal-right")
+    return s.vector(
+        "fork",
+        "two requests on one seal make two branches; the one with the latest activity is last",
+        tips=["seal-left", "seal-right"],
+        answers={"left": "answer-left", "right": "answer-right"},
+    )
+
+
+def _queue() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.ask("left", ADA, "answer", basis="seal")
+    s.say("word", BOB, "answer", basis="seal")
+    s.ask("queued", BOB, "word", basis="seal", conflict=QUEUE)
+    s.ask("queued-2", ADA, "answer", basis="seal", conflict=QUEUE)
+    s.seal("seal-left", "left", ["answer", "left"], prev_seal="seal")
+    s.answer("answer-left", "seal-left")
+    s.seal("seal-2", "queued", ["answer-left", "word", "queued"], prev_seal="seal-left")
+    s.answer("answer-2", "seal-2")
+    return s.vector(
+        "queue",
+        "a queued request goes after the branch's last answer, which its seal takes in first",
+        tips=["seal-2"],
+        answers={"left": "answer-left", "queued": "answer-2", "queued-2": None},
+        sealable={"queued-2": _next("seal-2", ["answer-2", "queued-2"])},
+    )
+
+
+def _typed_over() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("wait", ADA, "ask", basis="seal")
+    s.ask("fork", ADA, "wait", basis="seal")
+    s.ask("queue", ADA, "wait", basis="seal", conflict=QUEUE)
+    s.seal("seal-fork", "fork", ["wait", "fork"], prev_seal="seal")
+    return s.vector(
+        "typed-over",
+        "typed before the answer came: a fork leaves the answer out, a queued request takes it in;"
+        " `queue` waits for the fork, the branch's end",
+        tips=["seal-fork"],
+        answers={"fork": None, "queue": None},
+        sealable={"queue": None},
+    )
+
+
+def _typed_over_queue() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("wait", ADA, "ask", basis="seal")
+    s.ask("queue", ADA, "wait", basis="seal", conflict=QUEUE)
+    s.seal("seal-2", "queue", ["answer", "wait", "queue"], prev_seal="seal")
+    return s.vector(
+        "typed-over-queue",
+        "typed before the answer came, and queued: the answer comes first",
+        tips=["seal-2"],
+        answers={"queue": None},
+    )
+
+
+def _answer_first() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("wait", ADA, "ask")
+    s.ask("both", ADA, "wait", "answer", basis="seal")
+    s.seal(
+        "by-lamport",
+        "both",
+        s.sorted("wait", "answer", "both"),
+        prev_seal="seal",
+        void="COVERAGE_WRONG",
+    )
+    s.seal("seal-2", "both", ["answer", "wait", "both"], prev_seal="seal")
+    early = [s.entries[n].header.lamport for n in ("wait", "answer")]
+    assert early[0] < early[1]
+    return s.vector(
+        "answer-first",
+        "the answer of the seal extended comes first, though `wait` has a smaller lamport: its"
+        " tokens follow the seal's in the model's memory",
+        tips=["seal-2"],
+        answers={"both": None},
+    )  # fmt: skip
+
+
+def _regenerate() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("thanks", ADA, "answer", basis="seal")
+    s.ask("more", ADA, "thanks", basis="seal")
+    s.seal("seal-2", "more", ["answer", "thanks", "more"], prev_seal="seal")
+    s.answer("answer-2", "seal-2")
+    s.ask("again", ADA, "thanks", basis="seal")
+    s.seal("seal-again", "again", ["answer", "thanks", "again"], prev_seal="seal")
+    s.say("hello-edited", ADA)
+    s.ask("ask-edited", ADA, "hello-edited")
+    s.seal("seal-edited", "ask-edited", ["hello-edited", "ask-edited"])
+    return s.vector(
+        "regenerate-edit",
+        "another answer: a new request that follows the same message, on the older seal;"
+        " an edit: a new message that follows what the old one followed",
+        tips=["seal-2", "seal-again", "seal-edited"],
+        answers={"more": "answer-2", "again": None, "ask-edited": None},
+    )
+
+
+def _void_one() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.ask("ask-eve", EVE, "hello")
+    s.ask("ask-bob", ADA, "hello", host=BOB)
+    s.seal("parent", "ask", ["hello", "ask"], parents=["hello"], void="PARENT_NOT_REQUEST")
+    s.seal("request", "hello", ["hello"], void="REQUEST_INVALID")
+    s.seal("named", "ask", ["hello", "ask"], by=IDA, void="HOST_NOT_NAMED")
+    s.seal("role", "ask-bob", ["hello", "ask-bob"], by=BOB, void="HOST_NOT_MEMBER")
+    s.seal("early", "ask", ["hello", "ask"], heads=["grant-eve"], void="HOST_NOT_MEMBER")
+    s.seal("reader", "ask-eve", ["hello", "ask-eve"], void="REQUEST_VOID")
+    s.seal("short", "ask", ["ask"], void="COVERAGE_WRONG")
+    s.seal("long", "ask", ["hello", "ask", "ask-bob"], void="COVERAGE_WRONG")
+    s.seal("swapped", "ask", ["ask", "hello"], void="COVERAGE_WRONG")
+    s.seal("digest", "ask", ["hello", "ask"], digest=bytes(32), void="CONTEXT_DIGEST_WRONG")
+    s.seal("extends", "ask", ["hello", "ask"], prev_seal="digest", void="PREV_SEAL_VOID")
+    s.seal("good", "ask", ["hello", "ask"])
+    s.seal("again", "ask", ["hello", "ask"], void="SEALED_BEFORE")
+    return s.vector(
+        "void",
+        "one seal per rule that needs no earlier answer; `early` names membership heads from"
+        " before its author was a host; after them the first good one counts",
+        tips=["good"],
+        answers={"ask": None},
+    )
+
+
+def _void_prev() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("word", BOB, "answer", basis="seal")
+    s.ask("fork", BOB, "word", basis="seal")
+    s.ask("queue", ADA, "word", basis="seal", conflict=QUEUE)
+    s.say("other", BOB)
+    s.ask("ask-other", BOB, "other")
+    s.seal("seal-other", "ask-other", ["other", "ask-other"])
+    s.answer("answer-other", "seal-other")
+    s.seal(
+        "rootless", "fork", ["hello", "ask", "answer", "word", "fork"], void="BASIS_NOT_EXTENDED"
+    )
+    s.seal(
+        "elsewhere",
+        "queue",
+        ["answer-other", "hello", "ask", "answer", "word", "queue"],
+        prev_seal="seal-other",
+        void="BRANCH_NOT_EXTENDED",
+    )
+    s.ask("queue-2", ADA, "other", basis="seal", conflict=QUEUE)
+    s.seal("skipped", "queue-2", ["other", "queue-2"], prev_seal="seal", void="ANSWER_SKIPPED")
+    s.seal("late", "queue", ["word", "answer", "queue"], prev_seal="seal", void="ANSWER_SKIPPED")
+    return s.vector(
+        "void-prev",
+        "seals that extend the wrong seal, or pass over its answer",
+        tips=["seal", "seal-other"],
+        answers={"fork": None, "queue": None, "queue-2": None},
+    )  # fmt: skip
+
+
+def _void_basis() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.ask("more", ADA, "answer", basis="seal")
+    s.seal(
+        "bad",
+        "more",
+        ["answer", "more"],
+        prev_seal="seal",
+        digest=bytes(32),
+        void="CONTEXT_DIGEST_WRONG",
+    )
+    s.answer("lost", "bad")
+    s.ask("after", ADA, "lost", basis="bad")
+    s.seal("seal-2", "after", ["answer", "more", "after"], prev_seal="seal")
+    return s.vector(
+        "void-basis",
+        "a void basis resolves to the nearest valid seal it extends; the answer to a void seal is"
+        " passed through, not listed",
+        tips=["seal-2"],
+        answers={"more": None, "after": None},
+    )  # fmt: skip
+
+
+def _passed_through() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.say("murmur", EVE, "hello")
+    s.write("join", BOB, 13, b"", parents=["murmur"])
+    s.write("stop", BOB, 8, b"", parents=["join"])
+    s.write("new-kind", BOB, 99, b"", parents=["stop"])
+    s.write("garbled", BOB, MESSAGE, b"\xff", parents=["new-kind"])
+    s.ask("ask", ADA, "garbled")
+    s.seal("seal", "ask", ["hello", "garbled", "ask"])
+    return s.vector(
+        "passed-through",
+        "void entries and kinds without content are followed, not listed; a body that does not"
+        " parse plays no part, since others may lack the body",
+        tips=["seal"],
+        answers={"ask": None},
+        tails=[_tail("seal", [], ["ask"])],
+    )
+
+
+def _equivocation() -> dict[str, object]:
+    s = Story()
+    s.say("one", BOB)
+    s.say("two", BOB, "one")
+    s.say("twin", BOB, "one", prev="one")
+    s.say("three", BOB, "two", prev="two")
+    s.ask("both", ADA, "three", "twin")
+    s.seal("seal", "both", ["one", "both"])
+    s.ask("half", ADA, "three")
+    s.seal("seal-half", "half", ["one", "two", "three", "half"])
+    return s.vector(
+        "equivocation",
+        "where a closure shows a lane's fork, nothing at or behind it is listed; a closure that"
+        " holds one side cannot know",
+        tips=["seal", "seal-half"],
+        answers={"both": None},
+    )
+
+
+def _refusal() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.answer("refusal", "ask")
+    s.ask("again", ADA, "refusal", host=IDA)
+    s.seal("seal", "again", ["hello", "ask", "again"], by=IDA)
+    return s.vector(
+        "refusal",
+        "a generation on the request itself refuses it: an answer, but no context",
+        tips=["seal"],
+        answers={"ask": "refusal", "again": None},
+    )
+
+
+def _foreign_answer() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.answer("foreign", "seal", by=IDA)
+    s.ask("more", ADA, "foreign", basis="seal", host=IDA)
+    s.seal("greedy", "more", ["foreign", "more"], prev_seal="seal", by=IDA, void="COVERAGE_WRONG")
+    s.seal("seal-2", "more", ["more"], prev_seal="seal", by=IDA)
+    return s.vector(
+        "foreign-answer",
+        "only the host that sealed answers; another host's generation is no context",
+        tips=["seal-2"],
+        answers={"ask": None, "more": None},
+    )
+
+
+def _two_answers() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.answer("second", "seal")
+    s.ask("more", ADA, "second", basis="seal")
+    s.seal("seal-2", "more", ["second", "more"], prev_seal="seal")
+    return s.vector(
+        "two-answers",
+        "of two generations on one seal the first in (lamport, id) order is the answer; a request"
+        " may still follow the other",
+        tips=["seal-2"],
+        answers={"ask": "answer", "more": None},
+    )
+
+
+def _sealed_twice() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.say("later", ADA, "ask")
+    s.seal("first", "ask", ["hello", "ask"])
+    s.answer("answer", "first")
+    s.seal("second", "ask", ["hello", "ask"], epoch=2, basis="first", void="SEALED_BEFORE")
+    s.answer("answer-2", "second", epoch=2)
+    s.ask("more", ADA, "answer-2", basis="second")
+    s.seal("seal-2", "more", ["more"], prev_seal="second", void="PREV_SEAL_VOID")
+    return s.vector(
+        "sealed-twice",
+        "a host that lost its memory seals a request again in a new epoch: the seal first in"
+        " (lamport, id) order counts, whichever comes first, and what stands on the other is void",
+        tips=["first"],
+        answers={"ask": "answer", "more": None},
+        sealable={"more": _next(None, ["hello", "ask", "more"])},
+    )
+
+
+def _revoked_host() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.ask("more", ADA, "answer", basis="seal")
+    s.seal("seal-2", "more", ["answer", "more"], prev_seal="seal")
+    s.answer("answer-2", "seal-2")
+    s.ask("third", ADA, "answer-2", basis="seal-2")
+    s.seal("seal-3", "third", ["answer-2", "third"], prev_seal="seal-2", covered=False)
+    s.revoke("revoke-hal", BEA, HAL, ["answer"], parents=s.heads)
+    return s.vector(
+        "revoked-host",
+        "behind the cut: `seal-2` stays, since a valid request follows its answer; `seal-3` is no"
+        " longer covered and plays no part",
+        tips=["seal-2"],
+        answers={"ask": "answer", "more": "answer-2", "third": None},
+    )
+
+
+def _revoked_writer() -> dict[str, object]:
+    s = Story()
+    s.say("hello", BOB)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.answer("answer", "seal")
+    s.say("more", BOB, "answer", basis="seal")
+    s.ask("ask-2", ADA, "more", basis="seal")
+    s.revoke("revoke-bob", ADA, BOB, [], parents=s.heads)
+    s.heads = ["revoke-bob"]
+    s.seal("seal-2", "ask-2", ["answer", "ask-2"], prev_seal="seal")
+    return s.vector(
+        "revoked-writer",
+        "what a seal listed stays; a seal judged by the revocation lists nothing more of the key",
+        tips=["seal-2"],
+        answers={"ask": "answer", "ask-2": None},
+    )
+
+
+def _tails() -> dict[str, object]:
+    s = Story()
+    s.say("aside", BOB)
+    s.first_turn()
+    s.say("left", ADA, "answer", basis="seal")
+    s.say("right", BOB, "answer", basis="seal")
+    s.say("murmur", EVE, "answer")
+    s.say("both", BOB, "left", "right", basis="seal")
+    return s.vector(
+        "tail",
+        "what follows a tip and is not sealed yet, visible entries only, in (lamport, id) order;"
+        " the frontier is what the next entry follows",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[
+            _tail("seal", s.sorted("left", "right", "both"), ["both"]),
+            _tail(None, ["aside"], ["aside"]),
+        ],
+    )
+
+
+def build() -> dict[str, object]:
+    """Return the file."""
+    cases = (
+        _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
+        _regenerate, _void_one, _void_prev, _void_basis, _passed_through, _equivocation, _refusal,
+        _foreign_answer, _two_answers, _sealed_twice, _revoked_host, _revoked_writer, _tails,
+    )  # fmt: skip
+    return {
+        "file": "order",
+        "spec": "spec/03-order §3",
+        "comment": "Admit all entries, in any order that admission takes. `seals`: counts (with"
+        " the seal it extends and its whole context), void (with the rule broken) or uncovered."
+        " `tips`: the leaves, latest activity last. `answers`: request to generation. `sealable`:"
+        " what the named host may seal next, null while the request waits. `tails`: unsealed"
+        " entries after a tip (null: the genesis) and the parents of the next entry.",
+        "vectors": [case() for case in cases],
+    }

@@ -1,0 +1,283 @@
+"""A model host whose words are written in advance: real replica, log, drafts and link.
+
+It follows the conversations that list it as a host and answers requests that
+name its key, one after the other. What a real host computes, `reply` invents:
+token ids, each with the bytes it shows.
+
+    async with scripted_host(folder, hub_address, lambda asked: words("Paris.")) as host: ...
+
+Run as `python -m tests.support.scripted_host serve --hub … --data-dir …` it
+keeps the same contract with a supervisor as `python -m model_host`.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.aio.client import Client
+from replica.aio.keys import load_or_create
+from replica.body import (
+    FinishReason,
+    Generation,
+    Request,
+    Role,
+    Seal,
+    Text,
+    Usage,
+    text_of,
+)
+from replica.conversation import Conversation
+from replica.drafts import extend_digest, sign_draft, start_digest
+from replica.effects import (
+    Draft,
+    EntriesAdmitted,
+    Event,
+    HostInfo,
+    ProfileInfo,
+    Progress,
+    StateChanged,
+    SyncState,
+)
+from replica.errors import HostError
+from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
+from replica.sealing import Sealable, open_requests, sealable
+
+PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192)
+RENDER_TAG = b"antiphon/test/render"
+
+Token = tuple[int, bytes]
+"""A token id and the visible bytes it adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reply may depend on."""
+
+    held: Conversation
+    request_id: EntryId
+    request: Request
+    seal: Seal
+    said: str
+    """Text of the last message before the request."""
+
+
+Reply = Callable[[Asked], Sequence[Token]]
+Pace = Callable[[int], Awaitable[None]]
+"""Awaited before the token with this index; how a test holds an answer up."""
+
+
+def words(text: str) -> list[Token]:
+    """Return one token per word, with ids that depend on the word alone."""
+    pieces = text.replace(" ", "\0 ").split("\0")
+    return [(int.from_bytes(tagged_sha256(b"w", p.encode())[:2]), p.encode()) for p in pieces]
+
+
+def echo(asked: Asked) -> list[Token]:
+    """Answer with what was said."""
+    return words(f"You said: {asked.said}")
+
+
+async def no_pause(_index: int) -> None:
+    """Go on at once, after the events that wait."""
+    await asyncio.sleep(0)
+
+
+class ScriptedHost:
+    """Answers open requests through `client`, which follows as a host."""
+
+    def __init__(self, client: Client, reply: Reply = echo, pace: Pace = no_pause) -> None:
+        """Use a client opened with `follow=True` and `host=host_info(key)`."""
+        self.client = client
+        self.answered = 0
+        self._reply = reply
+        self._pace = pace
+        self._awake = asyncio.Event()
+        client.listen(self._receive)
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, EntriesAdmitted) or (
+            isinstance(event, StateChanged) and event.state is SyncState.SYNCHRONIZED
+        ):
+            self._awake.set()
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        while True:
+            self._awake.clear()
+            ready = self._next()
+            if ready is None:
+                await self._awake.wait()
+            else:
+                await self._answer(*ready)
+
+    def _next(self) -> tuple[Conversation, Sealable] | None:
+        for held in tuple(self.client.shelf.values()):
+            if self.client.state(held.id) is not SyncState.SYNCHRONIZED:
+                continue
+            if Role.HOST not in held.log.membership.roles.get(self.client.public, ()):
+                continue
+            for request_id in open_requests(held, self.client.public):
+                # One that is sealed already was cut off: a scripted host does not resume.
+                if request_id not in held.order.seal_of:
+                    ready = sealable(held, request_id)
+                    if ready is not None:
+                        return held, ready
+        return None
+
+    async def _answer(self, held: Conversation, ready: Sealable) -> None:
+        request = held.order.request(ready.request)
+        assert request is not None, "what is sealable is a request"
+        seal = self._seal(held, ready)
+        asked = Asked(held, ready.request, request, seal, _last_words(held, ready))
+        try:
+            tokens = self._reply(asked)
+        except HostError as error:
+            await self._refuse(asked, error)
+            return
+        prev = seal.prev_seal
+        entry = await self.client.append(held.id, seal, parents=(ready.request,), basis=prev)
+        # Drafts are passed on only once the hub holds the seal.
+        await self.client.wait_for(lambda: not self.client.unsynced(held.id), 10.0)
+        body = await self._stream(asked, tokens)
+        await self.client.append(held.id, body, parents=(entry.id,), basis=entry.id)
+        self.answered += 1
+
+    def _seal(self, held: Conversation, ready: Sealable) -> Seal:
+        counts = tuple(_tokens_of(held, entry_id) for entry_id in ready.entries)
+        return Seal(
+            request=ready.request,
+            prev_seal=ready.parent.id if ready.parent is not None else None,
+            entries=ready.entries,
+            profile=PROFILE.digest,
+            context_digest=ready.context_digest,
+            render_digest=tagged_sha256(RENDER_TAG, ready.context_digest),
+            tokens_per_entry=counts,
+            membership_heads=ready.membership_heads,
+        )
+
+    async def _refuse(self, asked: Asked, error: HostError) -> None:
+        detail = f"{error.reason}: {error.detail} {error.next_step}"
+        body = Generation((), (), 0, FinishReason.REFUSED, detail)
+        await self.client.append(asked.held.id, body, parents=(asked.request_id,))
+        self.answered += 1
+
+    async def _stream(self, asked: Asked, tokens: Sequence[Token]) -> Generation:
+        began = time.monotonic()
+        usage = _usage(asked)
+        run = int.from_bytes(os.urandom(8), "little") or 1
+        digest = start_digest(asked.request_id, run)
+        blank = Draft(asked.held.id, asked.request_id, run, 0, (), 0, b"", digest)
+        progress = Progress(
+            usage.prompt_tokens, usage.cached_tokens, 0, usage.prompt_tokens - usage.cached_tokens
+        )
+        self._send(replace(blank, progress=progress))
+        shown, ids, first_token = b"", [], began
+        finish = FinishReason.STOP
+        for index, (token_id, data) in enumerate(tokens):
+            await self._pace(index)
+            if asked.request_id in asked.held.order.cancels:
+                finish = FinishReason.CANCELLED
+                break
+            digest = extend_digest(digest, (token_id,))
+            offset = len(shown)
+            frame = replace(blank, token_offset=index, token_ids=(token_id,), byte_offset=offset)
+            self._send(replace(frame, data=data, digest=digest))
+            first_token = first_token if ids else time.monotonic()
+            shown, ids = shown + data, [*ids, token_id]
+            if len(ids) == asked.request.output_tokens_max:
+                finish = FinishReason.LENGTH
+                break
+        usage = replace(
+            usage,
+            output_tokens=len(ids),
+            first_token_us=int((first_token - began) * 1e6),
+            decode_us=int((time.monotonic() - first_token) * 1e6),
+        )
+        parts = (Text(shown.decode()),) if shown else ()
+        return Generation(
+            tuple(ids), parts, len(shown), finish, usage=usage, draft_digest=digest, run=run
+        )
+
+    def _send(self, draft: Draft) -> None:
+        self.client.send_draft(sign_draft(draft, self.client.key))
+
+
+def host_info(key: Ed25519PrivateKey) -> HostInfo:
+    """Return what a scripted host tells the hub; it serves no questions."""
+    return HostInfo(PublicKey(key.public_key().public_bytes_raw()), "", (PROFILE,))
+
+
+@asynccontextmanager
+async def scripted_host(
+    folder: Path, hub_address: str, reply: Reply = echo, pace: Pace = no_pause
+) -> AsyncIterator[ScriptedHost]:
+    """Run a scripted host with its store and key in `folder`; linked when entered."""
+    key = load_or_create(folder / "identity.key")
+    path = folder / "log" / "log.db"
+    async with Client.open(path, key, hub_address, follow=True, host=host_info(key)) as client:
+        host = ScriptedHost(client, reply, pace)
+        task = asyncio.create_task(host.run(), name="scripted host")
+        try:
+            await client.wait_for(lambda: client.is_linked, 10.0)
+            yield host
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _tokens_of(held: Conversation, entry_id: EntryId) -> int:
+    body = held.log.body(entry_id)
+    if isinstance(body, Generation):
+        return len(body.token_ids)
+    return 1 + len(text_of(getattr(body, "parts", ()))) // 4
+
+
+def _last_words(held: Conversation, ready: Sealable) -> str:
+    texts = [text_of(getattr(held.log.body(i), "parts", ())) for i in ready.entries]
+    return next((text for text in reversed(texts) if text), "")
+
+
+def _usage(asked: Asked) -> Usage:
+    """Count as a host would that has everything but the new entries cached."""
+    new = sum(asked.seal.tokens_per_entry)
+    node = asked.held.order.nodes.get(asked.seal.prev_seal or EntryId(b""))
+    chain = node.chain() if node is not None else []
+    old = sum(sum(n.seal.tokens_per_entry) for n in chain)
+    return Usage(old + new, cached_tokens=old, prefilled_tokens=new)
+
+
+async def _serve(hub: str, folder: Path) -> None:
+    async with scripted_host(folder, hub) as host:
+        key = host.client.public.hex()
+        print(f"host 127.0.0.1:0 {key} {PROFILE.name} {PROFILE.digest.hex()}", flush=True)
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await stop.wait()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve, taking the flags a supervisor gives and ignoring those about models."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["serve", "pull", "list"])
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--hub")
+    parser.add_argument("--data-dir", type=Path)
+    for flag in ("--model", "--dtype", "--listen"):
+        parser.add_argument(flag)
+    given = parser.parse_args(arguments)
+    if given.command == "serve":
+        asyncio.run(_serve(given.hub, given.data_dir))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

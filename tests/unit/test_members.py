@@ -1,0 +1,176 @@
+"""Who may what: seniority, cuts, resignations, against a naive fixpoint (spec/03-order §2)."""
+
+import random
+
+import pytest
+
+from replica.body import Grant, Member, Revocation, Role
+from replica.entry import Entry, Kind
+from replica.ids import EntryId
+from replica.log import Log
+from replica.members import ROLES_OF_KIND, Membership
+from tests.support.stories import Story, cut_at
+from tests.support.writers import Writer, said
+from tests.unit.naive_members import naive_membership
+
+SEEDS = range(150)
+
+
+class Family:
+    """Random grants and revocations among a few keys, with something to cut off."""
+
+    def __init__(self, seed: int) -> None:
+        """Let two owners and five strangers change each other's roles."""
+        self.random = random.Random(seed)
+        self.writers = [Writer(n) for n in range(1, 8)]
+        self.genesis = self.writers[0].genesis([w.public for w in self.writers[:2]])
+        self.log = Log(self.genesis.conversation)
+        self.log.admit(self.genesis)
+        self.waiting: list[Entry] = []
+        for _ in range(30):
+            self._step()
+
+    def _step(self) -> None:
+        author, target = self.random.choices(self.writers, [5, 4, 3, 2, 1, 1, 1], k=2)
+        written = [e for e in self.log.entries.values() if e.header.author == target.public]
+        parents = [self.log.entries[i] for i in self.log.membership_heads()] or [self.genesis]
+        choice = self.random.random()
+        if choice < 0.3:
+            entry = author.write(self.log.conversation, said("x"), parents=[self.genesis])
+        elif choice < 0.7:
+            roles = [Role.OWNER, Role.OWNER, Role.WRITER, Role.HOST, Role.READER, 9]
+            body = Member(Grant(target.public, self.random.choice(roles)))
+            entry = author.write(self.log.conversation, body, parents=parents)
+        else:
+            kept = self.random.sample(written, min(len(written), self.random.randint(0, 4)))
+            body = Member(Revocation(target.public, tuple(cut_at(e) for e in kept)))
+            entry = author.write(self.log.conversation, body, parents=parents, listed=kept)
+        self.log.admit(entry)
+
+
+def test_the_fold_is_the_naive_fixpoint() -> None:
+    revoked = resigned = 0
+    for seed in SEEDS:
+        log = Family(seed).log
+        naive, fold = naive_membership(log), log.membership
+        assert fold.roles == naive.roles
+        assert fold.kept == naive.kept
+        assert fold.ranks == naive.ranks
+        revoked += len(fold.kept)
+        resigned += len(fold.resignations)
+    assert revoked > len(SEEDS)
+    assert resigned > len(SEEDS) // 10
+
+
+def test_the_fold_of_stories_is_the_naive_fixpoint() -> None:
+    for seed in SEEDS[:20]:
+        story = Story(seed)
+        story.grow(60)
+        naive = naive_membership(story.held.log)
+        assert story.held.log.membership.kept == naive.kept
+
+
+def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
+    for seed in SEEDS[:40]:
+        log = Family(seed).log
+        entries = [*log.entries.values(), *log.pending.values()]
+        random.Random(seed).shuffle(entries)
+        other = Log(log.conversation)
+        for entry in entries:
+            other.admit(entry, verified=True)
+        assert other.entries.keys() == log.entries.keys()
+        assert other.membership == log.membership
+        assert other.covered() == log.covered()
+        assert other.digest == log.digest
+
+
+def test_the_fold_needs_no_more_than_what_the_digest_covers() -> None:
+    for seed in SEEDS[:80]:
+        log = Family(seed).log
+        other = Log(log.conversation)
+        for entry in log.entries.values():
+            if entry.id in log.covered():
+                other.admit(entry, verified=True)
+        assert other.entries.keys() == log.covered()
+        assert other.membership.kept.keys() == log.membership.kept.keys()
+        assert other.membership.roles == log.membership.roles
+        assert other.covered() == log.covered()
+        assert other.digest == log.digest
+
+
+def test_a_junior_never_changes_what_a_senior_may() -> None:
+    # Whatever the second owner and those below write, the first owner's entries stand.
+    for seed in SEEDS[:40]:
+        family = Family(seed)
+        first = family.writers[0].public
+        own = {
+            i
+            for i, member in family.log._members.items()
+            if isinstance(member.change, Revocation)
+            and family.log.entries[i].header.author == first
+            and member.change.key == first
+        }
+        if not own:
+            assert first not in family.log.membership.kept
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_owner_may_do_what_a_writer_may(kind: Kind) -> None:
+    allowed = ROLES_OF_KIND[kind]
+    assert (Role.WRITER not in allowed) or (Role.OWNER in allowed)
+    assert (Role.READER in allowed) == (kind == Kind.JOIN)
+
+
+def test_no_member_without_a_role() -> None:
+    empty = Membership()
+    ada = Writer(1)
+    genesis = ada.genesis()
+    assert not empty.is_member(ada.public)
+    assert not empty.may_write(ada.public, 99)
+    assert not empty.covers(genesis)
+    assert not empty.is_visible(genesis)
+
+
+def test_membership_at_heads_ignores_what_came_later() -> None:
+    ada, bob = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    log = Log(genesis.conversation)
+    grant = ada.write(log.conversation, Member(Grant(bob.public, Role.WRITER)), parents=[genesis])
+    revocation = ada.write(log.conversation, Member(Revocation(bob.public)), parents=[grant])
+    for entry in (genesis, grant, revocation):
+        log.admit(entry)
+    assert log.membership_heads() == (revocation.id,)
+    assert not log.membership.is_member(bob.public)
+    assert log.membership_at((grant.id,)).is_member(bob.public)
+    assert not log.membership_at(()).is_member(bob.public)
+    assert log.membership_at((revocation.id,)) == log.membership
+
+
+def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
+    genesis = Writer(1).genesis()
+    log = Log(genesis.conversation)
+    log.admit(genesis)
+    for number in range(66):
+        body = Member(Grant(Writer(100 + number).public, Role.READER))
+        ada = Writer(1, epoch=number + 1)
+        log.admit(ada.write(log.conversation, body, parents=[genesis]), verified=True)
+    heads = log.membership_heads()
+    assert len(heads) == 64
+    assert list(heads) == sorted(heads)
+    # What was judged by 64 heads stays judged so, however many there are now.
+    assert len(log.membership_at(heads).roles) == 65
+    assert len(log.membership.roles) == 67
+
+
+def test_an_uncovered_change_is_no_membership_head() -> None:
+    ada, bea = Writer(1), Writer(2)
+    genesis = ada.genesis([ada.public, bea.public])
+    log = Log(genesis.conversation)
+    spam = bea.write(
+        log.conversation, Member(Grant(Writer(3).public, Role.OWNER)), parents=[genesis]
+    )
+    revocation = ada.write(log.conversation, Member(Revocation(bea.public)), parents=[genesis])
+    for entry in (genesis, spam, revocation):
+        log.admit(entry)
+    assert log.membership_heads() == (revocation.id,)
+    assert EntryId(spam.id) not in log.covered()
