@@ -20,16 +20,20 @@ class Sealable:
 
 
 def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
-    """Return visible requests that name `host` and have no answer yet, in (lamport, id) order."""
+    """Return requests that name `host` and wait for its answer, in (lamport, id) order.
+
+    One that is sealed waits even if its author was revoked since: the seal
+    stands, and its branch can't go on without an answer.
+    """
     order, log = held.order, held.log
     waiting = []
     for request_id in order.requests:
         request = order.request(request_id)
         if request is None or request.host != host:
             continue
-        if order.generation_of(request_id) is None and log.membership.is_visible(
-            log.entries[request_id]
-        ):
+        if order.generation_of(request_id) is not None:
+            continue
+        if request_id in order.seal_of or log.membership.is_visible(log.entries[request_id]):
             waiting.append(request_id)
     return sorted(waiting, key=lambda i: log.entries[i].order_key)
 
