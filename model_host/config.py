@@ -30,6 +30,8 @@ class HostConfig(BaseSettings):
     """A model's name, or the path of a GGUF of the llama architecture."""
     dtype: Literal["bf16", "fp32"] = "bf16"
     """Number format of the computation."""
+    context_tokens: int = 0
+    """Tokens a context may hold; 0 for all the model can. Less shortens the start-up self-test."""
     threads: int = 0
     """Threads of the computation; 0 takes what torch chooses."""
     kv_bytes_max: int = 2 * GIB

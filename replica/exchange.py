@@ -156,6 +156,9 @@ class Exchange:
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
+            if message.heads is not None:
+                # The reader starts over: what was sent may have been lost, or come too early.
+                channel.drafts_sent.clear()
             channel.drafts_due.update(held.drafts)
         if message.heads is not None and not equal:
             self._send_missing(channel, held, message.heads, out)
@@ -226,11 +229,11 @@ class Exchange:
         surprising = quiet and not channel.unacked
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         self._change(channel, state, out)
-        if not channel.asked_with_heads:
+        if message.equal or not channel.asked_with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
         channel.recheck_at = now + limits.RESYNC_S
-        if not message.equal:  # else only what we wrote meanwhile differs: ask for its heads
+        if not message.equal:  # else we wrote meanwhile, and have just asked for the heads
             self._send_missing(channel, held, message.heads, out)
             self._settle(channel, out)
 
@@ -435,7 +438,8 @@ class Exchange:
                 continue
             while channel.outgoing and may_send():
                 self._send(Entries(held.id, self._next_entries(channel, held)), out)
-            if not channel.outgoing and may_send():
+            # Without its seal, which goes with the entries, a reader can't check a draft.
+            if channel.is_open and not channel.outgoing and may_send():
                 for draft in channel.due_drafts(held):
                     self._send(draft, out)
 

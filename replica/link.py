@@ -197,13 +197,31 @@ class Link:
         if self.side is Side.CLIENT and self.phase is Phase.READY:
             if now >= self._last_beat + self._beat_s:
                 self._last_beat = now
-                self._nonce += 1
-                self._send(Ping(self._nonce, self._sent_bytes), out)
+                self._beat(out)
                 self._verify_quiet(out, now)
-            for channel in self.exchange.channels.values():
-                if channel.recheck_at is not None and now >= channel.recheck_at:
-                    self.exchange.recheck(channel, out, now)
+            self._recheck(out, now)
         return self._finish(out)
+
+    def _beat(self, out: EffectsBuilder) -> None:
+        self._nonce += 1
+        self._send(Ping(self._nonce, self._sent_bytes), out)
+
+    def _recheck(self, out: EffectsBuilder, now: float) -> None:
+        due = [
+            channel
+            for channel in self.exchange.channels.values()
+            if channel.recheck_at is not None and now >= channel.recheck_at
+        ]
+        if due:
+            self._beat(out)  # a lost grant would make every repair wait for the next beat
+        for channel in due:
+            if channel.outgoing and not self._has_credit():
+                channel.recheck_at = now + limits.RESYNC_S  # it waits for credit, it is not lost
+            else:
+                self.exchange.recheck(channel, out, now)
+
+    def _has_credit(self) -> bool:
+        return self._sent_bytes < self._sent_limit
 
     def _verify_quiet(self, out: EffectsBuilder, now: float) -> None:
         for channel in self.exchange.channels.values():
@@ -348,7 +366,7 @@ class Link:
     def _finish(self, out: EffectsBuilder) -> Effects:
         if self.phase is Phase.READY:
             self._grant(out)
-            self.exchange.pump(self.peer, out, may_send=lambda: self._sent_bytes < self._sent_limit)
+            self.exchange.pump(self.peer, out, may_send=self._has_credit)
         return out.build(self._wake_at())
 
     def _wake_at(self) -> float | None:

@@ -71,6 +71,10 @@ class _Admission:
 
     entries: list[Entry] = field(default_factory=list)
     refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
+    freed: set[EntryId] = field(default_factory=set)
+    """To be checked again: an id or a grant they waited for has come."""
+    held: set[EntryId] = field(default_factory=set)
+    """Waiting for something else than before, or newly granted."""
 
 
 @dataclass(slots=True)
@@ -84,8 +88,9 @@ class _LaneState:
 def send_order(entry: Entry) -> tuple[bool, int, EntryId]:
     """Return the key of the order on the wire: membership first, then (lamport, id).
 
-    It is topological, and a grant comes before what the granted key wrote, so
-    an honest stream never fills the receiver's pending buffer.
+    It is topological, but for a revocation, which waits for what its cuts
+    name; and a grant comes before what the granted key wrote. So an honest
+    stream never fills the receiver's pending buffer.
     """
     return (entry.header.track not in (Track.ALL, Track.MEMBERSHIP), *entry.order_key)
 
@@ -138,62 +143,56 @@ class Log:
         missing = self._check(entry, verified=verified)
         admission = _Admission()
         if missing or not self._may_speak(entry):
-            self._waiting.hold(entry, missing)
-            self._admit_vouched({entry.id}, admission)
+            self._hold(entry, missing, admission)
         else:
-            self._insert(entry)
-            admission.entries.append(entry)
-            self._admit_released(entry, admission)
+            self._take(entry, admission)
+        self._settle(admission)
         if not admission.entries:
             return Pending(missing)
         return Admitted(tuple(admission.entries), tuple(admission.refused))
 
-    def _admit_released(self, entry: Entry, admission: _Admission) -> None:
-        """Admit what waited for `entry`, and what waited for that."""
-        queue, still_waiting = self._released_by(entry), self._newly_granted(entry)
-        while queue:
-            waiting = self.pending.get(queue.pop())
-            if waiting is None:
-                continue
-            if self._admit_waiting(waiting, admission):
-                queue |= self._released_by(waiting)
-                still_waiting |= self._newly_granted(waiting)
-            else:
-                still_waiting.add(waiting.id)
-        self._admit_vouched(still_waiting, admission)
+    def _take(self, entry: Entry, admission: _Admission) -> None:
+        self._waiting.release(entry.id)
+        self._insert(entry)
+        admission.entries.append(entry)
+        granted = self._granted_by(entry)
+        admission.freed |= self._waiting.waiters((entry.id, *granted))
+        admission.held |= self._waiting.written_by(granted)
 
-    def _admit_waiting(
-        self, entry: Entry, admission: _Admission, *, is_vouched: bool = False
-    ) -> bool:
+    def _hold(self, entry: Entry, missing: tuple[EntryId, ...], admission: _Admission) -> None:
+        self._waiting.hold(entry, missing)
+        admission.held.add(entry.id)
+
+    def _settle(self, admission: _Admission) -> None:
+        """Admit what the change sets free, and what that sets free."""
+        while admission.freed or admission.held:
+            if admission.freed:
+                self._check_again(admission.freed.pop(), admission)
+                continue
+            # What lacks only grants is admitted where an entry of a granted
+            # author follows it: else a grant that a later cut made void, and
+            # that nobody need hold, would be needed to sync honest entries.
+            above = self._waiting.above(admission.held.pop())
+            roots = [i for i in above if self._may_speak(self.pending[i])]
+            for vouched in self._waiting.complete(roots):
+                self._check_again(vouched, admission, is_vouched=True)
+
+    def _check_again(
+        self, entry_id: EntryId, admission: _Admission, *, is_vouched: bool = False
+    ) -> None:
+        entry = self.pending.get(entry_id)
+        if entry is None:
+            return
         try:
             missing = self._check(entry, verified=True)
         except EntryRefused as error:
             admission.refused.append((entry, error))
-            self._waiting.release(entry.id)
-            return False
+            self._waiting.release(entry_id)
+            return
         if missing or not (is_vouched or self._may_speak(entry)):
-            self._waiting.hold(entry, missing)
-            return False
-        self._waiting.release(entry.id)
-        self._insert(entry)
-        admission.entries.append(entry)
-        return True
-
-    def _admit_vouched(self, touched: set[EntryId], admission: _Admission) -> None:
-        """Admit what lacks only grants, where an entry of a granted author follows it.
-
-        Else a grant that a later cut made void, and that nobody need hold any
-        more, would be needed to take in what honest entries follow.
-        """
-        roots = {root for i in touched if i in self.pending for root in self._waiting.above(i)}
-        for root in roots:
-            entry = self.pending.get(root)
-            if entry is None or not self._may_speak(entry):
-                continue
-            for below in self._waiting.complete_below(root):
-                vouched = self.pending.get(below)
-                if vouched is not None and self._admit_waiting(vouched, admission, is_vouched=True):
-                    self._admit_released(vouched, admission)
+            self._hold(entry, missing, admission)
+        else:
+            self._take(entry, admission)
 
     def _admit_again(self, known: Entry, entry: Entry) -> Duplicate:
         # The body may come later; header and signature never change.
@@ -308,12 +307,6 @@ class Log:
                 return (key,)
             case _:
                 return ()
-
-    def _released_by(self, entry: Entry) -> set[EntryId]:
-        return self._waiting.waiters((entry.id, *self._granted_by(entry)))
-
-    def _newly_granted(self, entry: Entry) -> set[EntryId]:
-        return self._waiting.written_by(self._granted_by(entry))
 
     def drop_pending(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget waiting entries; whoever holds them sends them again."""

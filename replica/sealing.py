@@ -42,12 +42,14 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     """Return what a seal of this request would state, or None while its branch is busy.
 
     A request waits while its basis is being answered; one that queues waits
-    for whatever its branch is answering. One that forks goes ahead beside it.
+    for whatever its branch is answering, and for good where that answer is
+    void. One that forks goes ahead beside it.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]
     parent = order.resolve_basis(entry)
-    if entry.header.conflict == Conflict.QUEUE:
+    queues = entry.header.conflict == Conflict.QUEUE
+    if queues:
         parent = order.branch_end(parent)
     answer = parent.generation if parent is not None else None
     if parent is not None and answer is None:
@@ -55,4 +57,6 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     heads = log.membership_heads()
     membership = log.membership_at(heads)
     entries = order.coverage(request_id, parent, answer, membership)
+    if queues and answer is not None and answer not in entries:
+        return None
     return Sealable(request_id, parent, entries, heads, order.context_digest(parent, entries))

@@ -58,34 +58,41 @@ class Waiting:
         return {i for i, e in self.entries.items() if e.header.author in authors}
 
     def above(self, entry_id: EntryId) -> set[EntryId]:
-        """Return `entry_id` and what waits for it, directly or not."""
+        """Return `entry_id` and what waits for it; nothing where it lacks an id itself."""
         found: set[EntryId] = set()
-        todo = {entry_id}
+        todo = set(self.complete([entry_id])[-1:])
         while todo:
             at = todo.pop()
             found.add(at)
             todo |= self.waiters((at,)) - found
         return found
 
-    def complete_below(self, entry_id: EntryId) -> list[EntryId]:
-        """Return what `entry_id` waits for and itself, ancestors first; none if any is missing.
-
-        Grants to the authors do not count as missing.
-        """
+    def complete(self, roots: Iterable[EntryId]) -> list[EntryId]:
+        """Return the roots that lack only grants, with all they wait for, ancestors first."""
+        lacking_none: dict[EntryId, bool] = {}
         ordered: list[EntryId] = []
-        seen: set[EntryId] = set()
-        todo = [(entry_id, False)]
-        while todo:
-            at, is_done = todo.pop()
-            entry = self.entries.get(at)
-            if is_done:
-                ordered.append(at)
-            elif entry is None:
-                return []
-            elif at not in seen:
-                seen.add(at)
-                todo.append((at, True))
-                awaited = self._awaited[at]
-                if awaited != (entry.header.author,):
-                    todo += [(EntryId(i), False) for i in awaited]
-        return ordered
+        for root in roots:
+            todo = [root]
+            while todo:
+                at = todo[-1]
+                unseen = [i for i in self._named(at) if i not in lacking_none]
+                if unseen and at not in lacking_none:
+                    todo += unseen
+                    continue
+                todo.pop()
+                if at not in lacking_none:
+                    is_here = at in self.entries
+                    lacking_none[at] = is_here and all(lacking_none[i] for i in self._named(at))
+                    ordered.append(at)
+        wanted = {root for root in roots if lacking_none[root]}
+        for at in reversed(ordered):
+            if at in wanted:
+                wanted.update(self._named(at))
+        return [at for at in ordered if at in wanted]
+
+    def _named(self, entry_id: EntryId) -> list[EntryId]:
+        """Return the ids an entry waits for; none for what is not here or lacks a grant."""
+        entry = self.entries.get(entry_id)
+        if entry is None:
+            return []
+        return [EntryId(i) for i in self._awaited[entry_id] if i != entry.header.author]

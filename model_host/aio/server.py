@@ -97,16 +97,18 @@ def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
 
 
 @asynccontextmanager
-async def start(config: HostConfig) -> AsyncIterator[HostServer]:
+async def start(
+    config: HostConfig, engine: TorchEngine | None = None
+) -> AsyncIterator[HostServer]:
     """Load the model, link to the hub, serve questions; stop at the end.
 
-    Raises ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
+    An `engine` that is loaded already saves doing it again.     Raises ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
     unreachable hub is no error: the host keeps trying.
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
     doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
-    engine = await asyncio.to_thread(_load_engine, config)
+    engine = engine or await asyncio.to_thread(_load_engine, config)
     offer = load_offer(engine)
     worker = _worker(config, data_dir, engine)
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
@@ -136,7 +138,11 @@ def _load_engine(config: HostConfig) -> TorchEngine:
     path = resolve(config.model)
     log.info("loading model", path=str(path), dtype=config.dtype)
     return TorchEngine.load(
-        path, dtype=config.dtype, threads=config.threads, cache_dir=cache_dir() / "weights"
+        path,
+        dtype=config.dtype,
+        threads=config.threads,
+        cache_dir=cache_dir(),
+        context_tokens=config.context_tokens or None,
     )
 
 

@@ -44,9 +44,7 @@ class HostCalls:
 
         async def call(request: sync_pb2.AuthenticateRequest) -> sync_pb2.AuthenticateResponse:
             wrapped = pb.HostServiceAuthenticateRequest(request=request)
-            answer = await rpc.typed(
-                self._stub.Authenticate(wrapped, timeout=rpc.CALL_TIMEOUT_S)
-            )
+            answer = await rpc.typed(self._stub.Authenticate(wrapped, timeout=rpc.CALL_TIMEOUT_S))
             response: sync_pb2.AuthenticateResponse = answer.response
             return response
 

@@ -23,12 +23,16 @@ class _NoCommit(GroupCommit):
         """Start no task, own no connection."""
 
     async def write(
-        self, statements: Sequence[Statement], *, size_bytes: int = 0, truncate: bool = False
+        self,
+        statements: Sequence[Statement],  # noqa: ARG002  # the signature of what it stands for
+        *,
+        size_bytes: int = 0,  # noqa: ARG002
+        truncate: bool = False,  # noqa: ARG002
     ) -> None:
         """Refuse. Raises StoreLocked."""
         raise StoreLocked("the store was opened for reading only")
 
-    def write_later(self, key: Hashable, statement: Statement) -> None:
+    def write_later(self, key: Hashable, statement: Statement) -> None:  # noqa: ARG002
         """Refuse. Raises StoreLocked."""
         raise StoreLocked("the store was opened for reading only")
 

@@ -82,18 +82,17 @@ def register(app: typer.Typer) -> None:
         conversation: ConversationArgument = None,
         *,
         hub: Annotated[
-            bool, typer.Option("--from-hub", "--on-hub", help="Delete it at the hub too (owners).")
+            bool, typer.Option("--hub", help="Delete it from the hub too; owners only.")
         ] = False,
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     ) -> int:
-        """Delete a conversation from this replica; with --from-hub, from the hub as well."""
-        async with session.replica(linked=False) as client:
+        """Delete a conversation from this replica; with --hub, from the hub as well."""
+        async with session.replica(linked=hub) as client:
             chosen = await session.choose(client.store, conversation)
             held = await client.load(chosen)
             if not yes and not _agrees(session, held, hub=hub):
                 session.out.note("nothing was deleted")
                 return 1
-        async with session.replica(linked=hub) as client:
             # The hub first: if it refuses, nothing has happened yet.
             at_hub = await client.calls().delete(chosen) if hub else None
             await client.delete(chosen)

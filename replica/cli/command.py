@@ -3,7 +3,7 @@
     @command(app, "log")
     async def log(session: Session, conversation: ...) -> None: ...
 
-adds --json, --data-dir and --hub, opens a Session, runs the coroutine, and
+adds --json, --data-dir and --hub-address, opens a Session, runs the coroutine, and
 turns every AntiphonError into words and exit code 1.
 """
 
@@ -35,7 +35,7 @@ DataDir = Annotated[
     typer.Option("--data-dir", help="This replica's folder.", rich_help_panel=COMMON),
 ]
 Hub = Annotated[
-    str | None, typer.Option("--hub", help="Hub to sync with, host:port.", rich_help_panel=COMMON)
+    str | None, typer.Option("--hub-address", help="Hub, host:port.", rich_help_panel=COMMON)
 ]
 ConversationArgument = Annotated[
     str | None,
@@ -77,7 +77,7 @@ def command(app: typer.Typer, name: str, **options: Any) -> Callable[[Body], Bod
             try:
                 session = Session(load_settings(flags, root.config), out)
                 done = body(session, **own)
-                code = asyncio.run(done) if inspect.iscoroutine(done) else done
+                code = done if isinstance(done, int | None) else asyncio.run(done)
             except ConfigInvalid as error:
                 out.fail(error)
                 raise typer.Exit(EXIT_USAGE) from None

@@ -1,14 +1,14 @@
 """What can go wrong at the command line itself, beyond the library's refusals.
 
-    AntiphonError
-    ├── RequestRefused
-    │   ├── PrefixUnknown        nothing here has an id that begins so
-    │   ├── PrefixAmbiguous      several ids begin so
-    │   ├── NothingHere          no conversation is held here yet
-    │   ├── ChecksFailed         a check found something bad
-    │   └── ConfigInvalid        the settings don't parse
-    └── Unavailable
-        └── DaemonFailed         a daemon did not start, or keeps ending
+AntiphonError
+├── RequestRefused
+│   ├── PrefixUnknown        nothing here has an id that begins so
+│   ├── PrefixAmbiguous      several ids begin so
+│   ├── NothingHere          no conversation is held here yet
+│   ├── ChecksFailed         a check found something bad
+│   └── ConfigInvalid        the settings don't parse
+└── Unavailable
+    └── DaemonFailed         a daemon did not start, or keeps ending
 """
 
 from replica.errors import RequestRefused, Unavailable

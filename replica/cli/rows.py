@@ -65,19 +65,23 @@ def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
             return Row(digits, "request", f"host {body.host.hex()[:KEY_DIGITS]}", "not answered")
         case Seal():
             reason = held.order.void.get(entry.id)
-            return Row(digits, "seal", f"{len(body.entries)} entries", reason.value if reason else "")
+            return Row(
+                digits, "seal", f"{len(body.entries)} entries", reason.value if reason else ""
+            )
         case Genesis(owners):
             names = ", ".join(o.hex()[:KEY_DIGITS] for o in owners)
             return Row(digits, "genesis", f"owner {names}")
-        case Member(Grant(key, role)):
-            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is {role_name(role)}")
+        case Member(Grant(key, granted)):
+            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is {role_name(granted)}")
         case Member(Revocation(key)):
             return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is revoked")
         case Tools(tools):
             return Row(digits, "tools", ", ".join(tool.name for tool in tools))
         case None:
-            what = "body missing" if entry.body is None else "body malformed, or of an unknown kind"
-            return Row(digits, author, f"({what})")
+            absent = (
+                "body missing" if entry.body is None else "body malformed, or of an unknown kind"
+            )
+            return Row(digits, author, f"({absent})")
         case _:
             return Row(digits, kind_name(entry.header.kind), author)
 
@@ -102,8 +106,8 @@ def _part_words(part: Part) -> str:
         case Tokens(ids):
             return f"[{len(ids)} tokens]"
         case Opaque():
-            size = f"{len(part.data):,} B" if part.data is not None else "blob"
-            return part.fallback_text or f"[opaque from {part.issuer}, {size}]"
+            carried = f"{len(part.data):,} B" if part.data is not None else "blob"
+            return part.fallback_text or f"[opaque from {part.issuer}, {carried}]"
 
 
 def _speaker(speaker: int, entry: Entry, own: PublicKey | None) -> str:

@@ -11,8 +11,16 @@ import sys
 from rich.cells import cell_len
 from rich.text import Text
 
-from replica.aio.turns import Asked, Delta, Discarded, Finished, LinkBack, LinkLost, Prefilling
-from replica.aio.turns import TurnEvent
+from replica.aio.turns import (
+    Asked,
+    Delta,
+    Discarded,
+    Finished,
+    LinkBack,
+    LinkLost,
+    Prefilling,
+    TurnEvent,
+)
 from replica.body import FinishReason
 from replica.cli.output import Output
 from replica.cli.rows import finish_name, usage_line

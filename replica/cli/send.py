@@ -42,7 +42,8 @@ def register(app: typer.Typer) -> None:
         ] = None,
         *,
         to: Annotated[
-            str | None, typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last.")
+            str | None,
+            typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last."),
         ] = None,
         at: Annotated[
             str | None,
@@ -56,8 +57,11 @@ def register(app: typer.Typer) -> None:
             bool | None,
             typer.Option("--wait/--no-wait", help="Wait for the answer; as a rule, if online."),
         ] = None,
-        timeout: Annotated[
-            float, typer.Option(min=0.1, help="Give up after this many seconds without news.")
+        timeout_s: Annotated[
+            float,
+            typer.Option(
+                "--timeout", min=0.1, help="Give up after this many seconds without news."
+            ),
         ] = 300.0,
         conflict: ConflictOption = "fork",
         temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
@@ -97,7 +101,7 @@ def register(app: typer.Typer) -> None:
                     "note: an answer on this branch is still awaited, so this makes a new branch;"
                     " --conflict queue goes after that answer"
                 )
-            wait_s = timeout if _should_wait(session, client, wish, wait, online=online) else None
+            wait_s = timeout_s if _should_wait(session, client, wish, wait, online=online) else None
             return await _ask(session, client, held, message or None, place, wish, wait_s)
 
     @command(app, "fork", rich_help_panel="Talk")

@@ -84,11 +84,15 @@ class Session:
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[Store]:
         """Look into the store, beside whoever holds it. Raises NothingHere and others."""
-        path: Path = self.settings.store_path
+        async with open_read_only(self.require_store()) as store:
+            yield store
+
+    def require_store(self) -> Path:
+        """Return the path of the store. Raises NothingHere where there is none yet."""
+        path = self.settings.store_path
         if not path.is_file():
             raise NothingHere(f"{path} does not exist")
-        async with open_read_only(path) as store:
-            yield store
+        return path
 
     # --- which conversation -----------------------------------------------------
 
@@ -102,12 +106,17 @@ class Session:
             return ConversationId(only_match(prefix, held, "conversation", PrefixUnknown))
         if not held:
             raise NothingHere
+        current = await self.current(store, held)
+        if current is None:
+            raise PrefixAmbiguous(f"{len(held)} conversations are held here; none was used last")
+        return current
+
+    async def current(self, store: Store, held: list[ConversationId]) -> ConversationId | None:
+        """Return the conversation used last, or the only one, of those held."""
         last = await store.get_meta(_CURRENT)
-        if last in held:
-            return ConversationId(last or b"")
-        if len(held) == 1:
-            return held[0]
-        raise PrefixAmbiguous(f"{len(held)} conversations are held here, and none was used last")
+        if last is not None and last in held:
+            return ConversationId(last)
+        return held[0] if len(held) == 1 else None
 
     async def use(self, store: Store, conversation: ConversationId) -> None:
         """Remember the conversation as the one used last."""
@@ -141,9 +150,12 @@ class Session:
         refusals: list[AntiphonError] = []
 
         def receive(event: Event) -> None:
-            if isinstance(event, EntryFailed) and event.entry is None:
-                if event.conversation == conversation and not event.fault.retryable:
-                    refusals.append(error_of(event.fault))
+            match event:
+                case EntryFailed(failed, None, fault) if failed == conversation:
+                    if not fault.retryable:
+                        refusals.append(error_of(fault))
+                case _:
+                    pass
 
         stop = client.listen(receive)
         try:
@@ -195,7 +207,10 @@ def find_entry(held: Conversation, prefix: str) -> EntryId:
 
 
 def only_match(
-    prefix: str, ids: "list[ConversationId] | dict[EntryId, Any]", what: str, unknown: type[AntiphonError]
+    prefix: str,
+    ids: "list[ConversationId] | dict[EntryId, Any]",
+    what: str,
+    unknown: type[AntiphonError],
 ) -> bytes:
     """Return the one id whose hex digits begin with `prefix`."""
     wanted = prefix.strip().lower()

@@ -1,7 +1,6 @@
 """`antiphon list` and `antiphon status`: what is held here, and what the hub has of it."""
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +10,10 @@ from rich.text import Text
 
 from replica.aio.client import Client
 from replica.aio.store import Store
+from replica.body import Message, Speaker
 from replica.cli.command import ConversationArgument, command
 from replica.cli.rows import KEY_DIGITS, entries_at, words_of
 from replica.cli.session import Session, load_from
-from replica.body import Message, Speaker
 from replica.conversation import Conversation
 from replica.entry import Kind
 from replica.errors import AntiphonError
@@ -44,11 +43,11 @@ def register(app: typer.Typer) -> None:
         """List the conversations held here; the one used last is marked."""
         async with session.looking() as store:
             stored = [s.conversation for s in await store.conversations()]
-            current = await session.choose(store, None) if len(stored) == 1 else None
-            with suppress(AntiphonError):
-                current = await session.choose(store, None)
+            current = await session.current(store, stored)
             standings = [await _local(session, store, c) for c in stored]
-        standings.sort(key=lambda s: max(e.header.create_time_ms for e in s.held.log.entries.values()))
+        standings.sort(
+            key=lambda s: max(e.header.create_time_ms for e in s.held.log.entries.values())
+        )
         if session.out.as_json:
             for standing in standings:
                 session.out.emit(_list_record(standing, current))
@@ -245,4 +244,4 @@ def ago(unix_ms: int | None) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+    return f"{seconds:.0f} s ago" if seconds >= 1 else "now"

@@ -85,16 +85,14 @@ def register(app: typer.Typer) -> None:
             raise ChecksFailed(f"{count} {'check' if count == 1 else 'checks'} failed")
 
 
-async def _check_store(
-    session: Session, prefix: str | None, *, everything: bool
-) -> list[Findings]:
+async def _check_store(session: Session, prefix: str | None, *, everything: bool) -> list[Findings]:
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(session.looking())  # says so where nothing is here
+        path = session.require_store()
         try:
             # With the lock, bad rows are set aside; a peer can then send them again.
-            store = await stack.enter_async_context(await Store.open(session.settings.store_path))
+            store = await stack.enter_async_context(await Store.open(path))
         except StoreLocked:
-            store = await stack.enter_async_context(open_read_only(session.settings.store_path))
+            store = await stack.enter_async_context(open_read_only(path))
         if everything:
             wanted = [stored.conversation for stored in await store.conversations()]
         else:

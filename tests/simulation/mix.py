@@ -38,8 +38,16 @@ class Mix:
     small_limits: bool
 
     @property
-    def forks_lanes(self) -> bool:
-        """Say whether this mix may make an honest key write one position twice."""
+    def may_fork(self) -> bool:
+        """Say whether an honest key may show two entries at one lane position.
+
+        A rollback alone must not do it: that is what epochs are for.
+        """
+        return self.keep_epoch or self.hub_loss
+
+    @property
+    def may_repeat(self) -> bool:
+        """Say whether a host may seal and answer again what it has forgotten."""
         return self.rollback or self.hub_loss
 
 

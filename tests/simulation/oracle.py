@@ -121,16 +121,18 @@ class Oracle:
         self.books[entry.id] = Record(entry, body, name)
 
     def durable(self, name: str, entry: Entry) -> None:
-        """Take an entry on its own author's disk: only from now on may anyone see it."""
+        """Take an entry on a disk: only now is it part of anyone's history."""
+        record = self.books.get(entry.id)
+        if record is None:
+            return  # check_stores names it
         h = entry.header
-        if self.books[entry.id].writer != name:
-            return
-        place = (entry.conversation, h.author, h.epoch, h.track, h.seq)
-        if self._places.setdefault(place, entry.id) != entry.id:
-            self.forks += 1
-            if not self._may_fork:
-                raise Violation(f"{name} wrote one lane position twice: seq {h.seq}")
-        if h.kind == Kind.GENERATION and not self._may_repeat:
+        if record.writer != name:
+            place = (entry.conversation, h.author, h.epoch, h.track, h.seq)
+            if self._places.setdefault(place, entry.id) != entry.id:
+                self.forks += 1
+                if not self._may_fork:
+                    raise Violation(f"{record.writer} showed two entries at one place: {h.seq}")
+        elif h.kind == Kind.GENERATION and not self._may_repeat:
             seal = self.books[h.parents[0]].body
             assert isinstance(seal, Seal)
             if self._answers.setdefault(seal.request, entry.id) != entry.id:

@@ -54,7 +54,7 @@ class World:
         self.mix = draw(self.random)
         self.clock = Clock(verbose=verbose)
         self.network = Network(self.clock, self.random, self.mix)
-        self.oracle = Oracle(may_fork=self.mix.forks_lanes, may_repeat=self.mix.forks_lanes)
+        self.oracle = Oracle(may_fork=self.mix.may_fork, may_repeat=self.mix.may_repeat)
         self.hub = HubNode("hub", self.clock, self.network, self.oracle)
         parts = (self.clock, self.network, self.oracle, self.hub)
         self.people = [ReplicaNode(f"p{i}", *parts) for i in range(self.mix.people)]
@@ -185,11 +185,16 @@ class World:
         self.clock.after(length, partial(self.network.mend, name))
 
     def _roll_back(self, victim: ReplicaNode) -> None:
-        victim.crash()
+        victim.crash(down_s=0.01)
         lost = victim.disk.roll_back()
         victim.is_careless = self.mix.keep_epoch
         victim.trace(f"disk rolled back by {lost} entries")
         self.oracle.taken_away(victim.name, victim.disk)
+        for delay_s in (0.02, 0.5, 2.0):  # a restored device is used at once
+            conversation = self.random.choice(self.conversations)
+            act = partial(workload.act, victim, conversation, self.host.public)
+            if victim is not self.host:
+                self.clock.after(delay_s, act)
 
     def _lose_hub(self) -> None:
         self.hub.crash()

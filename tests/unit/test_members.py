@@ -33,7 +33,9 @@ class Family:
     def _step(self) -> None:
         author, target = self.random.choices(self.writers, [5, 4, 3, 2, 1, 1, 1], k=2)
         written = [e for e in self.log.entries.values() if e.header.author == target.public]
-        parents = [self.log.entries[i] for i in self.log.membership_heads()] or [self.genesis]
+        # Careless authors follow the genesis, whatever else they hold.
+        heads = [self.log.entries[i] for i in self.log.membership_heads()]
+        parents = heads if heads and self.random.random() < 0.5 else [self.genesis]
         choice = self.random.random()
         if choice < 0.3:
             entry = author.write(self.log.conversation, said("x"), parents=[self.genesis])

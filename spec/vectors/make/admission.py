@@ -403,6 +403,20 @@ def _admitted(cases: _Cases) -> None:
     cases.add(
         "stranger", "waits for a grant that may never come", SEALED, signed(eve, EVE), "pending"
     )
+    followed = book.header("by-eve", EVE, MESSAGE, said("y"), parents=["answer"], epoch=2)
+    cases.odd["stranger-followed"] = signed(followed, EVE)
+    reply = book.header("reply-eve", ADA, MESSAGE, said("x"), parents=["answer"])
+    reply = replace(
+        reply, parents=(cases.odd["stranger-followed"].id,), lamport=followed.lamport + 1
+    )
+    cases.add(
+        "vouched",
+        "what an entry of a granted author follows needs no grant",
+        [*SEALED, "stranger-followed"],
+        signed(reply, ADA),
+        "admitted",
+        admitted=["stranger-followed", "vouched"],
+    )
     by_bob = book.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
     cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
               [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",

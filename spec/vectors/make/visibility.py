@@ -240,11 +240,11 @@ def _minted() -> dict[str, object]:
     book.revoke("revoke-bea", ADA, BEA, [])
     return _vector(
         "minted",
-        "the grant behind the cut is void, so is what its key wrote; both are covered only as far"
-        " as a valid entry needs them",
+        "the grant behind the cut is void, so is what its key wrote; it is covered as far as a"
+        " valid entry follows it, and admitted without the grant",
         book,
         void=("grant-eve", "spam", "followed"),
-        uncovered=("spam",),
+        uncovered=("grant-eve", "spam"),
         members={ADA: ["OWNER"]},
     )
 

@@ -1,0 +1,104 @@
+"""The `antiphon` command: talk with a model over a log you own.
+
+    Talk   new · chat · send · fork
+    Look   log · list · status
+    Keep   export · import · verify · delete · key
+    Run    up · model · doctor
+
+One module per family; `command` gives them all the same options and the same
+way to fail: exit code 1 with words, 2 for usage, 130 for Ctrl-C.
+"""
+
+import json
+import logging
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from replica.cli import (
+    carrying,
+    chat,
+    doctor,
+    key,
+    log,
+    model,
+    new,
+    send,
+    standing,
+    up,
+    verify,
+)
+from replica.cli.command import EXIT_USAGE, RootOptions
+from replica.cli.config import load_settings
+from replica.cli.errors import ConfigInvalid
+from replica.cli.output import Output
+
+app = typer.Typer(
+    name="antiphon",
+    help="Keep a language-model conversation in sync: the log is yours, the KV cache is its cache.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for family in (new, chat, send, log, standing, carrying, verify, key, up, model, doctor):
+    family.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def antiphon(
+    ctx: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file, TOML.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="This replica's folder.")] = None,
+    hub_address: Annotated[str | None, typer.Option(help="Hub, host:port.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Logs on stderr.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the settings in force, as JSON.")
+    ] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Take what is given before the command's name."""
+    quiet(logging.DEBUG if verbose else logging.CRITICAL)
+    ctx.obj = RootOptions(config, data_dir, hub_address)
+    if show_version:
+        print(f"antiphon {_version()}")
+        raise typer.Exit
+    if print_config:
+        try:
+            settings = load_settings({"data_dir": data_dir, "hub": hub_address}, config)
+        except ConfigInvalid as error:
+            Output().fail(error)
+            raise typer.Exit(EXIT_USAGE) from None
+        print(json.dumps(settings.model_dump(mode="json"), indent=2))
+        raise typer.Exit
+
+
+def quiet(level: int) -> None:
+    """Send library logs to stderr, from `level` on; stdout is data."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _version() -> str:
+    try:
+        return version("antiphon")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def main() -> None:
+    """Run the command; the entry point."""
+    # gRPC's own log would speak between our lines.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    app()
+
+
+if __name__ == "__main__":
+    main()

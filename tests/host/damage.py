@@ -1,0 +1,10 @@
+"""What tests do to stored bytes behind the back of the code that owns them."""
+
+from pathlib import Path
+
+
+def flip_at(path: Path, offset: int) -> None:
+    """Flip one bit of the byte at an offset, from the end if negative."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1
+    path.write_bytes(data)

@@ -1,0 +1,120 @@
+"""A person's side of a conversation with a real hub and host, for tests."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.aio.client import Client
+from replica.body import (
+    Body,
+    Cancel,
+    Generation,
+    Genesis,
+    Grant,
+    Member,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+    text_of,
+)
+from replica.conversation import Conversation
+from replica.effects import DraftReceived, Event
+from replica.entry import Conflict, Entry
+from replica.ids import ConversationId, EntryId, PublicKey
+
+ANSWER_TIMEOUT_S = 60.0
+GREEDY = Sampling()
+
+
+def key_of(number: int) -> Ed25519PrivateKey:
+    """Return the same key for the same number."""
+    return Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+
+
+class Talk:
+    """One conversation of one client with one host."""
+
+    def __init__(self, client: Client, conversation: ConversationId, host: PublicKey) -> None:
+        self.client = client
+        self.id = conversation
+        self.host = host
+        self.drafted: dict[EntryId, bytearray] = {}
+        client.listen(self._receive)
+
+    @classmethod
+    async def begin(cls, client: Client, host: PublicKey) -> "Talk":
+        """Create a conversation with `host` in it."""
+        conversation = await client.create(Genesis((client.public,)))
+        grant = Member(Grant(host, Role.HOST))
+        await client.append(conversation, grant, parents=(EntryId(conversation),))
+        return cls(client, conversation, host)
+
+    @property
+    def held(self) -> Conversation:
+        return self.client.shelf[self.id]
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, DraftReceived):
+            shown = self.drafted.setdefault(event.draft.request, bytearray())
+            assert event.draft.byte_offset == len(shown)
+            shown += event.draft.data
+
+    async def add(self, body: Body, *, at: EntryId | None = None) -> Entry:
+        """Append to the newest branch, or right after `at` on its basis."""
+        tips = self.held.order.tips()
+        tip = tips[-1] if tips else None
+        if at is not None:
+            basis = self.held.log.entries[at].header.basis
+            return await self.client.append(self.id, body, parents=(at,), basis=basis)
+        parents = self.held.order.frontier(tip)
+        basis = tip.id if tip else None
+        return await self.client.append(self.id, body, parents=parents, basis=basis)
+
+    async def say(self, text: str, speaker: Speaker = Speaker.USER) -> Entry:
+        """Append a message."""
+        return await self.add(Message(speaker, (Text(text),)))
+
+    async def request(
+        self, *, at: EntryId | None = None, sampling: Sampling = GREEDY, tokens: int = 16, **more
+    ) -> EntryId:
+        """Append a request; return its id."""
+        body = Request(self.host, sampling, output_tokens_max=tokens, **more)
+        return (await self.add(body, at=at)).id
+
+    async def regenerate(self, request: EntryId, **more) -> EntryId:
+        """Ask again for the answer to the same message, on the same basis."""
+        entry = self.held.log.entries[request]
+        body = self.held.log.body(request)
+        again = await self.client.append(
+            self.id, body, parents=entry.header.parents, basis=entry.header.basis,
+            conflict=Conflict.FORK,
+        )  # fmt: skip
+        return again.id
+
+    async def cancel(self, request: EntryId) -> None:
+        """Ask that a request is answered no further."""
+        basis = self.held.log.entries[request].header.basis
+        await self.client.append(self.id, Cancel(), parents=(request,), basis=basis)
+
+    async def answer(self, request: EntryId) -> Generation:
+        """Wait for the answer."""
+        await self.client.wait_for(
+            lambda: self.held.order.answer(request) is not None, ANSWER_TIMEOUT_S
+        )
+        found = self.held.order.answer(request)
+        assert found is not None, f"no answer within {ANSWER_TIMEOUT_S} s"
+        return found
+
+    async def ask(self, text: str, **more) -> tuple[EntryId, Generation]:
+        """Say something, request, and wait for the answer."""
+        await self.say(text)
+        request = await self.request(**more)
+        return request, await self.answer(request)
+
+    def shown(self, request: EntryId) -> str:
+        """Return what was drafted for a request so far."""
+        return self.drafted.get(request, bytearray()).decode()
+
+
+__all__ = ["GREEDY", "Talk", "key_of", "text_of"]

@@ -1,0 +1,135 @@
+"""Writing entries: lanes, lamports, tracks, refusals (spec/02-entry §7)."""
+
+import pytest
+
+from replica.author import KIND_OF_BODY, Author
+from replica.body import Cut, Genesis, Grant, Join, Member, Message, Revocation, Role, Speaker, Text
+from replica.conversation import Conversation
+from replica.entry import Conflict, Entry, Kind
+from replica.ids import EntryId, Track
+from replica.limits import BODY_BYTES_MAX
+from replica.log import Admitted
+from replica.refusals import BodyTooLarge, CriticalKindUnknown
+from tests.support.writers import KIND_OF_BODY as WRITERS_KINDS
+from tests.support.writers import Writer, said
+
+SALT = bytes(16)
+
+
+class Desk:
+    """An author with a conversation."""
+
+    def __init__(self) -> None:
+        """Begin one."""
+        self.author = Author(Writer(1).key, epoch=9)
+        genesis = self.author.genesis(Genesis((self.author.public,)), salt=SALT, time_ms=5)
+        self.genesis = genesis.id
+        self.held = Conversation(genesis.conversation)
+        self.admit(genesis)
+
+    def admit(self, entry: Entry) -> Entry:
+        """Admit what was written."""
+        assert isinstance(self.held.admit(entry), Admitted)
+        return entry
+
+    def write(self, body: object, *parents: EntryId, **place: object) -> Entry:
+        """Write and admit."""
+        named = parents or (self.genesis,)
+        entry = self.author.write(
+            self.held,
+            body,
+            parents=named,
+            salt=SALT,
+            time_ms=6,
+            **place,  # type: ignore[arg-type]
+        )
+        return self.admit(entry)
+
+
+def test_a_lane_is_numbered_without_gaps_per_track() -> None:
+    desk = Desk()
+    first, second = desk.write(said("a")), desk.write(said("b"))
+    grant = desk.write(Member(Grant(Writer(2).public, Role.WRITER)))
+    assert [e.header.seq for e in (first, second, grant)] == [0, 1, 0]
+    assert (second.header.prev, grant.header.prev) == (first.id, None)
+    assert first.header.epoch == 9
+
+
+def test_lamport_exceeds_everything_the_entry_names() -> None:
+    desk = Desk()
+    last = desk.genesis
+    for _ in range(3):
+        last = desk.write(said("x"), last).id
+    entry = desk.held.log.entries[last]
+    cut = Cut(9, Track.CONVERSATION, 2, last)
+    revocation = desk.write(Member(Revocation(desk.author.public, (cut,))))
+    assert entry.header.lamport == 3
+    assert revocation.header.lamport == 4
+
+
+def test_parents_are_sorted_and_given_once() -> None:
+    desk = Desk()
+    ids = [desk.write(said(str(i))).id for i in range(4)]
+    entry = desk.write(said("x"), *reversed(ids), ids[0])
+    assert entry.header.parents == tuple(sorted(ids))
+
+
+def test_a_join_stands_on_the_track_of_what_it_joins() -> None:
+    desk = Desk()
+    grants = [desk.write(Member(Grant(Writer(n).public, Role.READER))).id for n in (2, 3)]
+    assert desk.write(Join(), *grants).header.track == Track.MEMBERSHIP
+    assert desk.write(Join(), desk.genesis).header.track == Track.CONVERSATION
+
+
+def test_a_request_may_queue_on_a_basis() -> None:
+    desk = Desk()
+    entry = desk.write(said("x"), conflict=Conflict.QUEUE)
+    assert entry.header.conflict == Conflict.QUEUE
+    assert entry.header.basis is None
+
+
+def test_too_large_a_body_is_refused_before_it_is_signed() -> None:
+    desk = Desk()
+    body = Message(Speaker.USER, (Text("x" * BODY_BYTES_MAX),))
+    with pytest.raises(BodyTooLarge):
+        desk.write(body)
+    assert desk.held.next_place(desk.author.lane(Track.CONVERSATION)) == (0, None)
+
+
+def test_nothing_is_written_where_a_critical_kind_is_unknown() -> None:
+    desk = Desk()
+    owner = Writer(1)
+    genesis = desk.held.log.entries[desk.genesis]
+    desk.admit(owner.write(desk.held.id, Join(), parents=[genesis], kind=99, critical=True))
+    with pytest.raises(CriticalKindUnknown):
+        desk.write(said("x"))
+
+
+def test_a_void_critical_kind_stops_nobody() -> None:
+    desk = Desk()
+    genesis = desk.held.log.entries[desk.genesis]
+    eve = Writer(2)
+    desk.write(Member(Grant(eve.public, Role.READER)))
+    odd = desk.admit(eve.write(desk.held.id, Join(), parents=[genesis], kind=99, critical=True))
+    with pytest.raises(CriticalKindUnknown):
+        desk.write(said("x"))
+    heads = desk.held.log.membership_heads()
+    revocation = Member(Revocation(eve.public))
+    written = Writer(1).write(desk.held.id, revocation, parents=desk_entries(desk, heads))
+    desk.admit(written)
+    assert odd.id not in desk.held.log.covered()
+    desk.write(said("x"))
+
+
+def desk_entries(desk: Desk, ids: tuple[EntryId, ...]) -> list[Entry]:
+    """Look entries up."""
+    return [desk.held.log.entries[i] for i in ids]
+
+
+def test_the_same_inputs_give_the_same_bytes() -> None:
+    assert Desk().write(said("x")) == Desk().write(said("x"))
+
+
+def test_every_body_has_its_kind() -> None:
+    assert set(KIND_OF_BODY.values()) == set(Kind)
+    assert WRITERS_KINDS == KIND_OF_BODY
