@@ -15,7 +15,7 @@ from replica.aio.client import Client
 from replica.cli.background import Background
 from replica.cli.command import ConversationArgument, command
 from replica.cli.log import own_key, print_row
-from replica.cli.rows import entries_at, row_of
+from replica.cli.rows import counted, entries_at, row_of
 from replica.cli.screen import AnswerScreen
 from replica.cli.send import ConflictOption, parse_conflict
 from replica.cli.session import Choices, Session, find_entry
@@ -94,7 +94,11 @@ class Room:
         out = self.session.out
         entries = [e for e in entries_at(self.held, await self._place()) if e.header.kind in _TALK]
         out.note(
-            Text(f"conversation {short(chosen)} · {len(entries)} messages · /help", style="dim")
+            Text(
+                f"conversation {short(chosen)} · {counted(len(entries), 'message', 'messages')}"
+                " · /help",
+                style="dim",
+            )
         )
         if not online:
             await self.session.say_offline(self.client, self.held)
@@ -254,10 +258,10 @@ class Room:
     async def _status(self) -> None:
         waiting = await self.session.unsynced(self.client.store, self.held)
         state = self.client.state(self.held.id).value
-        branches = len(self.held.order.tips())
+        branches = counted(len(self.held.order.tips()), "branch", "branches")
         self.session.out.note(
             f"{state} · {len(self.held.log)} entries · {waiting.entries} not at the hub yet"
-            f" · {branches} {'branch' if branches == 1 else 'branches'}"
+            f" · {branches}"
         )
 
 

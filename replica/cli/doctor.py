@@ -19,6 +19,7 @@ from replica.aio.client import Client
 from replica.aio.host_calls import HostCalls
 from replica.cli.command import command
 from replica.cli.errors import ChecksFailed
+from replica.cli.rows import counted
 from replica.cli.session import Session
 from replica.effects import HostInfo
 from replica.errors import AntiphonError
@@ -158,8 +159,9 @@ def _model(session: Session) -> Finding:
 async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
     try:
         async with session.replica() as client:
-            count = len(await client.store.conversations())
-            yield Finding("ok", "store", f"opens, {count} conversations")
+            held = len(await client.store.conversations())
+            words = counted(held, "conversation", "conversations")
+            yield Finding("ok", "store", f"opens, {words}")
             for row in await client.store.quarantined():
                 yield Finding(
                     "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",

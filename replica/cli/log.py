@@ -13,7 +13,7 @@ from replica.aio.client import Client
 from replica.aio.store import Store
 from replica.cli.command import ConversationArgument, command
 from replica.cli.graph import draw
-from replica.cli.rows import Row, entries_at, entry_record, is_open, row_of
+from replica.cli.rows import Row, counted, entries_at, entry_record, is_open, row_of, wrapped
 from replica.cli.session import Session, find_entry, load_from
 from replica.conversation import Conversation
 from replica.effects import EntriesAdmitted, Event
@@ -153,24 +153,12 @@ def print_row(session: Session, row: Row) -> None:
     color = WHO_COLORS.get(row.who, "yellow")
     head = Text.assemble((row.id, "dim"), "  ", (f"{row.who:<8}", color))
     width = out.data.width - 20 if out.data.is_terminal else 0
-    lines = _wrapped(row.text, width)
+    lines = wrapped(row.text, width)
     out.show(head + "  " + lines[0])
     for line in lines[1:]:
         out.show(" " * 20 + line)
-    if row.note:
-        out.show(Text(" " * 20 + row.note, style="dim"))
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines: list[str] = []
-    for line in text.rstrip("\n").split("\n"):
-        while width > 20 and len(line) > width:
-            cut = line.rfind(" ", 0, width + 1)
-            cut = cut if cut > 0 else width
-            lines.append(line[:cut])
-            line = line[cut:].lstrip(" ")  # noqa: PLW2901  # the rest of the same line
-        lines.append(line)
-    return lines
+    for line in wrapped(row.note, width) if row.note else []:
+        out.show(Text(" " * 20 + line, style="dim"))
 
 
 def _print_graph(session: Session, held: Conversation) -> None:
@@ -203,8 +191,7 @@ def _print_graph(session: Session, held: Conversation) -> None:
         if out.data.is_terminal:
             text.truncate(out.data.width - 1, overflow="ellipsis")
         out.show(text)
-    branches = len(held.order.tips())
-    out.note(Text(f"{branches} {'branch' if branches == 1 else 'branches'}", style="dim"))
+    out.note(Text(counted(len(held.order.tips()), "branch", "branches"), style="dim"))
 
 
 def own_key(session: Session) -> PublicKey | None:

@@ -138,7 +138,7 @@ def usage_line(usage: Usage) -> str:
     if usage.first_token_us:
         line += f" · first token {usage.first_token_us / 1e6:.2f} s"
     rate = tokens_per_s(usage)
-    return f"{line} · {rate:.1f} tokens/s" if rate else line
+    return f"{line} · {rate:.1f} tok/s" if rate else line
 
 
 def tokens_per_s(usage: Usage) -> float:
@@ -151,6 +151,24 @@ def tokens_per_s(usage: Usage) -> float:
 def finish_name(reason: int) -> str:
     """Return the finish reason's word."""
     return FinishReason(reason).name.lower() if reason in set(FinishReason) else str(reason)
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text into lines at spaces; a width of 20 cells or less breaks nothing."""
+    lines: list[str] = []
+    for line in text.rstrip("\n").split("\n"):
+        while width > 20 and len(line) > width:
+            cut = line.rfind(" ", 0, width + 1)
+            cut = cut if cut > 0 else width
+            lines.append(line[:cut])
+            line = line[cut:].lstrip(" ")  # noqa: PLW2901  # the rest of the same line
+        lines.append(line)
+    return lines
 
 
 def role_name(role: int) -> str:

@@ -7,6 +7,7 @@ away again. Elsewhere text goes to stdout as it is, and the cost to stderr.
 
 import os
 import sys
+import time
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -23,10 +24,12 @@ from replica.aio.turns import (
 )
 from replica.body import FinishReason
 from replica.cli.output import Output
-from replica.cli.rows import finish_name, usage_line
+from replica.cli.rows import finish_name, usage_line, wrapped
 from replica.effects import Progress
 
 BAR_CELLS = 32
+RATE_AFTER_S = 0.5
+"""A rate over less than this would only flicker."""
 _CLEAR_BELOW = "\x1b[J"
 
 
@@ -52,7 +55,8 @@ class WrappedText:
         line_break = ""
         if self.column + cell_len(char) > self._width:
             if char == " ":
-                return ""  # the line break before the next word stands for it
+                self._word = ""  # the line break before the next word stands for it
+                return ""
             line_break = self._break_line()
         self.column += cell_len(char)
         self._word = "" if char == " " else self._word + char
@@ -77,6 +81,7 @@ class AnswerScreen:
         self._live = out.is_terminal and os.environ.get("TERM") != "dumb"
         self._text = WrappedText(max(20, out.data.width - 1))
         self._status = ""
+        self._first: tuple[float, int] | None = None
         self.tokens = 0
         self.wrote = False
 
@@ -90,7 +95,7 @@ class AnswerScreen:
             case Delta(text, tokens):
                 self.tokens = tokens
                 self._write(text)
-                self._set_status(Text(f"{tokens} tokens", style="dim"))
+                self._set_status(Text(self._counter(), style="dim"))
             case Discarded():
                 self._write("\n")
                 self._out.note(Text("the host began anew; what is above does not count", "yellow"))
@@ -101,6 +106,16 @@ class AnswerScreen:
                 self._set_status(Text("the hub is back", style="dim"))
             case Finished():
                 self.end()
+
+    def _counter(self) -> str:
+        """Return the tokens so far and their rate since the first ones came."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, self.tokens)
+        began, tokens = self._first
+        if now - began < RATE_AFTER_S:
+            return f"{self.tokens} tokens"
+        return f"{self.tokens} tokens · {(self.tokens - tokens) / (now - began):.1f} tok/s"
 
     def end(self) -> None:
         """Take the status line away and end the line of the text."""
@@ -116,7 +131,9 @@ class AnswerScreen:
         line = usage_line(generation.usage)
         if generation.finish_reason != FinishReason.STOP:
             line = f"{finish_name(generation.finish_reason)} · {line}"
-        self._out.note(Text(line, style="dim"))
+        width = self._out.people.width - 1 if self._live else 0
+        for part in wrapped(line, width):
+            self._out.note(Text(part, style="dim"))
 
     def _write(self, text: str) -> None:
         if self._out.as_json:

@@ -23,6 +23,7 @@ from replica.aio.store import Store
 from replica.cli.config import Settings
 from replica.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
 from replica.cli.output import Output
+from replica.cli.rows import counted
 from replica.conversation import Conversation
 from replica.effects import EntryFailed, Event, SyncState
 from replica.errors import AntiphonError
@@ -182,9 +183,13 @@ class Session:
     async def say_offline(self, client: Client, held: Conversation) -> int:
         """Tell people how much waits for the hub; return the count."""
         waiting = (await self.unsynced(client.store, held)).entries
-        entries = "1 entry" if waiting == 1 else f"{waiting} entries"
-        self.out.note(f"offline: {entries} will be sent when the hub is back")
+        self.out.note(offline_words(waiting))
         return waiting
+
+
+def offline_words(waiting: int) -> str:
+    """Say how much waits for the hub."""
+    return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
 
 
 def is_synced(client: Client, conversation: ConversationId) -> bool:

@@ -13,7 +13,7 @@ from replica.aio.store import Store
 from replica.body import Message, Speaker
 from replica.cli.command import ConversationArgument, command
 from replica.cli.rows import KEY_DIGITS, entries_at, words_of
-from replica.cli.session import Session, load_from
+from replica.cli.session import Session, load_from, offline_words
 from replica.conversation import Conversation
 from replica.entry import Kind
 from replica.errors import AntiphonError
@@ -135,8 +135,7 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
         out.data.print(_status_table(standings))
     waiting = sum(s.unsynced for s in standings)
     if waiting and hub["state"] == "away":
-        entries = "1 entry" if waiting == 1 else f"{waiting} entries"
-        out.note(f"offline: {entries} will be sent when the hub is back")
+        out.note(offline_words(waiting))
 
 
 def _status_table(standings: list[Standing]) -> Table:

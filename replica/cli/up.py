@@ -89,7 +89,7 @@ async def _run_until_stopped(supervisor: Supervisor) -> None:
 
 def _report(session: Session, supervisor: Supervisor) -> None:
     hub, host = supervisor.hub.ready, supervisor.host.ready
-    model = host.words[0] if host.words else ""
+    model = " ".join(host.words[:-1])
     if session.out.as_json:
         session.out.emit(
             {
@@ -99,7 +99,7 @@ def _report(session: Session, supervisor: Supervisor) -> None:
                     "key": host.key.hex(),
                     "pid": supervisor.host.pid,
                     "model": model,
-                    "profile": host.words[1] if len(host.words) > 1 else None,
+                    "profile": host.words[-1] if host.words else None,
                 },
                 "data_dir": str(supervisor.data_dir),
             }

@@ -19,6 +19,7 @@ from replica.body import Generation
 from replica.bundle import decode_bundle
 from replica.cli.command import ConversationArgument, command
 from replica.cli.errors import ChecksFailed, FileUnusable
+from replica.cli.rows import counted
 from replica.cli.session import Session
 from replica.conversation import Conversation
 from replica.drafts import extend_digest, start_digest
@@ -82,7 +83,7 @@ def register(app: typer.Typer) -> None:
             _report(session, findings)
         if any(findings.bad for findings in found):
             count = sum(len(findings.bad) for findings in found)
-            raise ChecksFailed(f"{count} {'check' if count == 1 else 'checks'} failed")
+            raise ChecksFailed(f"{counted(count, 'check', 'checks')} failed")
 
 
 async def _check_store(session: Session, prefix: str | None, *, everything: bool) -> list[Findings]:
@@ -181,8 +182,9 @@ def _report(session: Session, findings: Findings) -> None:
     out.show(
         Text.assemble(
             mark, short(findings.conversation),
-            f"  {findings.entries} entries, {findings.seals} seals,"
-            f" {findings.generations} generations",
+            f"  {counted(findings.entries, 'entry', 'entries')}"
+            f", {counted(findings.seals, 'seal', 'seals')}"
+            f", {counted(findings.generations, 'generation', 'generations')}",
             (f"  digest {findings.digest[:12]}", "dim"),
         )
     )  # fmt: skip

@@ -30,7 +30,8 @@ class Network:
         self.cut_off: dict[str, set[Direction]] = {}
         self.frames = 0
         self.seen: Counter[str] = Counter()
-        self.exchanges: dict[str, int] = {}
+        self.opens: Counter[str] = Counter()
+        self.unequal: Counter[str] = Counter()
         self._held: list[Callable[[], None]] = []
 
     def is_cut(self, name: str, direction: Direction) -> bool:
@@ -60,6 +61,11 @@ class Network:
         jitter = self.mix.jitter_s * self.random.random() if not self.is_healed else 0.0
         return self.mix.latency_s + jitter
 
+    @property
+    def exchanges_most(self) -> int:
+        """Most comparisons any replica asked for since healing that found a difference."""
+        return max((min(n, self.unequal[name]) for name, n in self.opens.items()), default=0)
+
     def roll(self, rate: float) -> bool:
         return not self.is_healed and rate > 0 and self.random.random() < rate
 
@@ -83,13 +89,17 @@ class Wire:
         """Put a message on the wire; it travels as bytes."""
         net = self.network
         net.frames += 1
-        if isinstance(message, m.Opened) and not message.equal:
-            net.exchanges[self.name] = net.exchanges.get(self.name, 0) + 1
+        if net.is_healed:
+            net.opens[self.name] += isinstance(message, m.Open)
+            net.unequal[self.name] += isinstance(message, m.Opened) and not message.equal
         net.seen[message.reason if isinstance(message, m.Fault) else type(message).__name__] += 1
         data = encode_frame(message, direction)
         arrow = ">" if direction == "to_hub" else "<"
         net.clock.trace(f"{self.name} {arrow} {describe(message)}")
-        if self.is_broken or net.roll(net.mix.drop):
+        if self.is_broken:
+            self._reset(direction)
+            return
+        if net.roll(net.mix.drop):
             return
         copies = 2 if net.roll(net.mix.duplicate) else 1
         for _ in range(copies):
@@ -111,6 +121,13 @@ class Wire:
                 self.network.hold(lambda: self._arrive(data, direction))
             return
         self.ends[direction].receive_frame(self, decode_frame(data, direction), len(data))
+
+    def _reset(self, direction: Direction) -> None:
+        """Tell who sends on a dead stream that it is dead, if anything gets through to it."""
+        back: Direction = "to_client" if direction == "to_hub" else "to_hub"
+        if not self.network.cut_off.get(self.name):
+            sender = self.ends[back]
+            self.network.clock.after(self.network.delay(), lambda: sender.wire_broken(self))
 
     def break_off(self) -> None:
         """End the stream; each side that still lives hears of it, or times out."""

@@ -63,7 +63,6 @@ class World:
         self.nodes: list[Node] = [self.hub, *self.replicas]
         self.conversations: list[ConversationId] = []
         self.healed_at = 0.0
-        self.exchanges_at_heal: dict[str, int] = {}
 
     # --- the run --------------------------------------------------------------------
 
@@ -93,7 +92,7 @@ class World:
             self.oracle.forks,
             self.network.frames,
             self.network.seen,
-            max(self._exchanges_since_heal().values(), default=0),
+            self.network.exchanges_most,
             self.clock.now - self.healed_at,
         )
 
@@ -208,7 +207,6 @@ class World:
         self.network.heal()
         self.clock.trace("healed")
         self.healed_at = self.clock.now
-        self.exchanges_at_heal = dict(self.network.exchanges)
         for node in self.nodes:
             node.start()
         for replica in self.replicas:
@@ -256,12 +254,9 @@ class World:
                 if conversation in replica.shelf:
                     holders[replica.name] = (replica.public, replica.shelf[conversation])
             self.oracle.check_conversation(conversation, stores, holders)
-        most = max(self._exchanges_since_heal().values(), default=0)
+        most = self.network.exchanges_most
         if most > EXCHANGES_MAX * len(self.conversations):
             raise Violation(f"{most} exchanges after the faults stopped")
-
-    def _exchanges_since_heal(self) -> dict[str, int]:
-        return {n: c - self.exchanges_at_heal.get(n, 0) for n, c in self.network.exchanges.items()}
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:

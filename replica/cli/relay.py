@@ -1,0 +1,90 @@
+"""A TCP relay on loopback that counts what passes: real bytes, frames and all.
+
+For the demo: the client talks to the hub through it, so that the size of a
+turn on the wire is measured at the socket and not computed.
+"""
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+READ_BYTES = 64 * 1024
+
+
+class Relay:
+    """Passes connections on to one address; use as an async context manager."""
+
+    def __init__(self, target: str) -> None:
+        """Relay to `target`, host:port; it may go away and come back."""
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.bytes_up = 0
+        """Bytes from the client to the hub."""
+        self.bytes_down = 0
+        """Bytes from the hub to the client."""
+
+    @property
+    def address(self) -> str:
+        """Where to connect instead of the target."""
+        assert self._server is not None, "enter the relay first"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of both directions so far."""
+        return self.bytes_up + self.bytes_down
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop listening and cut what is open."""
+        assert self._server is not None, "enter the relay first"
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection is handled in a task"
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            hub_reader, hub_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pass_on(reader, hub_writer, up=True))
+                both.create_task(self._pass_on(hub_reader, writer, up=False))
+        finally:
+            for end in (writer, hub_writer):
+                end.close()
+
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(READ_BYTES):
+                if up:
+                    self.bytes_up += len(data)
+                else:
+                    self.bytes_down += len(data)
+                writer.write(data)
+                await writer.drain()
+        with suppress(OSError):
+            # One side has ended: the other sees it, and ends too.
+            writer.close()
