@@ -70,10 +70,10 @@ class BasisInvalid(EntryRefused):
 
 
 class LamportInvalid(EntryRefused):
-    """Lamport is not 1 + the maximum over prev, parents and basis."""
+    """Lamport is not 1 + the maximum over all that the entry names."""
 
     reason = "LAMPORT_INVALID"
-    next_step = "Recompute lamport from the entries the header names."
+    next_step = "Recompute lamport from prev, parents, basis and what a control body lists."
 
 
 class KeyInvalid(EntryRefused):

@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -47,6 +47,7 @@ from replica.errors import AntiphonError, StoreError
 from replica.exchange import Side
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.link import VERSION, Link, Phase
+from replica.log import Duplicate
 from replica.refusals import ConversationUnknown, HubUnreachable
 
 log = structlog.get_logger()
@@ -237,6 +238,14 @@ class Client:
         self.shelf[conversation] = trial
         await self._do(Effects(persist=new))
         return conversation
+
+    async def take_bodies(self, conversation: ConversationId, entries: Iterable[Entry]) -> int:
+        """Fill in bodies that were missing here; return how many. Raises EntryRefused."""
+        held = await self.load(conversation)
+        verdicts = [held.admit(entry) for entry in entries]
+        filled = tuple(v.filled for v in verdicts if isinstance(v, Duplicate) and v.filled)
+        await self._do(Effects(persist=filled))
+        return len(filled)
 
     def author(self, held: Conversation) -> Author:
         """Return the author for the next entry (spec/02-entry §7).

@@ -1,5 +1,6 @@
 """The unary calls of a hub, with one ticket kept fresh (spec/04-link §3)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -7,13 +8,14 @@ from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.aio import rpc
+from replica.aio import rpc, status
 from replica.aio.store import Store
 from replica.codec.entries import entry_to_pb
-from replica.codec.frames import fault_from_pb
+from replica.codec.frames import entries_from_pb, fault_from_pb
 from replica.effects import Fault
 from replica.entry import Entry
 from replica.ids import ConversationId, EntryId, PublicKey
+from replica.limits import FETCH_IDS_MAX
 from replica.refusals import Unauthenticated
 
 
@@ -84,6 +86,23 @@ class HubCalls:
         request = pb.ResolveRequest(conversation=conversation, id=entry)
         response: pb.ResolveResponse = await self._call("Resolve", request)
         return response
+
+    async def fetch(self, conversation: ConversationId, ids: Sequence[EntryId]) -> list[Entry]:
+        """Return those of the entries asked for that the hub holds, checked but for signatures."""
+        if self._ticket is None:
+            await self.authenticate()
+        found: list[Entry] = []
+        for at in range(0, len(ids), FETCH_IDS_MAX):
+            wanted = pb.FetchRequest(conversation=conversation, ids=ids[at : at + FETCH_IDS_MAX])
+            metadata = ((rpc.TICKET_METADATA, self._ticket or b""),)
+            call = self._stub.Fetch(wanted, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
+            try:
+                async for response in call:
+                    raw = pb.Entries(conversation=conversation, entries=response.entries)
+                    found += entries_from_pb(raw).entries
+            except grpc.aio.AioRpcError as error:
+                raise status.from_rpc_error(error) from error
+        return found
 
     async def delete(self, conversation: ConversationId) -> int:
         """Delete a conversation from the hub (owners only); return how many entries went."""

@@ -10,6 +10,7 @@ goes to stderr, and the last line of stdout is one JSON object.
 import argparse
 import asyncio
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -33,26 +34,20 @@ from replica.ids import ConversationId, EntryId, short
 from replica.place import Place, newest_place, place_at
 
 MODEL = "SmolLM2-135M-Instruct"
-SYSTEM = (
-    "You are a guide who knows Paris well. You answer questions of visitors in one or two plain"
-    " sentences. You name places by their usual names. You do not invent prices or opening"
-    " hours; where you do not know, you say so. You never ask a question back."
-)
+SYSTEM = "You are a helpful assistant."
 QUESTIONS = (
     "What is the capital of France?",
-    "Which river flows through it?",
     "Name one famous building there.",
+    "What can visitors see from its top?",
 )
-FOURTH = "What can I see from the top of the Eiffel Tower?"
-OFFLINE_A = "Where can I take a walk?"
+FOURTH = "Which river flows through the city?"
+OFFLINE_A = "Which museum should I visit?"
 OFFLINE_B = "What should I eat for breakfast?"
-SAMPLING = Sampling(temperature=0.7, top_p=0.9, seed=20_251)
+SAMPLING = Sampling(temperature=0.3, top_p=0.9, seed=7)
 OUTPUT_TOKENS_MAX = 48
 PAGE_TOKENS = 16
 """The unit of checkpoints: at most one page is computed again."""
 WAIT_S = 120.0
-QUIET_LEVEL = 60
-"""Above every log level: the show is the demo's own."""
 
 
 class Demo:
@@ -328,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m replica.cli.demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="results as JSON, last on stdout")
     given = parser.parse_args(arguments)
-    quiet(QUIET_LEVEL)
+    quiet(logging.CRITICAL)
     stage = Stage(as_json=given.json)
     try:
         asyncio.run(play(stage))

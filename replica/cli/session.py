@@ -18,6 +18,7 @@ from replica import reconcile
 from replica.aio import keys
 from replica.aio.client import Client
 from replica.aio.readonly import open_read_only
+from replica.aio.repair import fetch_missing
 from replica.aio.status import error_of
 from replica.aio.store import Store
 from replica.cli.config import Settings
@@ -171,7 +172,12 @@ class Session:
             stop()
         if refusals:
             raise refusals[0]
-        return is_synced(client, conversation)
+        if not is_synced(client, conversation):
+            return False
+        fetched = await fetch_missing(client, conversation)
+        if fetched:
+            self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
+        return True
 
     async def unsynced(self, store: Store, held: Conversation) -> Unsynced:
         """Count what the configured hub is not known to hold, without asking it."""

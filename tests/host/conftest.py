@@ -19,6 +19,13 @@ def _cache_dir() -> Path:
     return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests on the real model in one process, so that it loads once."""
+    for item in items:
+        if "model_path" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("model"))
+
+
 @pytest.fixture(scope="session")
 def model_path() -> Path:
     path = _cache_dir() / "models" / MODEL

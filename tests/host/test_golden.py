@@ -12,9 +12,7 @@ from model_host.engine import TorchEngine
 from model_host.tokenizer import Tokenizer
 from tests.host import tiny_model
 
-GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parent / "golden" / "smollm2.json").read_text()
-)
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
 PROMPTS = range(len(GOLDEN["prompts"]))
 
 

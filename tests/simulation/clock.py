@@ -4,7 +4,6 @@ import hashlib
 import heapq
 from collections.abc import Callable
 
-
 EVENTS_MAX = 60_000
 """Far above what any seed needs; beyond it something is busy for nothing."""
 

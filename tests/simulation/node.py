@@ -78,10 +78,10 @@ class Node:
             self.crash()
 
     def _maybe_crash(self) -> None:
-        if self.role in self.mix.crash_targets and self.crashes_left > 0:
-            if self.network.roll(self.mix.crash):
-                self.crashes_left -= 1
-                raise Crashed
+        may_crash = self.role in self.mix.crash_targets and self.crashes_left > 0
+        if may_crash and self.network.roll(self.mix.crash):
+            self.crashes_left -= 1
+            raise Crashed
         if not self.is_alive:
             raise Crashed  # an event of this batch was the end
 

@@ -233,7 +233,9 @@ class ReplicaNode(Node):
             Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=self.clock.now
         )
         effects = link.append(entry, self.clock.now)
-        self.perform(effects if self.link is not None else Effects(effects.persist, (), effects.deliver))
+        self.perform(
+            effects if self.link is not None else Effects(effects.persist, (), effects.deliver)
+        )
 
     def _author(self, held: Conversation) -> Author:
         """Go on in an epoch only where the hub has confirmed what we hold since the start."""

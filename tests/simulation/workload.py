@@ -29,15 +29,12 @@ ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "
 
 def act(person: ReplicaNode, conversation: ConversationId, host: PublicKey) -> None:
     """Do one random thing, if this person knows the conversation and may write."""
-    held = person.shelf.get(conversation)
-    if not person.is_alive or held is None or held.log.genesis is None:
-        return
-    roles = held.log.membership.roles.get(person.public, frozenset())
-    if not roles or not held.is_member(person.public):
-        return
     random = person.random
+    held = _readable(person, conversation)
+    if held is None:
+        return
     action = random.choice(ACTIONS)
-    if Role.READER in roles and random.random() < 0.8:
+    if Role.READER in held.log.membership.roles[person.public] and random.random() < 0.8:
         return  # else it writes all the same, and the entry is void
     match action:
         case "message":
@@ -57,6 +54,20 @@ def act(person: ReplicaNode, conversation: ConversationId, host: PublicKey) -> N
         case _:
             person.leave(conversation)
             person.later(random.choice((0.5, 4.0)), lambda: person.join(conversation))
+
+
+def say(person: ReplicaNode, conversation: ConversationId) -> None:
+    """Say something, if this person knows the conversation."""
+    held = _readable(person, conversation)
+    if held is not None:
+        _say(person, held, _branch(held, person.random))
+
+
+def _readable(person: ReplicaNode, conversation: ConversationId) -> Conversation | None:
+    held = person.shelf.get(conversation)
+    if not person.is_alive or held is None or held.log.genesis is None:
+        return None
+    return held if held.is_member(person.public) else None
 
 
 def _branch(held: Conversation, random: Random) -> SealNode | None:

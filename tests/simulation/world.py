@@ -153,10 +153,10 @@ class World:
         for _ in range(mix.partitions):
             self._at_random(self._partition_one)
         if mix.rollback:
-            victim = self.random.choice(self.replicas)
-            backup_at = self.random.random() * span * 0.7
+            victim = self.random.choice((*self.people, *self.people, self.host))
+            backup_at = (0.2 + 0.3 * self.random.random()) * span
             self.clock.at(backup_at, victim.disk.snapshot)
-            self.clock.at(backup_at + 0.3 * span, partial(self._roll_back, victim))
+            self.clock.at(backup_at + 0.45 * span, partial(self._roll_back, victim))
         if mix.hub_loss:
             self._at_random(self._lose_hub)
         if mix.revoke:
@@ -189,11 +189,10 @@ class World:
         victim.is_careless = self.mix.keep_epoch
         victim.trace(f"disk rolled back by {lost} entries")
         self.oracle.taken_away(victim.name, victim.disk)
-        for delay_s in (0.02, 0.5, 2.0):  # a restored device is used at once
-            conversation = self.random.choice(self.conversations)
-            act = partial(workload.act, victim, conversation, self.host.public)
-            if victim is not self.host:
-                self.clock.after(delay_s, act)
+        if victim is not self.host:
+            for delay_s in (0.02, 0.5, 2.0):  # a restored device is used at once
+                conversation = self.random.choice(self.conversations)
+                self.clock.after(delay_s, partial(workload.say, victim, conversation))
 
     def _lose_hub(self) -> None:
         self.hub.crash()

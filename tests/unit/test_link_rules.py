@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 
 from replica import limits
-from replica.body import Grant, Member, Request, Revocation, Role, Sampling
-from replica.drafts import extend_digest, sign_draft, start_digest
+from replica.body import Member, Revocation
 from replica.effects import (
     Ack,
     Close,
     Credit,
-    Draft,
     Entries,
     EntriesAcked,
     Fault,
@@ -27,51 +25,14 @@ from replica.effects import (
     SyncState,
     Welcome,
 )
-from replica.entry import Entry
 from replica.exchange import Side
 from replica.ids import ConversationId, Digest
 from replica.link import Link, Phase
 from replica.log import Admitted
 from syncd.policy import Policy
-from tests.support.stories import answer, seal_of
+from tests.support.scenes import Scene
 from tests.support.town import HUB_KEY, Citizen, Town, faults_of
 from tests.support.writers import Writer, said
-
-
-class Scene:
-    """An owner with a conversation that the hub holds too, and a granted writer."""
-
-    def __init__(self, policy: Policy | None = None) -> None:
-        """Create and sync it."""
-        self.town = Town(policy)
-        self.ada = self.town.citizen(Writer(1))
-        self.bob = self.town.citizen(Writer(2))
-        self.genesis = self.ada.writer.genesis()
-        self.id = self.genesis.conversation
-        self.town.run()
-        self.ada.open(self.id)
-        self.ada.append(self.genesis, self.grant(self.bob.writer, Role.WRITER, self.genesis))
-        self.town.wait(limits.RESYNC_S)
-        self.town.run()
-
-    def grant(self, writer: Writer, role: Role, *parents: Entry) -> Entry:
-        """Write a grant by the owner."""
-        return self.ada.writer.write(self.id, Member(Grant(writer.public, role)), parents=parents)
-
-    def say(self, author: Citizen, *parents: Entry) -> Entry:
-        """Append a message."""
-        named = parents or (self.genesis,)
-        entry = author.writer.write(self.id, said("x"), parents=named)
-        author.append(entry)
-        return entry
-
-    def state(self, citizen: Citizen) -> SyncState:
-        """Return what a client believes."""
-        return citizen.link.exchange.channels[self.id].state
-
-    def at_hub(self, entry: Entry) -> bool:
-        """Say whether the hub holds an entry."""
-        return entry.id in self.town.hub.shelf[self.id].log.entries
 
 
 @pytest.fixture
@@ -382,91 +343,6 @@ def test_one_hubs_entries_have_a_quota() -> None:
     scene.say(scene.ada)
     scene.town.run()
     assert "QUOTA_EXCEEDED" in faults_of(scene.ada)
-
-
-# --- drafts ---------------------------------------------------------------------------------
-
-
-class Stage(Scene):
-    """A scene with a host that has sealed a request."""
-
-    def __init__(self) -> None:
-        """Seal a request."""
-        super().__init__()
-        self.hal = self.town.citizen(Writer(6))
-        self.town.run()
-        heads = self.ada.held(self.id).log.membership_heads()
-        before = [self.ada.held(self.id).log.entries[i] for i in heads]
-        self.ada.append(self.grant(self.hal.writer, Role.HOST, *before))
-        self.town.run()
-        for citizen in (self.hal, self.bob):
-            citizen.open(self.id)
-            self.town.run()
-        self.ask = self.ada.writer.write(
-            self.id, Request(self.hal.writer.public, Sampling()), parents=[self.genesis]
-        )
-        self.ada.append(self.ask)
-        self.town.run()
-        held = self.hal.held(self.id)
-        body = seal_of(held, self.ask.id, (self.ask.id,), None)
-        listed = [held.log.entries[i] for i in body.membership_heads]
-        self.seal = self.hal.writer.write(self.id, body, parents=[self.ask], listed=listed)
-        self.digest = start_digest(self.ask.id, 5)
-
-    def frame(self, offset: int, data: bytes, *token_ids: int) -> Draft:
-        """Return the next draft frame."""
-        self.digest = extend_digest(self.digest, token_ids)
-        draft = Draft(self.id, self.ask.id, 5, offset, token_ids, offset, data, self.digest)
-        return sign_draft(draft, self.hal.writer.key)
-
-    def shown(self, citizen: Citizen) -> bytes:
-        """Return what a reader has of the draft."""
-        stream = citizen.held(self.id).drafts.get(self.ask.id)
-        return stream.data if stream else b""
-
-
-def test_drafts_pass_only_once_the_seal_is_there() -> None:
-    stage = Stage()
-    early = stage.frame(0, b"H", 1)
-    stage.hal.send(early)
-    stage.town.run()
-    assert stage.shown(stage.bob) == b""
-    stage.hal.append(stage.seal)
-    stage.town.run()
-    stage.hal.perform(stage.hal.link.send_draft(early))
-    stage.town.run()
-    assert stage.shown(stage.bob) == b"H"
-
-
-def test_only_the_sealing_host_streams_and_only_what_it_signed() -> None:
-    stage = Stage()
-    stage.hal.append(stage.seal)
-    stage.town.run()
-    frame = stage.frame(0, b"H", 1)
-    stage.ada.send(frame)
-    stage.hal.send(replace(frame, data=b"J"))
-    stage.town.run()
-    assert faults_of(stage.ada)[-1] == "ROLE_FORBIDS"
-    assert faults_of(stage.hal)[-1] == "SIGNATURE_INVALID"
-    assert stage.shown(stage.bob) == b""
-
-
-def test_a_late_reader_gets_the_running_draft_and_its_end() -> None:
-    stage = Stage()
-    stage.hal.append(stage.seal)
-    stage.hal.perform(stage.hal.link.send_draft(stage.frame(0, b"H", 1)))
-    stage.hal.perform(stage.hal.link.send_draft(stage.frame(1, b"i", 2)))
-    stage.town.run()
-    late = Citizen(stage.town, stage.bob.writer)
-    late.connect()
-    stage.town.run()
-    late.open(stage.id)
-    stage.town.run()
-    assert stage.shown(late) == b"Hi"
-    stage.hal.append(stage.hal.writer.write(stage.id, answer(), parents=[stage.seal]))
-    stage.town.run()
-    assert stage.shown(late) == b""
-    assert stage.ask.id not in stage.town.hub.shelf[stage.id].drafts
 
 
 # --- time, ends --------------------------------------------------------------------------------

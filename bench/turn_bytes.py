@@ -1,0 +1,192 @@
+"""How many bytes does a turn cost on the wire, beyond what is new in it?
+
+200 turns of 2 KB in and 1 KB out. The hub and the host are real, the host's
+engine is a script. Bytes are counted at the socket, in a relay between client
+and hub, per direction, HTTP/2 and all; a second reader counts what drafts
+cost. Beside it the same conversation as streaming Chat Completions requests.
+"""
+
+import asyncio
+import json
+import random
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from bench.result import Goal, arguments, report, say
+from bench.scripted_engine import ScriptedEngine
+from model_host.aio.server import start as start_host
+from model_host.config import HostConfig
+from model_host.fetch import resolve
+from model_host.gguf_file import open_model_file
+from model_host.tokenizer import Tokenizer
+from replica.aio.client import Client
+from replica.body import Generation, Genesis, Grant, Member, Message, Request, Role, Sampling
+from replica.body import Speaker, Text, text_of
+from replica.cli.relay import Relay
+from replica.codec import encode_body
+from replica.ids import ConversationId, EntryId, PublicKey
+from syncd.aio.server import start as start_hub
+from syncd.config import HubConfig
+
+TURNS = 200
+IN_BYTES, OUT_BYTES = 2048, 1024
+WORDS = "the sea was calm and a small boat lay on its side under grey clouds that day".split()
+
+
+def words(size: int, seed: int) -> str:
+    """Return plain text of `size` bytes."""
+    chance = random.Random(seed)
+    text = ""
+    while len(text) < size:
+        text += chance.choice(WORDS) + " "
+    return text[:size]
+
+
+class Talk:
+    """A client that takes turns and waits until nothing moves any more."""
+
+    def __init__(self, client: Client, conversation: ConversationId, host: PublicKey) -> None:
+        self.client, self.id, self.host = client, conversation, host
+
+    async def turn(self, text: str) -> Generation:
+        held = self.client.shelf[self.id]
+        tips = held.order.tips()
+        tip = tips[-1] if tips else None
+        basis = tip.id if tip else None
+        said = Message(Speaker.USER, (Text(text),))
+        parents = held.order.frontier(tip)
+        message = await self.client.append(self.id, said, parents=parents, basis=basis)
+        request = await self.client.append(
+            self.id,
+            Request(self.host, Sampling(), membership_heads=held.log.membership_heads()),
+            parents=(message.id,),
+            basis=basis,
+        )
+        if not await self.client.wait_for(lambda: held.order.answer(request.id) is not None, 60):
+            raise RuntimeError("no answer")
+        await self.client.wait_synced(self.id)
+        answer = held.order.answer(request.id)
+        assert answer is not None
+        return answer
+
+
+async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
+    """Play the turns; return bytes per turn: up, down, down with drafts, content down."""
+    file = open_model_file(resolve("SmolLM2-135M-Instruct"))
+    tokenizer = Tokenizer.build(file.tokenizer)
+    end = tokenizer.control_id("<|im_end|>")
+    assert end is not None
+    script = [*tokenizer.encode(words(OUT_BYTES, 0)), end]
+    config = replace(file.config, context_tokens=1_000_000)
+    engine = ScriptedEngine(config, script)
+    engine.file = file
+    hub = await start_hub(HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0"))
+    series: dict[str, list[int]] = {n: [] for n in ("up", "down", "down_drafts", "content_down")}
+    settings = HostConfig(data_dir=folder / "host", hub=hub.address)
+    key = Ed25519PrivateKey.generate()
+    async with (
+        Relay(hub.address) as plain,
+        Relay(hub.address) as drafted,
+        start_host(settings, engine) as host,
+        Client.open(folder / "a" / "log.db", key, plain.address) as writer,
+        Client.open(folder / "b" / "log.db", key, drafted.address) as reader,
+    ):
+        conversation = await writer.create(Genesis((writer.public,)))
+        writer.unfollow(conversation)
+        await writer.follow(conversation, drafts=False)
+        grant = Member(Grant(host.key, Role.HOST))
+        await writer.append(conversation, grant, parents=(EntryId(conversation),))
+        await writer.wait_synced(conversation)
+        await reader.follow(conversation)
+        await reader.wait_synced(conversation)
+        talk = Talk(writer, conversation, host.key)
+        for number in range(TURNS):
+            before = (plain.bytes_up, plain.bytes_down, drafted.bytes_down)
+            answer = await talk.turn(words(IN_BYTES, number + 1))
+            await reader.wait_for(lambda: reader_has_all(reader, writer, conversation), 30)
+            assert len(text_of(answer.parts)) == OUT_BYTES, len(text_of(answer.parts))
+            series["up"].append(plain.bytes_up - before[0])
+            series["down"].append(plain.bytes_down - before[1])
+            series["down_drafts"].append(drafted.bytes_down - before[2])
+            content = Generation(answer.token_ids, answer.parts, 0, 0)
+            series["content_down"].append(len(encode_body(content)))
+            if number % 50 == 49:
+                say(f"turn {number + 1}: {series['up'][-1]} up, {series['down'][-1]} down")
+    await hub.stop()
+    return series
+
+
+def reader_has_all(reader: Client, writer: Client, conversation: ConversationId) -> bool:
+    held, ours = reader.shelf.get(conversation), writer.shelf[conversation]
+    return held is not None and held.log.digest == ours.log.digest
+
+
+async def chat_turns() -> dict[str, list[int]]:
+    """Play the same turns against a streaming Chat Completions server on loopback."""
+    out = words(OUT_BYTES, 0)
+
+    async def serve(reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.split("content-length:")[1].split("\r\n")[0])
+        await reader.readexactly(length)
+        stream.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        stream.write(b"connection: close\r\n\r\n")
+        for at in range(0, len(out), 4):
+            delta = {"choices": [{"index": 0, "delta": {"content": out[at : at + 4]}}]}
+            event = {"id": "chatcmpl-0", "object": "chat.completion.chunk", **delta}
+            stream.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+        stream.write(b"data: [DONE]\n\n")
+        await stream.drain()
+        stream.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    series: dict[str, list[int]] = {"up": [], "down": []}
+    messages: list[dict[str, str]] = []
+    async with Relay(f"127.0.0.1:{port}") as relay:
+        host, relay_port = relay.address.rsplit(":", 1)
+        for number in range(TURNS):
+            messages.append({"role": "user", "content": words(IN_BYTES, number + 1)})
+            body = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
+            before = (relay.bytes_up, relay.bytes_down)
+            reader, stream = await asyncio.open_connection(host, int(relay_port))
+            stream.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+                b"content-type: application/json\r\nauthorization: Bearer 0123456789abcdef\r\n"
+                + f"content-length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            await reader.read()
+            stream.close()
+            series["up"].append(relay.bytes_up - before[0])
+            series["down"].append(relay.bytes_down - before[1])
+            messages.append({"role": "assistant", "content": out})
+    server.close()
+    return series
+
+
+def main() -> int:
+    """Measure both and print."""
+    flags = arguments(__doc__ or "")
+    with tempfile.TemporaryDirectory() as name:
+        ours = asyncio.run(antiphon_turns(Path(name)))
+    chat = asyncio.run(chat_turns())
+    up_beyond = max(up - IN_BYTES for up in ours["up"][1:])
+    pairs = zip(ours["down"], ours["content_down"], strict=True)
+    down_beyond = max(down - content for down, content in list(pairs)[1:])
+    goals = [
+        Goal("client to hub, beyond new content, worst turn (B)", up_beyond, 1536, at_least=False),
+        Goal("client to hub, turn 200 / turn 10", ours["up"][-1] / ours["up"][9], 1.1, at_least=False),
+        Goal("hub to client, beyond content, worst turn (B)", down_beyond, 1536, at_least=False),
+        Goal("chat / antiphon, client to server, turn 100", chat["up"][99] / ours["up"][99], 50.0,
+             at_least=True),
+    ]  # fmt: skip
+    return report("turn_bytes", goals, {"antiphon": ours, "chat": chat}, json_only=flags.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""A hub core and clients joined in memory: for tests, ours and other people's.
+
+Synchronous and deterministic: each call delivers everything that follows from
+it before it returns. Messages travel as bytes, so the codec is under test too.
+Time stands still until `advance`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from replica.codec.frames import decode_frame, encode_frame
+from replica.conversation import Shelf
+from replica.effects import Effects, Event, Hello, Message
+from replica.entry import Entry
+from replica.exchange import Side
+from replica.ids import ConversationId, Position, PublicKey
+from replica.link import VERSION, Link
+
+LinkId = Any
+"""Whatever the hub core names its links by."""
+
+
+class HubEffects(Protocol):
+    """What a hub core wants done: persist first, then send, then end links."""
+
+    @property
+    def persist(self) -> tuple[Entry, ...]:
+        """Entries to make durable."""
+
+    @property
+    def send(self) -> Iterable[tuple[LinkId, Message]]:
+        """Messages with the link they go to."""
+
+    @property
+    def closed(self) -> Iterable[LinkId]:
+        """Links that end."""
+
+
+class HubCore(Protocol):
+    """The part of a hub that links talk to; syncd.hub.Hub is one."""
+
+    def connect(self, peer: PublicKey, now: float) -> LinkId:
+        """Take a new link of an authenticated key."""
+
+    def disconnect(self, link_id: LinkId) -> None:
+        """Forget a link."""
+
+    def receive(
+        self, link_id: LinkId, message: Message, now: float, frame_bytes: int = 0
+    ) -> HubEffects:
+        """Take one message."""
+
+    def handle_deadlines(self, now: float) -> HubEffects:
+        """Do what is due."""
+
+
+class Peer:
+    """One client: its link, what it stored, sent, got, and what it told its application."""
+
+    def __init__(self, network: "Network", public: PublicKey, shelf: Shelf) -> None:
+        """Use `Network.connect` instead."""
+        self.network = network
+        self.public = public
+        self.shelf = shelf
+        self.link = Link(Side.CLIENT, key=public, peer=None, shelf=shelf, now=network.now)
+        self.link_id: LinkId = None
+        self.stored: list[Entry] = []
+        self.sent: list[Message] = []
+        self.received: list[Message] = []
+        self.events: list[Event] = []
+
+    def open(
+        self,
+        conversation: ConversationId,
+        *,
+        acked: Iterable[Position] = (),
+        drafts: bool = True,
+    ) -> None:
+        """Sync a conversation."""
+        now = self.network.now
+        self.perform(self.link.open(conversation, now, acked=acked, drafts=drafts))
+
+    def append(self, *entries: Entry) -> None:
+        """Append entries of one's own."""
+        for entry in entries:
+            self.perform(self.link.append(entry, self.network.now))
+
+    def send(self, message: Message) -> None:
+        """Send any message, also one no honest client sends."""
+        self.perform(Effects(send=(message,)))
+
+    def perform(self, effects: Effects) -> None:
+        """Do what the link wants done, and deliver all that follows."""
+        self.stored += effects.persist
+        self.sent += effects.send
+        self.events += effects.deliver
+        for message in effects.send:
+            self.network.carry_to_hub(self, message)
+        self.network.run()
+
+
+class Network:
+    """A hub and any number of clients, without loss unless `loses` says so."""
+
+    def __init__(self, hub: HubCore) -> None:
+        """Start at time 0 with no client."""
+        self.hub = hub
+        self.now = 0.0
+        self.stored: list[Entry] = []
+        self.peers: dict[LinkId, Peer] = {}
+        self.loses: Callable[[Message], bool] = lambda _message: False
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def connect(
+        self, public: PublicKey, *, shelf: Shelf | None = None, hello: Hello | None = None
+    ) -> Peer:
+        """Link a client; its shelf outlives the link if given."""
+        peer = Peer(self, public, {} if shelf is None else shelf)
+        peer.link_id = self.hub.connect(public, self.now)
+        self.peers[peer.link_id] = peer
+        peer.perform(peer.link.start(hello or Hello((VERSION,), follow=True)))
+        return peer
+
+    def disconnect(self, peer: Peer) -> None:
+        """Cut a client off; both sides learn of it."""
+        self.peers.pop(peer.link_id, None)
+        self.hub.disconnect(peer.link_id)
+        peer.events += peer.link.handle_disconnect().deliver
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, then let everyone do what is due."""
+        self.now += seconds
+        for peer in tuple(self.peers.values()):
+            peer.perform(peer.link.handle_deadline(self.now))
+        self.perform(self.hub.handle_deadlines(self.now))
+
+    def carry_to_hub(self, peer: Peer, message: Message) -> None:
+        """Put a client's message on the wire."""
+        data = encode_frame(message, "to_hub")
+        if not self.loses(message):
+            self._queue.append(partial(self._arrive_at_hub, peer, data))
+
+    def _arrive_at_hub(self, peer: Peer, data: bytes) -> None:
+        if peer.link_id in self.peers:
+            message = decode_frame(data, "to_hub")
+            self._take(self.hub.receive(peer.link_id, message, self.now, len(data)))
+
+    def _arrive_at_client(self, peer: Peer, data: bytes) -> None:
+        message = decode_frame(data, "to_client")
+        peer.received.append(message)
+        peer.perform(peer.link.receive(message, self.now, len(data)))
+
+    def perform(self, effects: HubEffects) -> None:
+        """Do what the hub wants done, and deliver all that follows."""
+        self._take(effects)
+        self.run()
+
+    def _take(self, effects: HubEffects) -> None:
+        self.stored += effects.persist
+        for link_id, message in effects.send:
+            peer = self.peers.get(link_id)
+            if peer is not None and not self.loses(message):
+                data = encode_frame(message, "to_client")
+                self._queue.append(partial(self._arrive_at_client, peer, data))
+        for link_id in effects.closed:
+            self._queue.append(partial(self._end, link_id))
+
+    def _end(self, link_id: LinkId) -> None:
+        if link_id in self.peers:
+            self.disconnect(self.peers[link_id])
+
+    def run(self) -> None:
+        """Deliver until nothing is on the way."""
+        if self._is_running:
+            return  # called from within: the outer call goes on
+        self._is_running = True
+        try:
+            while self._queue:
+                self._queue.popleft()()
+        finally:
+            self._is_running = False
+
+
+class Pair(Network):
+    """One client and one hub, linked."""
+
+    def __init__(self, hub: HubCore, public: PublicKey, *, shelf: Shelf | None = None) -> None:
+        """Link them."""
+        super().__init__(hub)
+        self.client = self.connect(public, shelf=shelf)

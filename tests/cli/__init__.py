@@ -1,0 +1,1 @@
+"""The antiphon command, against real hubs, stores and a scripted host."""
