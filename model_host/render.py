@@ -73,10 +73,13 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """One entry of a context; `is_final` where it ends its seal's list."""
+    """One entry of a context; `is_final` where it ends its seal's list.
+
+    A body of None does not parse: the entry is listed and renders as nothing.
+    """
 
     entry: EntryId
-    body: Body
+    body: Body | None
     is_final: bool
 
 

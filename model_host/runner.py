@@ -91,7 +91,7 @@ def context_items(
     for listed in (*lists, tuple(entries)):
         for entry_id in listed:
             body = held.log.body(entry_id)
-            if body is None:
+            if body is None and not held.log.is_malformed(entry_id):
                 raise BodyUnavailable(missing=(entry_id,))
             items.append(ContextItem(entry_id, body, is_final=entry_id == listed[-1]))
     return items

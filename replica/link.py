@@ -125,11 +125,14 @@ class Link:
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))
         return self._finish(out)
 
-    def append(self, entry: Entry, now: float) -> Effects:
-        """Admit an entry of our own and send it on (client). Raises EntryRefused."""
+    def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> Effects:
+        """Admit an entry of our own and send it on (client). Raises EntryRefused.
+
+        With `more_follow` it waits for the next append, to share its frame.
+        """
         out = EffectsBuilder()
         self.exchange.append(entry, out, now)
-        return self._finish(out)
+        return out.build(self._wake_at()) if more_follow else self._finish(out)
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
         """Send entries that are new here to the peer, where it has the conversation open."""

@@ -98,7 +98,13 @@ class Peer:
         self.events += effects.deliver
         for message in effects.send:
             self.network.carry_to_hub(self, message)
+        if effects.wake_at is not None and effects.wake_at <= self.network.now:
+            self.network.do_next(self.handle_deadline)
         self.network.run()
+
+    def handle_deadline(self) -> None:
+        """Let the link do what is due."""
+        self.perform(self.link.handle_deadline(self.network.now))
 
 
 class Network:
@@ -134,8 +140,12 @@ class Network:
         """Let time pass, then let everyone do what is due."""
         self.now += seconds
         for peer in tuple(self.peers.values()):
-            peer.perform(peer.link.handle_deadline(self.now))
+            peer.handle_deadline()
         self.perform(self.hub.handle_deadlines(self.now))
+
+    def do_next(self, step: Callable[[], None]) -> None:
+        """Take a step once everything before it has been done."""
+        self._queue.append(step)
 
     def carry_to_hub(self, peer: Peer, message: Message) -> None:
         """Put a client's message on the wire."""

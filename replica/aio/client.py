@@ -200,25 +200,53 @@ class Client:
         It is sent as soon as the link allows. Raises StoreFull, BodyTooLarge,
         CriticalKindUnknown.
         """
-        held = await self.load(conversation)
-        entry = self.author(held).write(
-            held,
-            body,
-            parents=parents,
-            basis=basis,
-            conflict=conflict,
-            salt=os.urandom(SALT_BYTES),
-            time_ms=rpc.now_ms(),
+        (entry,) = await self.append_chain(
+            conversation, (body,), parents=parents, basis=basis, conflict=conflict
         )
-        await self.append_entry(entry)
         return entry
+
+    async def append_chain(
+        self,
+        conversation: ConversationId,
+        bodies: Sequence[Body],
+        *,
+        parents: tuple[EntryId, ...],
+        basis: EntryId | None = None,
+        conflict: Conflict = Conflict.FORK,
+    ) -> tuple[Entry, ...]:
+        """Append entries of which each follows the one before: one fsync, one frame, one ack.
+
+        See `append`; all are durable here when it returns.
+        """
+        held = await self.load(conversation)
+        written: list[Entry] = []
+        durable = []
+        for number, body in enumerate(bodies):
+            entry = self.author(held).write(
+                held,
+                body,
+                parents=parents,
+                basis=basis,
+                conflict=conflict,
+                salt=os.urandom(SALT_BYTES),
+                time_ms=rpc.now_ms(),
+            )
+            durable.append(self._admit(entry, more_follow=number + 1 < len(bodies)))
+            written.append(entry)
+            parents = (entry.id,)
+        await asyncio.gather(*durable)
+        return tuple(written)
 
     async def append_entry(self, entry: Entry) -> None:
         """Admit a signed entry of our own; returns once it is durable here."""
+        await self._admit(entry)
+
+    def _admit(self, entry: Entry, *, more_follow: bool = False) -> "asyncio.Future[None]":
+        now = time.monotonic()
         link = self._link or Link(
-            Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=time.monotonic()
+            Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=now
         )
-        await self._do(link.append(entry, time.monotonic()))
+        return self._do(link.append(entry, now, more_follow=more_follow))
 
     async def import_entries(self, entries: tuple[Entry, ...]) -> ConversationId:
         """Store a conversation from a bundle, every entry verified; return its id.

@@ -147,17 +147,20 @@ async def say_as_system(
     return await client.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
-async def request(client: Client, conversation: ConversationId, place: Place, wish: Wish) -> Entry:
-    """Append a request at `place`; durable here when it returns."""
-    place = await _joined(client, conversation, place)
-    held = await client.load(conversation)
-    body = Request(
+def _request_body(held: Conversation, wish: Wish) -> Request:
+    return Request(
         wish.host,
         wish.sampling,
         output_tokens_max=wish.output_tokens_max,
         stop=wish.stop,
         membership_heads=held.log.membership_heads(),
     )
+
+
+async def request(client: Client, conversation: ConversationId, place: Place, wish: Wish) -> Entry:
+    """Append a request at `place`; durable here when it returns."""
+    place = await _joined(client, conversation, place)
+    body = _request_body(await client.load(conversation), wish)
     return await client.append(
         conversation, body, parents=place.parents, basis=place.basis, conflict=wish.conflict
     )
@@ -177,12 +180,17 @@ async def ask(
     Raises what `follow_answer` raises. Closing the iterator stops following;
     the turn itself stays in the log.
     """
-    message = None
-    if text is not None:
-        message = await say(client, conversation, (Text(text),), place)
-        place = Place((message.id,), place.basis)
-    asked = await request(client, conversation, place, wish)
-    yield Asked(message.id if message is not None else None, asked.id)
+    place = await _joined(client, conversation, place)
+    body = _request_body(await client.load(conversation), wish)
+    said = (Message(Speaker.USER, (Text(text),)),) if text is not None else ()
+    *messages, asked = await client.append_chain(
+        conversation,
+        (*said, body),
+        parents=place.parents,
+        basis=place.basis,
+        conflict=wish.conflict,
+    )
+    yield Asked(messages[0].id if messages else None, asked.id)
     async for event in follow_answer(client, conversation, asked.id, silence_max_s=silence_max_s):
         yield event
 

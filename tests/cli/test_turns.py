@@ -13,8 +13,10 @@ from replica.aio import turns
 from replica.aio.client import Client
 from replica.aio.turns import Delta, Discarded, Finished, Prefilling, Wish
 from replica.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
+from replica.drafts import DraftStream, extend_digest
+from replica.effects import Draft
 from replica.errors import AntiphonError
-from replica.ids import ConversationId
+from replica.ids import ConversationId, EntryId
 from replica.place import Place, newest_place, place_at, place_on_branch
 from replica.refusals import ArgumentInvalid
 from syncd.aio.server import HubServer, start
@@ -122,8 +124,8 @@ async def test_a_follower_that_joins_in_the_middle_misses_nothing(scene: Scene) 
     assert text_shown(await first) == text_shown(await second) == "You said: one two three"
 
 
-async def _follow(scene: Scene, request: object) -> list[turns.TurnEvent]:
-    following = turns.follow_answer(scene.client, scene.conversation, request)  # type: ignore[arg-type]
+async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
+    following = turns.follow_answer(scene.client, scene.conversation, request)
     return [event async for event in following]
 
 
@@ -144,23 +146,19 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
 
 
 async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
-    scene.gate.clear()
-    asking = asyncio.create_task(scene.ask("one two three"))
-    await scene.reached.wait()
     held = scene.client.shelf[scene.conversation]
-    (request,) = held.order.requests
-    await scene.client.wait_for(
-        lambda: request in held.drafts and held.drafts[request].data != b"", 10.0
-    )
-    for _ in range(5):
-        await asyncio.sleep(0)
-    # As after a crash in another numerics class: another run, the same request.
-    held.drafts[request].run ^= 1
-    scene.gate.set()
-    events = await asking
-    assert any(isinstance(event, Discarded) for event in events) or text_shown(events)
-    at = max((i for i, e in enumerate(events) if isinstance(e, Discarded)), default=-1)
-    assert text_shown(events[at + 1 :]) == "You said: one two three"
+    request = EntryId(b"r" * 32)
+    watch = turns._Watch(scene.client, held.id, request)
+    events: list[turns.TurnEvent] = []
+    for run, words in ((1, (b"one ", b"two")), (2, (b"uno ",))):
+        stream = DraftStream(held.id, request, run)
+        for number, data in enumerate(words):
+            digest = extend_digest(stream.digest, (number,))
+            frame = Draft(held.id, request, run, number, (number,), stream.byte_count, data, digest)
+            assert stream.receive(frame)
+            events += watch._from_draft(stream)
+    watch.stop()
+    assert events == [Delta("one ", 1), Delta("two", 2), Discarded(), Delta("uno ", 1)]
 
 
 async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
