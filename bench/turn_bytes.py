@@ -47,25 +47,7 @@ from syncd.config import HubConfig
 
 TURNS = 200
 IN_BYTES, OUT_BYTES = 2048, 1024
-WORDS = [
-    "the",
-    "sea",
-    "was",
-    "calm",
-    "and",
-    "a",
-    "small",
-    "boat",
-    "lay",
-    "on",
-    "its",
-    "side",
-    "under",
-    "grey",
-    "clouds",
-    "that",
-    "day",
-]  # reads better than a list
+WORDS = "the sea was calm and a small boat lay on its side under grey clouds that day"
 
 
 def words(size: int, seed: int) -> str:
@@ -73,7 +55,7 @@ def words(size: int, seed: int) -> str:
     chance = random.Random(seed)
     text = ""
     while len(text) < size:
-        text += chance.choice(WORDS) + " "
+        text += chance.choice(WORDS.split()) + " "
     return text[:size]
 
 

@@ -1,4 +1,4 @@
-"""Why a host refuses to answer a request: logged as a generation that is REFUSED (spec/10-errors)."""
+"""Why a host refuses a request: logged as a generation that is REFUSED (spec/10-errors)."""
 
 from replica.errors import HostError
 
@@ -53,7 +53,7 @@ class ObligationsOpen(GenerationRefused):
 
 
 class ProfileUnknown(GenerationRefused):
-    """This host does not offer the profile asked for."""
+    """The host does not offer the profile asked for."""
 
     reason = "PROFILE_UNKNOWN"
     next_step = "Leave the profile out, or choose one the host describes."

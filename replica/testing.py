@@ -179,8 +179,11 @@ class Network:
             self._queue.append(partial(self._end, link_id))
 
     def _end(self, link_id: LinkId) -> None:
-        if link_id in self.peers:
-            self.disconnect(self.peers[link_id])
+        peer = self.peers.get(link_id)
+        if peer is not None:
+            self.disconnect(peer)
+        else:
+            self.hub.disconnect(link_id)
 
     def run(self) -> None:
         """Deliver until nothing is on the way."""

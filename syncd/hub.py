@@ -29,10 +29,18 @@ from replica.entry import Entry, Kind
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Link, Phase
-from replica.refusals import ConversationDeleted
+from replica.refusals import (
+    ConversationDeleted,
+    ConversationUnknown,
+    CreateForbidden,
+    EntriesMissing,
+)
 from syncd.policy import Policy
 
 LinkId = NewType("LinkId", int)
+
+_MESSAGE_WIDE = (ConversationUnknown.reason, CreateForbidden.reason)
+"""Reasons to refuse a message as a whole, whichever entry the fault names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +165,10 @@ class Hub:
         self._collect(None, Effects(effects.persist, (), effects.deliver), out, now)
         link.handle_disconnect()  # what waits for others must not stay without a payer
         held = self.shelf.get(message.conversation)
-        general = next((f for f in faults if f.entry is None), None)
         outcomes: dict[EntryId, Fault | None] = {}
         for entry_id in (*(e.id for e in message.entries), *(i for i, _ in message.refused)):
-            own = next((f for f in faults if f.entry == entry_id), general)
             durable = held is not None and entry_id in held.log.entries
-            outcomes[entry_id] = None if durable else own
+            outcomes[entry_id] = None if durable else _fault_of(entry_id, faults)
         return out.build(), outcomes
 
     def handle_deadlines(self, now: float) -> HubEffects:
@@ -232,3 +238,11 @@ class Hub:
     def _list_all(self, link_id: LinkId, link: Link, out: _Collector, now: float) -> None:
         for held in sorted(self.shelf.values(), key=lambda c: c.id):
             self._list_one(link_id, link, held, out, now)
+
+
+def _fault_of(entry_id: EntryId, faults: list[Fault]) -> Fault:
+    """Return why an entry of a push is not durable."""
+    own = (f for f in faults if f.entry == entry_id)
+    message_wide = (f for f in faults if f.entry is None or f.reason in _MESSAGE_WIDE)
+    # What waits already, for another link, causes no fault here.
+    return next(own, None) or next(message_wide, None) or Fault.of(EntriesMissing())

@@ -120,7 +120,7 @@ class Host:
                 await self._answer(held, ready)
             except AntiphonError as error:
                 # The log takes nothing now (disk full, say); the request stays open.
-                log.error("could not answer", reason=error.reason, detail=error.detail)
+                log.warning("could not answer", reason=error.reason, detail=error.detail)
                 await self._client.wait_for(lambda: False, 1.0)
 
     def _next(self) -> tuple[Conversation, Sealable | EntryId] | None:

@@ -100,15 +100,17 @@ def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
 async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
     """Load the model, link to the hub, serve questions; stop at the end.
 
-    An `engine` that is loaded already saves doing it again.     Raises ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
+    An `engine` that is loaded already saves doing it again. Raises
+    ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
     unreachable hub is no error: the host keeps trying.
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
     doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
-    loaded = engine or await asyncio.to_thread(_load_engine, config)
-    offer = load_offer(loaded)
-    worker = _worker(config, data_dir, loaded)
+    if engine is None:
+        engine = await asyncio.to_thread(_load_engine, config)
+    offer = load_offer(engine)
+    worker = _worker(config, data_dir, engine)
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
     address = listen(server, config.listen)
     info = HostInfo(doorkeeper.public, address, (offer.profile.info,))

@@ -1,0 +1,1 @@
+"""Generated stubs of the protocol; the .proto files lie beside them."""

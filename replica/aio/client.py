@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -47,7 +47,6 @@ from replica.errors import AntiphonError, StoreError
 from replica.exchange import Side
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.link import VERSION, Link, Phase
-from replica.log import Duplicate
 from replica.refusals import ConversationUnknown, HubUnreachable
 
 log = structlog.get_logger()
@@ -248,32 +247,10 @@ class Client:
         )
         return self._do(link.append(entry, now, more_follow=more_follow))
 
-    async def import_entries(self, entries: tuple[Entry, ...]) -> ConversationId:
-        """Store a conversation from a bundle, every entry verified; return its id.
-
-        Raises the EntryRefused of the first bad entry; nothing is stored then.
-        """
-        conversation = entries[0].conversation
-        known = await self.store.load(conversation)
-        trial = Conversation.restore(conversation, known)
-        before = set(trial.log.entries)
-        for entry in entries:
-            trial.admit(entry)
-        if trial.log.pending:
-            missing = tuple(trial.log.pending)
-            raise ConversationUnknown("the bundle lacks entries its own follow", missing=missing)
-        new = tuple(e for i, e in trial.log.entries.items() if i not in before)
-        self.shelf[conversation] = trial
-        await self._do(Effects(persist=new))
-        return conversation
-
-    async def take_bodies(self, conversation: ConversationId, entries: Iterable[Entry]) -> int:
-        """Fill in bodies that were missing here; return how many. Raises EntryRefused."""
-        held = await self.load(conversation)
-        verdicts = [held.admit(entry) for entry in entries]
-        filled = tuple(v.filled for v in verdicts if isinstance(v, Duplicate) and v.filled)
-        await self._do(Effects(persist=filled))
-        return len(filled)
+    async def keep(self, held: Conversation, entries: tuple[Entry, ...]) -> None:
+        """Put a conversation on the shelf and make entries admitted to it durable."""
+        self.shelf[held.id] = held
+        await self._do(Effects(persist=entries))
 
     def author(self, held: Conversation) -> Author:
         """Return the author for the next entry (spec/02-entry §7).

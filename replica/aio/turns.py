@@ -157,13 +157,31 @@ def _request_body(held: Conversation, wish: Wish) -> Request:
     )
 
 
-async def request(client: Client, conversation: ConversationId, place: Place, wish: Wish) -> Entry:
-    """Append a request at `place`; durable here when it returns."""
+async def say_and_request(
+    client: Client,
+    conversation: ConversationId,
+    parts: tuple[Part, ...],
+    place: Place,
+    wish: Wish,
+) -> Asked:
+    """Append a user's message (none: leave it out) and a request behind it, in one go.
+
+    Durable here when it returns.
+    """
     place = await _joined(client, conversation, place)
-    body = _request_body(await client.load(conversation), wish)
-    return await client.append(
-        conversation, body, parents=place.parents, basis=place.basis, conflict=wish.conflict
+    held = await client.load(conversation)
+    asking = Request(
+        wish.host,
+        wish.sampling,
+        output_tokens_max=wish.output_tokens_max,
+        stop=wish.stop,
+        membership_heads=held.log.membership_heads(),
     )
+    bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
+    written = await client.append_chain(
+        conversation, bodies, parents=place.parents, basis=place.basis, conflict=wish.conflict
+    )
+    return Asked(written[0].id if parts else None, written[-1].id)
 
 
 async def ask(

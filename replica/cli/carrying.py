@@ -11,6 +11,7 @@ from rich.text import Text
 from replica.aio.blobs import Blobs
 from replica.aio.client import Client
 from replica.aio.disk import FILE_MODE, sync_folder
+from replica.aio.intake import import_entries
 from replica.bundle import Bundle, decode_bundle, encode_bundle
 from replica.cli.command import ConversationArgument, command
 from replica.cli.errors import ChecksFailed, FileUnusable
@@ -71,7 +72,7 @@ def register(app: typer.Typer) -> None:
             _show_bundle(session, bundle)
             return
         async with session.replica() as client:
-            imported = await client.import_entries(bundle.entries)
+            imported = await import_entries(client, bundle.entries)
             await _store_blobs(session, imported, bundle)
             await session.use(client.store, imported)
             await _report_import(session, client, imported)

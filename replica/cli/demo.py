@@ -266,12 +266,10 @@ class Demo:
     async def _write_offline(self, client: Client, name: str, text: str) -> EntryId:
         held = await client.load(self.conversation)
         place = newest_place(held)
-        said = await turns.say(client, held.id, (Text(text),), place)
-        behind = Place((said.id,), place.basis)
         wish = Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
-        asked = await turns.request(client, held.id, behind, wish)
+        asked = await turns.say_and_request(client, held.id, (Text(text),), place, wish)
         self.stage.say(f"replica {name}, offline: {text}")
-        return asked.id
+        return asked.request
 
     def _all_answered(self, client: Client, requests: Sequence[EntryId]) -> bool:
         held = client.shelf.get(self.conversation)

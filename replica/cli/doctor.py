@@ -19,6 +19,7 @@ from replica.aio.client import Client
 from replica.aio.host_calls import HostCalls
 from replica.cli.command import command
 from replica.cli.errors import ChecksFailed
+from replica.cli.output import brief
 from replica.cli.rows import counted
 from replica.cli.session import Session
 from replica.effects import HostInfo
@@ -191,7 +192,7 @@ async def _hub(session: Session, client: Client) -> Finding:
     serious = error.reason == "PEER_IDENTITY_CHANGED"
     step = error.next_step if serious else "antiphon up    starts one; until then you work offline"
     verdict = "fail" if serious else "warn"
-    return Finding(verdict, "hub", f"{detail}: {error.detail} [{error.reason}]", step)
+    return Finding(verdict, "hub", f"{detail}: {brief(error)}", step)
 
 
 async def _hub_health(session: Session) -> Finding:

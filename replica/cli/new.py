@@ -10,6 +10,7 @@ from replica.aio.turns import say_as_system
 from replica.body import Genesis, Grant, Member, Role, Sampling
 from replica.cli.command import command
 from replica.cli.errors import HostUnlinked
+from replica.cli.output import brief
 from replica.cli.session import Choices, Session, is_synced
 from replica.effects import HostInfo
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, short
@@ -116,8 +117,8 @@ def _host_key(client: Client, wanted: str | None) -> PublicKey:
     if wanted is not None:
         return parse_key(wanted)
     if not client.hosts:
-        away = f": {client.last_error.detail}" if client.last_error is not None else ""
-        raise HostUnlinked(f"no model host to grant: none is linked{away}")
+        away = f"; the hub is away: {brief(client.last_error)}" if client.last_error else ""
+        raise HostUnlinked(f"there is no model host to grant the conversation to{away}")
     return client.hosts[0].key
 
 

@@ -61,6 +61,15 @@ class Output:
         return not (self.people.encoding or "").lower().startswith("utf")
 
 
+def brief(error: AntiphonError) -> str:
+    """Return an error in one short line, with its reason word.
+
+    What gRPC says of a connection is a chain of causes; the last one tells.
+    """
+    detail = error.detail.rpartition(": ")[2] if error.reason == "HUB_UNREACHABLE" else error.detail
+    return f"{detail[:1].lower()}{detail[1:].rstrip('.')} [{error.reason}]"
+
+
 def why_of(error: AntiphonError) -> str:
     """Return the general rule behind an error, where its detail does not say it already."""
     rule = (type(error).__doc__ or "").split("\n")[0]

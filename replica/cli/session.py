@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica import reconcile
 from replica.aio import keys
 from replica.aio.client import Client
+from replica.aio.intake import fetch_missing
 from replica.aio.readonly import open_read_only
-from replica.aio.repair import fetch_missing
 from replica.aio.status import error_of
 from replica.aio.store import Store
 from replica.cli.config import Settings
@@ -195,6 +195,8 @@ class Session:
 
 def offline_words(waiting: int) -> str:
     """Say how much waits for the hub."""
+    if not waiting:
+        return "offline: the hub is away; it has all that was written here"
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
 
 

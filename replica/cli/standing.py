@@ -12,6 +12,7 @@ from replica.aio.client import Client
 from replica.aio.store import Store
 from replica.body import Message, Speaker
 from replica.cli.command import ConversationArgument, command
+from replica.cli.output import brief
 from replica.cli.rows import KEY_DIGITS, entries_at, words_of
 from replica.cli.session import Session, load_from, offline_words
 from replica.conversation import Conversation
@@ -103,7 +104,7 @@ def _hub_record(session: Session, client: Client) -> dict[str, Any]:
         "address": session.settings.hub,
         "state": "linked" if client.is_linked else "away",
         "key": client.hub_key.hex() if client.hub_key is not None else None,
-        "error": f"{error.detail} [{error.reason}]" if error and not client.is_linked else None,
+        "error": brief(error) if error and not client.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),
@@ -134,7 +135,7 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
         out.show()
         out.data.print(_status_table(standings))
     waiting = sum(s.unsynced for s in standings)
-    if waiting and hub["state"] == "away":
+    if standings and hub["state"] == "away":
         out.note(offline_words(waiting))
 
 

@@ -235,11 +235,11 @@ async def test_an_unanswered_request_is_followed_where_it_stands(scene: Scene) -
     await scene.ask("one")
     scene.gate.clear()
     place = scene.here
-    asked = await turns.request(scene.client, scene.conversation, place, scene.wish)
+    asked = await turns.say_and_request(scene.client, scene.conversation, (), place, scene.wish)
     held = scene.client.shelf[scene.conversation]
-    assert place_on_branch(held, asked.id) == Place((asked.id,), place.basis)
+    assert place_on_branch(held, asked.request) == Place((asked.request,), place.basis)
     scene.gate.set()
-    async for _ in turns.follow_answer(scene.client, scene.conversation, asked.id):
+    async for _ in turns.follow_answer(scene.client, scene.conversation, asked.request):
         pass
 
 

@@ -1,7 +1,5 @@
 """One conversation between a client and a hub (spec/04-link §4, spec/05-reconcile)."""
 
-from collections.abc import Callable
-
 import pytest
 
 from replica import limits
@@ -20,78 +18,18 @@ from replica.effects import (
     SyncState,
 )
 from replica.entry import Entry
-from replica.errors import EntryRefused
-from replica.ids import ConversationId, PublicKey
-from replica.refusals import CriticalKindUnknown, SignatureInvalid
-from replica.testing import Network, Pair, Peer
+from replica.ids import ConversationId
+from replica.refusals import SignatureInvalid
+from replica.testing import Network
 from syncd.hub import Hub
 from syncd.policy import Policy
+from tests.support.scenes import HUB_KEY, Scene, grant, of
 from tests.support.writers import Writer, said
-
-HUB_KEY = PublicKey(b"h" * 32)
-
-
-def of(kind: type, messages: list) -> list:
-    return [message for message in messages if isinstance(message, kind)]
-
-
-class Scene:
-    """A writer with a conversation, its hub, and a pair between them."""
-
-    def __init__(self, policy: Policy | None = None) -> None:
-        self.writer = Writer(1)
-        self.hub = Hub(HUB_KEY, policy or Policy())
-        self.pair = Pair(self.hub, self.writer.public)
-        self.client = self.pair.client
-        self.genesis = self.writer.genesis()
-        self.id = ConversationId(self.genesis.id)
-
-    def begin(self) -> "Scene":
-        self.client.append(self.genesis)
-        self.client.open(self.id)
-        return self
-
-    def chain(self, count: int, writer: Writer | None = None) -> list[Entry]:
-        """Write a line of messages, each following the one before."""
-        writer = writer or self.writer
-        last = self.writer.last(self.id) or self.genesis
-        entries = []
-        for number in range(count):
-            last = writer.write(self.id, said(str(number)), parents=[last])
-            entries.append(last)
-        return entries
-
-    @property
-    def held(self) -> Conversation:
-        return self.hub.shelf[self.id]
-
-    def give(self, *entries: Entry) -> None:
-        """Let the hub hold entries without this link."""
-        effects, outcomes = self.hub.push(self.writer.public, Entries(self.id, entries), 0.0)
-        assert not any(outcomes.values())
-        self.pair.perform(effects)
-
-    def shelf_of(self, *entries: Entry) -> dict:
-        return {self.id: Conversation.restore(self.id, entries)}
-
-    def reconnect(self, *entries: Entry) -> Peer:
-        """Link again with a shelf of these entries."""
-        self.pair.disconnect(self.client)
-        self.client = self.pair.connect(self.writer.public, shelf=self.shelf_of(*entries))
-        return self.client
-
-    def state(self, peer: Peer | None = None) -> SyncState:
-        return (peer or self.client).link.exchange.channels[self.id].state
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene().begin()
-
-
-def grant(scene: Scene, key: PublicKey, role: Role = Role.WRITER) -> Entry:
-    last = scene.writer.last(scene.id, 3) or scene.genesis
-    return scene.writer.write(scene.id, Member(Grant(key, role)), parents=[last])
 
 
 # --- opening ---------------------------------------------------------------------------
@@ -115,7 +53,7 @@ def test_what_both_lack_crosses_in_one_round_trip(scene: Scene):
     other = Writer(2)
     scene.give(grant(scene, other.public))
     theirs = other.write(scene.id, said("from afar"), parents=[known[-1]])
-    effects, _ = scene.hub.push(other.public, Entries(scene.id, (theirs,)), 0.0)
+    scene.hub.push(other.public, Entries(scene.id, (theirs,)), 0.0)
     ours = scene.chain(2)
     client = scene.reconnect(scene.genesis, *known, *ours)
     client.open(scene.id)
@@ -437,128 +375,3 @@ def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene)
     scene.pair.advance(limits.RESYNC_S)
     assert not peer.link.exchange.channels[scene.id].unacked
     assert answer.id in scene.held.log.entries
-
-
-# --- lanes that diverge ---------------------------------------------------------------------------
-
-
-def two_histories(scene: Scene, ours: int, theirs: int) -> tuple[Peer, list[Entry]]:
-    """Let the hub hold one history of a lane and a restored backup write another."""
-    common = scene.chain(2)
-    twin = scene.writer.restored()
-    one = scene.chain(theirs)
-    last, two = common[-1], []
-    for number in range(ours):
-        last = twin.write(scene.id, said(f"restored {number}"), parents=[last])
-        two.append(last)
-    scene.give(*common, *one)
-    client = scene.reconnect(scene.genesis, *common, *two)
-    return client, [*common, *one, *two]
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (3, 1), (1, 3), (4, 4)])
-def test_diverged_lanes_are_named_and_all_ids_exchanged(ours: int, theirs: int):
-    scene = Scene().begin()
-    client, entries = two_histories(scene, ours, theirs)
-    client.open(scene.id)
-    assert of(Ids, [*client.sent, *client.received])
-    expected = {scene.genesis.id, *(e.id for e in entries)}
-    assert set(scene.held.log.entries) == set(client.shelf[scene.id].log.entries) == expected
-    assert scene.held.log.digest == client.shelf[scene.id].log.digest
-    assert scene.state() is SyncState.SYNCHRONIZED
-    assert scene.held.log.equivocations()
-
-
-def test_the_client_is_told_where_its_lane_diverged():
-    scene = Scene().begin()
-    client, entries = two_histories(scene, 2, 2)
-    client.open(scene.id)
-    (failed,) = [e for e in of(EntryFailed, client.events) if e.fault.reason == "LANES_DIVERGED"]
-    assert failed.fault.retryable
-    assert failed.entry == entries[-1].id
-
-
-def test_ids_come_in_chunks_and_count_only_when_complete(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "IDS_PER_FRAME", 2)
-    scene = Scene().begin()
-    client, entries = two_histories(scene, 4, 4)
-    client.open(scene.id)
-    chunks = of(Ids, client.received)
-    assert [c.more for c in chunks][-1] is False
-    assert max(len(c.ids) for c in chunks) == 2
-    assert scene.held.log.digest == client.shelf[scene.id].log.digest
-    assert len(scene.held.log) == len(entries) + 1
-
-
-def test_someone_who_is_no_member_any_more_gets_no_ids(scene: Scene):
-    stranger = Writer(66)
-    peer = scene.pair.connect(stranger.public)
-    hub_link = scene.hub.links[peer.link_id]
-    hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].exchange.channels)
-    peer.send(Ids(scene.id, ()))
-    assert not of(Ids, peer.received)
-
-
-# --- quotas and the unknown -----------------------------------------------------------------------
-
-
-def test_a_full_conversation_refuses_new_entries_but_not_known_ones():
-    scene = Scene(Policy(entries_max=2)).begin()
-    line = scene.chain(2)
-    scene.client.append(line[0])
-    scene.client.append(line[1])
-    failed = [e for e in of(EntryFailed, scene.client.events) if e.fault.reason == "QUOTA_EXCEEDED"]
-    assert [e.entry for e in failed] == [line[1].id]
-    before = len(of(Ack, scene.client.received))
-    scene.client.send(Entries(scene.id, (line[0],)))
-    assert len(of(Ack, scene.client.received)) == before + 1
-
-
-def test_conversations_per_link_are_capped(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "CONVERSATIONS_PER_LINK_MAX", 1)
-    second = Writer(1, epoch=2).genesis()
-    scene.client.send(Entries(second.conversation, (second,)))
-    scene.client.open(second.conversation)
-    assert of(Fault, scene.client.received)[-1].reason == "QUOTA_EXCEEDED"
-
-
-def test_unknown_kinds_are_carried_by_hub_and_replica_alike(scene: Scene):
-    reader_key = Writer(3)
-    scene.client.append(grant(scene, reader_key.public))
-    reader = scene.pair.connect(reader_key.public)
-    reader.open(scene.id)
-    strange = scene.writer.write(scene.id, said("?"), parents=[scene.genesis], kind=99)
-    scene.client.append(strange)
-    assert reader.shelf[scene.id].log.entries[strange.id] == strange
-
-
-def test_an_unknown_critical_kind_makes_an_author_stop(
-    scene: Scene, author_of: Callable[[Writer], object]
-):
-    strange = scene.writer.write(
-        scene.id, said("?"), parents=[scene.genesis], kind=99, critical=True
-    )
-    scene.client.append(strange)
-    assert strange.id in scene.held.log.entries
-    with pytest.raises(CriticalKindUnknown):
-        author_of(scene.writer).write(
-            scene.client.shelf[scene.id],
-            said("no"),
-            parents=(strange.id,),
-            salt=bytes(16),
-            time_ms=0,
-        )
-
-
-@pytest.fixture
-def author_of() -> Callable[[Writer], object]:
-    from replica.author import Author
-
-    return lambda writer: Author(writer.key, 77)
-
-
-def test_appending_an_entry_that_breaks_a_rule_raises(scene: Scene):
-    good = scene.chain(1)[0]
-    bad = Entry(good.header_bytes, bytes(64), good.body, good.id, good.header)
-    with pytest.raises(EntryRefused):
-        scene.client.append(bad)
