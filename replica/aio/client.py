@@ -194,10 +194,9 @@ class Client:
         basis: EntryId | None = None,
         conflict: Conflict = Conflict.FORK,
     ) -> Entry:
-        """Write, sign and store one entry; returns once it is durable here.
+        """Write, sign and store one entry; durable here when it returns, sent when linked.
 
-        It is sent as soon as the link allows. Raises StoreFull, BodyTooLarge,
-        CriticalKindUnknown.
+        Raises StoreFull, BodyTooLarge, CriticalKindUnknown.
         """
         (entry,) = await self.append_chain(
             conversation, (body,), parents=parents, basis=basis, conflict=conflict
@@ -213,10 +212,7 @@ class Client:
         basis: EntryId | None = None,
         conflict: Conflict = Conflict.FORK,
     ) -> tuple[Entry, ...]:
-        """Append entries of which each follows the one before: one fsync, one frame, one ack.
-
-        See `append`; all are durable here when it returns.
-        """
+        """Append entries, each following the one before: one fsync, one frame, one ack."""
         held = await self.load(conversation)
         written: list[Entry] = []
         durable = []
@@ -242,6 +238,7 @@ class Client:
 
     def _admit(self, entry: Entry, *, more_follow: bool = False) -> "asyncio.Future[None]":
         now = time.monotonic()
+        # Without a link, one that goes nowhere: what it would send is found again on reconnect.
         link = self._link or Link(
             Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=now
         )

@@ -58,8 +58,13 @@ Body = Callable[..., Coroutine[Any, Any, int | None] | int | None]
 """A command: a coroutine function, or a plain one that owns the main thread."""
 
 
-def command(app: typer.Typer, name: str, **options: Any) -> Callable[[Body], Body]:
-    """Register a function as a command; its first parameter is the Session."""
+def command(
+    app: typer.Typer, name: str, *, has_replica: bool = True, **options: Any
+) -> Callable[[Body], Body]:
+    """Register a function as a command; its first parameter is the Session.
+
+    One that has no replica may give --data-dir a meaning of its own.
+    """
 
     def register(body: Body) -> Body:
         @functools.wraps(body)
@@ -86,25 +91,26 @@ def command(app: typer.Typer, name: str, **options: Any) -> Callable[[Body], Bod
                 raise typer.Exit(EXIT_FAILED) from None
             raise typer.Exit(code or 0)
 
-        _declare(run, body)
+        _declare(run, body, has_replica=has_replica)
         app.command(name, **options)(run)
         return body
 
     return register
 
 
-def _declare(run: Callable[..., None], body: Body) -> None:
+def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None:
     """Give `run` the signature typer reads: context, own parameters, common ones."""
     hints = get_type_hints(body, include_extras=True)
     own = list(inspect.signature(body).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
     parameters += [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
-    parameters += [
-        inspect.Parameter("json_", keyword, default=False, annotation=JsonFlag),
-        inspect.Parameter("data_dir_", keyword, default=None, annotation=DataDir),
-        inspect.Parameter("hub_", keyword, default=None, annotation=Hub),
-    ]
+    parameters.append(inspect.Parameter("json_", keyword, default=False, annotation=JsonFlag))
+    if has_replica:
+        parameters += [
+            inspect.Parameter("data_dir_", keyword, default=None, annotation=DataDir),
+            inspect.Parameter("hub_", keyword, default=None, annotation=Hub),
+        ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     del run.__wrapped__  # type: ignore[attr-defined]  # inspect would look through it

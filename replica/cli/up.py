@@ -20,12 +20,12 @@ from replica.refusals import ArgumentInvalid
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "up", rich_help_panel="Run")
+    @command(app, "up", has_replica=False, rich_help_panel="Run")
     async def up(
         session: Session,
         *,
-        services_dir: Annotated[
-            Path | None, typer.Option("--services-dir", help="Folder for hub/, host/ and logs/.")
+        data_dir: Annotated[
+            Path | None, typer.Option(help="Folder for hub/, host/ and logs/.")
         ] = None,
         hub_port: Annotated[
             int | None, typer.Option(min=0, max=65535, help="Port of the hub; 0 for a free one.")
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         """Run a hub and a model host until Ctrl-C; restart whichever crashes."""
         settings = session.settings
         supervisor = Supervisor(
-            services_dir or settings.services_dir,
+            data_dir or settings.services_dir,
             hub_port=_port_of(settings.hub) if hub_port is None else hub_port,
             model=model or settings.model,
             dtype=dtype or settings.dtype,

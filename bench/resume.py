@@ -1,0 +1,223 @@
+"""How soon does the first token come after a restart, restored against computed anew?
+
+A warm host (model loaded, self-test done) whose KV memory is empty gets a new
+turn of at most 16 tokens on 512, 2,048 and 4,096 tokens of context: once with
+the checkpoint on disk, once without. Beside it in the same run: what restoring
+costs at least (read + BLAKE3 + copy), prefill by transformers in bf16, and
+llama.cpp's state load, where those are installed (`make bench-peers`).
+"""
+
+import asyncio
+import importlib.util
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from blake3 import blake3
+
+from bench.result import Goal, arguments, report, say
+from model_host.aio.worker import Worker
+from model_host.cache import CachePool
+from model_host.engine import TorchEngine
+from model_host.fetch import cache_dir, resolve
+from model_host.tiers import Checkpoints
+from replica.ids import ConversationId, EntryId
+
+SIZES = (512, 2048, 4096)
+NEW_TOKENS = 16
+ROUNDS = 5
+OWNER = b"o" * 32
+
+
+def token_ids(count: int, seed: int) -> list[int]:
+    """Return token ids of plain words, the same for the same seed."""
+    return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
+
+
+def never() -> bool:
+    return False
+
+
+def nothing(*_: object) -> None:
+    """Take progress, and say nothing."""
+
+
+async def first_token(worker: Worker, conversation: ConversationId, ids: list[int]) -> float:
+    """Return the seconds until the logits of the first new token are there."""
+    await worker.evict(conversation, checkpoints=False)
+    began = time.perf_counter()
+    await worker.prefill(conversation, OWNER, ids, on_progress=nothing, cancelled=never)
+    return time.perf_counter() - began
+
+
+async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]:
+    """Measure restored and computed first tokens, in turns."""
+    pool = CachePool(engine.new_cache, 2 << 30)
+    tiers = Checkpoints(folder / "checkpoints", mac_key=b"k" * 32, budget_bytes=8 << 30)
+    worker = Worker(engine, pool, tiers, lambda owner: owner)
+    figures: dict[int, dict[str, float]] = {}
+    for size in SIZES:
+        conversation = ConversationId(size.to_bytes(32, "little"))
+        context = token_ids(size, size)
+        new = context + token_ids(NEW_TOKENS, size + 1)
+        await worker.prefill(conversation, OWNER, context, on_progress=nothing, cancelled=never)
+        none = EntryId(bytes(32))
+        await worker.checkpoint(conversation, OWNER, none, none, context)
+        bare = ConversationId((size + 1).to_bytes(32, "little"))
+        restored, computed, floor, restore = [], [], [], []
+        for _ in range(ROUNDS):
+            restored.append(await first_token(worker, conversation, new))
+            computed.append(await first_token(worker, bare, new))
+            restore.append(restore_seconds(engine, tiers, conversation, new))
+            floor.append(floor_seconds(engine, tiers, conversation, size))
+        ratios = [c / r for c, r in zip(computed, restored, strict=True)]
+        figures[size] = {
+            "ttft_restored_s": statistics.median(restored),
+            "ttft_reprefill_s": statistics.median(computed),
+            "ratio": statistics.median(ratios),
+            "restore_io_s": statistics.median(restore),
+            "read_blake3_copy_s": statistics.median(floor),
+            "io_ratio": statistics.median(a / b for a, b in zip(restore, floor, strict=True)),
+            "prefill_tok_per_s": len(new) / statistics.median(computed),
+        }
+        say(f"{size} tokens: {figures[size]}")
+    worker.close()
+    return figures
+
+
+def restore_seconds(
+    engine: TorchEngine, tiers: Checkpoints, conversation: bytes, ids: list[int]
+) -> float:
+    """Return what restoring alone takes, verification and all."""
+    cache = engine.new_cache()
+    cache.reserve(len(ids))
+    namespace = engine.namespace(OWNER).digest
+    began = time.perf_counter()
+    tiers.restore(conversation, namespace, ids, cache)
+    return time.perf_counter() - began
+
+
+def floor_seconds(engine: TorchEngine, tiers: Checkpoints, conversation: bytes, size: int) -> float:
+    """Return what reading, hashing and copying the same bytes takes, without any rule."""
+    cache = engine.new_cache()
+    cache.reserve(size)
+    folder = tiers._folder(conversation)
+    manifest = tiers.manifests(conversation)[0]
+    handles = {g.file: os.open(folder / g.file, os.O_RDONLY) for g in manifest.groups}
+    at = 0
+    began = time.perf_counter()
+    for group in manifest.groups:
+        data = os.pread(handles[group.file], group.length, group.offset)
+        blake3(data).digest()
+        tokens = group.length // cache.bytes_per_token
+        cache.write(at, at + tokens, np.frombuffer(data, np.uint8).copy())
+        at += tokens
+    seconds = time.perf_counter() - began
+    for handle in handles.values():
+        os.close(handle)
+    return seconds
+
+
+def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
+    """Return a timed prefill by transformers, bf16, or None where it is not installed."""
+    if importlib.util.find_spec("transformers") is None:
+        return None
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path.parent), gguf_file=path.name, dtype=torch.bfloat16
+    ).eval()
+
+    def prefill(ids: list[int]) -> float:
+        began = time.perf_counter()
+        with torch.inference_mode():
+            model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
+        return time.perf_counter() - began
+
+    return prefill
+
+
+def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]:
+    """Prefill with both, in turns; return tokens per second and the ratio."""
+    theirs = transformers_prefill(path)
+    if theirs is None:
+        return {}
+    figures: dict[int, dict[str, float]] = {}
+    for size in SIZES:
+        ids = token_ids(size, size)
+        own, other = [], []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            engine.prefill(engine.new_cache(), ids)
+            own.append(time.perf_counter() - began)
+            other.append(theirs(ids))
+        figures[size] = {
+            "ours_tok_per_s": size / statistics.median(own),
+            "transformers_tok_per_s": size / statistics.median(other),
+            "ratio": statistics.median(t / o for o, t in zip(own, other, strict=True)),
+        }
+        say(f"prefill of {size}: {figures[size]}")
+    return figures
+
+
+def llama_cpp(path: Path) -> dict[int, dict[str, float]]:
+    """Return llama.cpp's save and load seconds on the same file, where it is installed."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        return {}
+    from llama_cpp import Llama
+
+    figures: dict[int, dict[str, float]] = {}
+    model = Llama(str(path), n_ctx=8192, n_threads=os.cpu_count(), verbose=False)
+    for size in SIZES:
+        model.reset()
+        began = time.perf_counter()
+        model.eval(token_ids(size, size))
+        prefill = time.perf_counter() - began
+        began = time.perf_counter()
+        state = model.save_state()
+        save = time.perf_counter() - began
+        began = time.perf_counter()
+        model.load_state(state)
+        load = time.perf_counter() - began
+        figures[size] = {"prefill_s": prefill, "save_s": save, "load_s": load}
+        say(f"llama.cpp, {size}: {figures[size]}")
+    return figures
+
+
+def main() -> int:
+    """Measure and print."""
+    flags = arguments(__doc__ or "")
+    path = resolve("SmolLM2-135M-Instruct")
+    began = time.perf_counter()
+    engine = TorchEngine.load(path, dtype="bf16", cache_dir=cache_dir())
+    ready_s = time.perf_counter() - began
+    say(f"engine ready after {ready_s:.1f} s, of which self-test {engine.tested.seconds:.1f} s")
+    with tempfile.TemporaryDirectory() as name:
+        figures = asyncio.run(ours(engine, Path(name)))
+    peers = peer_prefill(engine, path)
+    middle = figures[2048]
+    goals = [
+        Goal("first token at 2,048: computed / restored", middle["ratio"], 10.0, at_least=True),
+        Goal("restore / (read + BLAKE3 + copy) at 2,048", middle["io_ratio"], 2.0, at_least=False),
+    ]
+    if peers:
+        slowest = min(p["ratio"] for p in peers.values())
+        goals.append(Goal("our prefill / transformers bf16, worst", slowest, 0.7, at_least=True))
+    raw: dict[str, object] = {
+        "ready_s": ready_s,
+        "self_test_s": engine.tested.seconds,
+        "resume": figures,
+        "prefill_beside_transformers": peers,
+        "llama_cpp": llama_cpp(path),
+    }
+    return report("resume", goals, raw, json_only=flags.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
