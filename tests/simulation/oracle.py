@@ -229,21 +229,24 @@ class Oracle:
         holders: Mapping[str, tuple[PublicKey | None, Conversation]],
     ) -> None:
         """Compare all members (and the hub, key None) with each other and with the books."""
-        union = {
-            e.id for disk in stores.values() for e in disk.entries if e.conversation == conversation
+        on = {
+            name: {e.id for e in disk.entries if e.conversation == conversation}
+            for name, disk in stores.items()
         }
-        roles, kept = self._fold(conversation, union)
+        # What only a stranger holds (its grant got lost, or it was revoked) can't come back.
+        roles, kept = self._fold(conversation, on["hub"])
+        members = [name for name, (key, _) in holders.items() if key in roles and key not in kept]
+        union = on["hub"].union(*(on[name] for name in members))
         covered = self._covered(union, kept)
         visible = {i for i in covered if self._is_visible(i, roles, kept)}
         views = {}
         for name, (key, held) in sorted(holders.items()):
             if key is not None and (key not in roles or key in kept):
                 continue
-            on_disk = {e.id for e in stores[name].entries if e.conversation == conversation}
-            if held.log.entries.keys() != on_disk:
+            if held.log.entries.keys() != on[name]:
                 raise Violation(f"{name}: memory and disk differ")
-            if not covered <= on_disk:
-                raise Violation(f"{name} lacks {[i.hex()[:6] for i in sorted(covered - on_disk)]}")
+            if not covered <= on[name]:
+                raise Violation(f"{name} lacks {[i.hex()[:6] for i in sorted(covered - on[name])]}")
             views[name] = view_of(held)
             if views[name].covered != covered:
                 raise Violation(f"{name} covers another set than the books")

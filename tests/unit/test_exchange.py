@@ -23,7 +23,7 @@ from replica.refusals import SignatureInvalid
 from replica.testing import Network
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.scenes import HUB_KEY, Scene, grant, of
+from tests.support.link_scene import HUB_KEY, Scene, grant, of
 from tests.support.writers import Writer, said
 
 

@@ -17,7 +17,7 @@ from replica.errors import EntryRefused
 from replica.refusals import CriticalKindUnknown
 from replica.testing import Peer
 from syncd.policy import Policy
-from tests.support.scenes import Scene, grant, of
+from tests.support.link_scene import Scene, grant, of
 from tests.support.writers import Writer, said
 
 
