@@ -1,6 +1,6 @@
 """The unary calls of a hub, with one ticket kept fresh (spec/04-link §3)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.aio import rpc, status
 from replica.aio.store import Store
 from replica.codec.entries import entry_to_pb
-from replica.codec.frames import entries_from_pb, fault_from_pb
+from replica.codec.frames import entries_from_pb, fault_from_pb, heads_to_pb
 from replica.effects import Fault
 from replica.entry import Entry
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.limits import FETCH_IDS_MAX
 from replica.refusals import Unauthenticated
 
@@ -103,6 +103,28 @@ class HubCalls:
             except grpc.aio.AioRpcError as error:
                 raise status.from_rpc_error(error) from error
         return found
+
+    async def watch(
+        self, conversation: ConversationId, cursor: Iterable[Position]
+    ) -> AsyncIterator[tuple[Entry, ...]]:
+        """Yield what the hub has behind the lane heads `cursor`, and then what arrives.
+
+        A hub ends it now and then; call again with the heads of then. Raises
+        HubUnreachable, LinkIdle and what the hub refuses with.
+        """
+        if self._ticket is None:
+            await self.authenticate()
+        request = pb.WatchRequest(conversation=conversation, cursor=heads_to_pb(cursor))
+        call = self._stub.Watch(request, metadata=((rpc.TICKET_METADATA, self._ticket or b""),))
+        try:
+            async for response in call:
+                if response.HasField("entries"):
+                    yield entries_from_pb(response.entries).entries
+        except grpc.aio.AioRpcError as error:
+            self._ticket = None  # it may be the reason; the next call gets a new one
+            raise status.from_rpc_error(error) from error
+        finally:
+            call.cancel()
 
     async def delete(self, conversation: ConversationId) -> int:
         """Delete a conversation from the hub (owners only); return how many entries went."""

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -308,6 +309,10 @@ def _ids(finished: turns.Finished) -> str:
 
 async def play(stage: Stage) -> None:
     """Fetch the model, play all acts in a temporary folder, and clean up."""
+    task = asyncio.current_task()
+    assert task is not None, "play runs in a task"
+    # Told to end, the demo still stops its daemons and removes its folder.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     await fetch_model(MODEL)
     folder = Path(tempfile.mkdtemp(prefix="antiphon-demo-"))
     try:
@@ -328,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AntiphonError as error:
         stage.fail(error)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     stage.curtain()
     if given.json:

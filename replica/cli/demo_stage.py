@@ -9,7 +9,7 @@ from rich.text import Text
 
 from replica.aio.turns import Delta, Discarded, Finished, TurnEvent
 from replica.cli.output import Output
-from replica.cli.rows import usage_line
+from replica.cli.rows import usage_line, wrapped
 from replica.cli.screen import WrappedText
 from replica.errors import AntiphonError
 
@@ -63,7 +63,9 @@ class Stage:
                 self._write("\n[the run began anew]\n")
             case Finished(_, generation):
                 self._console.print()
-                self._console.print(Text(INDENT + " " * 8 + usage_line(generation.usage), "dim"))
+                width = self._console.width - 12 if self._console.is_terminal else 0
+                for line in wrapped(usage_line(generation.usage), width):
+                    self._console.print(Text(INDENT + " " * 8 + line, "dim"))
             case _:
                 pass
 

@@ -1,6 +1,5 @@
 """`antiphon log`: what was said, as a list, as a graph, as JSON, and followed live."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Annotated
@@ -9,20 +8,17 @@ import typer
 from rich.text import Text
 
 from replica.aio import keys
-from replica.aio.client import Client
 from replica.aio.store import Store
 from replica.cli.command import ConversationArgument, command
+from replica.cli.follow import follow
 from replica.cli.graph import draw
 from replica.cli.rows import Row, counted, entries_at, entry_record, is_open, row_of, wrapped
 from replica.cli.session import Session, find_entry, load_from
 from replica.conversation import Conversation
-from replica.effects import EntriesAdmitted, Event
 from replica.entry import Entry, Kind
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.refusals import StoreLocked
 
-POLL_S = 0.3
-"""How often a store another process holds is looked at."""
 WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
@@ -38,7 +34,7 @@ def register(app: typer.Typer) -> None:
         graph: Annotated[
             bool, typer.Option("--graph", help="Draw seals, branches and tail.")
         ] = False,
-        follow: Annotated[
+        go_on: Annotated[
             bool, typer.Option("--follow", "-f", help="Go on with what arrives.")
         ] = False,
         after: Annotated[
@@ -54,22 +50,22 @@ def register(app: typer.Typer) -> None:
         With -f, the id of the last line you saw is a cursor: --after ID goes on
         there, without a gap; entries written elsewhere meanwhile may come twice.
         """
-        async with _viewing(session, conversation) as (store, held, client):
+        async with _viewing(session, conversation) as (store, held):
             shown = await _choose_entries(session, store, held, everything=everything)
             seen = _behind(held, [find_entry(held, prefix) for prefix in after or []])
             if graph:
                 _print_graph(session, held)
             else:
                 _print(session, held, [e for e in shown if e.id not in seen])
-            if follow:
-                seen |= {entry.id for entry in shown}
-                await _follow(session, held.id, store, client, seen)
+        if go_on:
+            # Without holding the replica, so that one can chat beside it.
+            await _follow(session, held.id, seen | held.log.entries.keys())
 
 
 @asynccontextmanager
 async def _viewing(
     session: Session, prefix: str | None
-) -> AsyncIterator[tuple[Store, Conversation, Client | None]]:
+) -> AsyncIterator[tuple[Store, Conversation]]:
     """Hold the replica and sync; where another process holds it, look on."""
     async with session.looking() as store:
         chosen = await session.choose(store, prefix)
@@ -79,10 +75,10 @@ async def _viewing(
             if not await session.meet(client, chosen):
                 held = await client.load(chosen)
                 await session.say_offline(client, held)
-            yield client.store, await client.load(chosen), client
+            yield client.store, await client.load(chosen)
     except StoreLocked:
         async with session.looking() as store:
-            yield store, await load_from(store, chosen), None
+            yield store, await load_from(store, chosen)
 
 
 async def _choose_entries(
@@ -106,36 +102,14 @@ def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
     return seen
 
 
-async def _follow(
-    session: Session,
-    conversation: ConversationId,
-    store: Store,
-    client: Client | None,
-    seen: set[EntryId],
-) -> None:
+async def _follow(session: Session, conversation: ConversationId, seen: set[EntryId]) -> None:
     """Print new entries as they arrive, until interrupted."""
     session.out.note(Text(f"following {short(conversation)}; Ctrl-C ends", style="dim"))
-    arrived = asyncio.Event()
-
-    def receive(event: Event) -> None:
-        if isinstance(event, EntriesAdmitted) and event.conversation == conversation:
-            arrived.set()
-
-    if client is not None:
-        client.listen(receive)
-    while True:
-        if client is not None:
-            arrived.clear()
-            held = await client.load(conversation)
-        else:
-            held = await load_from(store, conversation)
-        fresh = [e for e in held.log.entries.values() if e.id not in seen]
-        seen |= {entry.id for entry in fresh}
-        _print(session, held, sorted(fresh, key=lambda e: e.order_key))
-        if client is not None:
-            await arrived.wait()
-        else:
-            await asyncio.sleep(POLL_S)
+    async with session.looking() as store:
+        held = await load_from(store, conversation)
+        _print(session, held, [e for e in held.log.entries.values() if e.id not in seen])
+        async for entry in follow(session, store, held):
+            _print(session, held, [entry])
 
 
 def _print(session: Session, held: Conversation, entries: Iterable[Entry]) -> None:

@@ -50,8 +50,9 @@ def register(app: typer.Typer) -> None:
         session.out.note(Text("starting the hub, then the model host …", style="dim"))
         try:
             async with supervisor:
+                stop = _stop_signal()
                 _report(session, supervisor)
-                await _run_until_stopped(supervisor)
+                await _run_until_stopped(supervisor, stop)
                 session.out.note("stopping")
         except DaemonFailed:
             for daemon in (supervisor.hub, supervisor.host):
@@ -71,12 +72,16 @@ async def fetch_model(model: str) -> None:
         raise DaemonFailed("the model could not be fetched; what is above says why")
 
 
-async def _run_until_stopped(supervisor: Supervisor) -> None:
+def _stop_signal() -> asyncio.Event:
+    """Return what Ctrl-C and its like set from now on."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     # SIGHUP too: a closed terminal must not leave daemons behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _run_until_stopped(supervisor: Supervisor, stop: asyncio.Event) -> None:
     supervisor.keep_alive()
     stopping = asyncio.create_task(stop.wait())
     failing = asyncio.create_task(supervisor.failed())

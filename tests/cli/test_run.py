@@ -104,6 +104,33 @@ def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
     assert sent.stdout == "You said: hello\n", sent.stderr
 
 
+def test_a_followed_log_shows_what_arrives_and_lets_others_write(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    me.ok("send", "before")
+    variables = environment(world.folder) | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [*ANTIPHON, "log", "-f"], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        while "following" not in first_line(process.stderr):
+            pass
+        assert me.ok("send", "after") == "You said: after\n"
+        shown = first_line(process.stdout)
+        while "You said: after" not in shown:
+            shown = first_line(process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 130
+        assert "Traceback" not in process.communicate()[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_taken_port_is_said_in_words_and_nothing_keeps_running(
     world: World, tmp_path: Path
 ) -> None:
