@@ -398,6 +398,8 @@ class Client:
         link, self._link = self._link, None
         if link is None and fault is None:
             return
+        if link is not None:
+            link.handle_disconnect()
         for conversation in tuple(self._states):
             self._deliver(StateChanged(conversation, SyncState.OFFLINE))
         self._deliver(LinkClosed(fault))
@@ -442,9 +444,7 @@ class Client:
             case EntryFailed(conversation, None, fault) if fault.retryable:
                 self._spawn(self._reopen(conversation))
             case EntryFailed(_, entry, fault):
-                log.warning(
-                    "refused", reason=fault.reason, detail=fault.detail, entry=(entry or b"").hex()
-                )
+                log.warning("refused", reason=fault.reason, detail=fault.detail, entry=entry)
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
             case Listed(items) if self._follow:
