@@ -35,10 +35,12 @@ from replica.effects import (
     Message,
     Open,
     Opened,
+    Ping,
 )
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, Lane, PublicKey, short
+from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, short
 from replica.link import VERSION
+from replica.log import digest_of
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -47,6 +49,7 @@ from replica.refusals import (
     SlowReader,
 )
 from syncd.aio.driver import HubDriver
+from syncd.hub import LinkId
 
 log = structlog.get_logger()
 
@@ -259,9 +262,11 @@ class SyncService:
         cursor = heads_from_pb(request.cursor)
         outbox = Outbox()
         link_id = self._driver.connect(peer, outbox.put)
+        beat = asyncio.create_task(self._beat(link_id), name="watch beat")
         try:
             await self._driver.receive(link_id, Hello((VERSION,)), 0)
-            opening = Open(conversation, Digest(bytes(ID_BYTES)), cursor, request.drafts)
+            # With the digest of the cursor itself, "nothing new" comes back as "equal".
+            opening = Open(conversation, digest_of(sorted(cursor)), cursor, request.drafts)
             await self._driver.receive(link_id, opening, 0)
             granted = 0
             async for message in outbox:
@@ -272,7 +277,14 @@ class SyncService:
                 limit = Credit(granted + limits.CREDIT_BYTES)
                 await self._driver.receive(link_id, limit, 0)
         finally:
+            beat.cancel()
             self._driver.disconnect(link_id)
+
+    async def _beat(self, link_id: LinkId) -> None:
+        """Beat for a watcher, whose only word was its request; gRPC sees to its being there."""
+        while True:
+            await asyncio.sleep(limits.HEARTBEAT_S)
+            await self._driver.receive(link_id, Ping(0), 0)
 
     def _watch_responses(self, message: Message, peer: PublicKey) -> list[pb.WatchResponse]:
         match message:

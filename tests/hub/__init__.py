@@ -1,0 +1,1 @@
+"""The hub's services over real gRPC and SQLite."""
