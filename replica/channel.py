@@ -30,6 +30,10 @@ class Channel:
     recheck_at: float | None = None
     asked_with_heads: bool = False
     """Our last Open showed our heads, so the peer sends what we lack without being asked."""
+    check_at: float | None = None
+    """When to compare digests again, because entries were on their way at the last beat."""
+    busy_checks: int = 0
+    """Comparisons in a row that entries on their way may have spoilt."""
     outgoing: deque[EntryId] = field(default_factory=deque)
     queued: set[EntryId] = field(default_factory=set)
     unacked: set[EntryId] = field(default_factory=set)

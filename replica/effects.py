@@ -64,12 +64,12 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Answer to Open; `heads` are given where the digests differ."""
+    """Answer to Open; `heads` None says only whether the digests are equal."""
 
     conversation: ConversationId
     digest: Digest
     equal: bool
-    heads: tuple[Position, ...] = ()
+    heads: tuple[Position, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The newest durable entry of each lane named."""
+    """These entries are durable, and what precedes each in its lane."""
 
     conversation: ConversationId
-    heads: tuple[Position, ...]
+    ids: tuple[EntryId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +186,11 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to a beat, with the bytes of counted frames the answerer has sent so far."""
+    """Answer to a beat: counted bytes the answerer has sent so far, and takes in all."""
 
     nonce: int
     sent_bytes: int = 0
+    limit_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ from replica.refusals import (
 ENTRIES_FRAME_BYTES = 256 * 1024
 """Entries frames are cut here, well under the frame limit, so drafts are not held up."""
 
+BUSY_CHECKS_MAX = 3
+"""Comparisons spoilt by entries on their way, before heads are shown all the same."""
+
 SEEDINGS_MAX = 3
 """Times a client offers a log to a hub that does not know it, before it believes the hub."""
 
@@ -100,6 +103,7 @@ class Exchange:
         """Compare with the hub; a lost answer makes us ask again."""
         log = self._conversation(channel.id).log
         channel.recheck_at = now + limits.RESYNC_S
+        channel.check_at = None
         channel.received_since_check = False
         channel.asked_with_heads = with_heads
         heads = log.heads() if with_heads else None
@@ -152,7 +156,9 @@ class Exchange:
         channel = self.channels.setdefault(message.conversation, Channel(message.conversation))
         channel.with_drafts = message.drafts
         equal = message.digest == held.log.digest
-        heads = () if equal else held.log.heads()
+        # In the middle of a live exchange a digest alone asks no more than whether all is well.
+        is_check = channel.is_open and message.heads is None
+        heads = None if equal or is_check else held.log.heads()
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
@@ -206,6 +212,7 @@ class Exchange:
         channel.seedings = 0
         if message.digest == held.log.digest:
             channel.wanted.clear()
+            channel.busy_checks = 0
             acked = channel.mark_all_acked(held)
             channel.is_open, channel.recheck_at = True, None
             self._note_acked(channel, acked, out)
@@ -223,19 +230,32 @@ class Exchange:
         out: EffectsBuilder,
         now: float,
     ) -> None:
-        acked = channel.mark_acked(held, (head.id for head in message.heads))
+        synchronized = channel.state is SyncState.SYNCHRONIZED
+        surprising = synchronized and not channel.received_since_check and not channel.unacked
+        if synchronized and not surprising and self._check_later(channel, message, now):
+            return
+        acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
         self._note_acked(channel, acked, out)
-        quiet = channel.state is SyncState.SYNCHRONIZED and not channel.received_since_check
-        surprising = quiet and not channel.unacked
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         self._change(channel, state, out)
-        if message.equal or not channel.asked_with_heads:
+        if message.heads is None or not channel.asked_with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
+        channel.busy_checks = 0
         channel.recheck_at = now + limits.RESYNC_S
-        if not message.equal:  # else we wrote meanwhile, and have just asked for the heads
+        if message.heads is not None:
             self._send_missing(channel, held, message.heads, out)
             self._settle(channel, out)
+
+    def _check_later(self, channel: Channel, message: Opened, now: float) -> bool:
+        """Put a comparison off that entries on their way may have spoilt, a few times in a row."""
+        if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
+            return False
+        channel.busy_checks += 1
+        channel.check_at = now + limits.RESYNC_S
+        if not channel.unacked:
+            channel.recheck_at = None
+        return True
 
     def recheck(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
         """Start over from what is true now: what was sent and not acked may be lost."""
@@ -249,7 +269,7 @@ class Exchange:
         if channel is None:
             return
         held = self._conversation(channel.id)
-        self._note_acked(channel, channel.mark_acked(held, (h.id for h in message.heads)), out)
+        self._note_acked(channel, channel.mark_acked(held, message.ids), out)
         self._settle(channel, out)
 
     def _note_acked(self, channel: Channel, acked: list[Position], out: EffectsBuilder) -> None:
@@ -292,7 +312,7 @@ class Exchange:
     def _ack(self, held: Conversation, known: list[EntryId], out: EffectsBuilder) -> None:
         if known:
             followed = {held.log.entries[i].header.prev for i in known}
-            tips = sorted({held.log.position(i) for i in known if i not in followed})
+            tips = sorted(set(known) - followed)
             self._send(Ack(held.id, tuple(tips)), out)
 
     # --- both: ids, drafts, faults, close ------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from replica import limits
+from replica.channel import Channel
 from replica.codec.frames import Direction, encode_frame
 from replica.conversation import Shelf
 from replica.effects import (
@@ -201,7 +202,7 @@ class Link:
             if now >= self._last_beat + self._beat_s:
                 self._last_beat = now
                 self._beat(out)
-                self._verify_quiet(out, now)
+                self._verify(self.exchange.channels.values(), out, now)
             self._recheck(out, now)
         return self._finish(out)
 
@@ -210,11 +211,10 @@ class Link:
         self._send(Ping(self._nonce, self._sent_bytes), out)
 
     def _recheck(self, out: EffectsBuilder, now: float) -> None:
-        due = [
-            channel
-            for channel in self.exchange.channels.values()
-            if channel.recheck_at is not None and now >= channel.recheck_at
-        ]
+        channels = self.exchange.channels.values()
+        spoilt = [c for c in channels if c.check_at is not None and now >= c.check_at]
+        self._verify(spoilt, out, now)
+        due = [c for c in channels if c.recheck_at is not None and now >= c.recheck_at]
         if due:
             self._beat(out)  # a lost grant would make every repair wait for the next beat
         for channel in due:
@@ -226,8 +226,10 @@ class Link:
     def _has_credit(self) -> bool:
         return self._sent_bytes < self._sent_limit
 
-    def _verify_quiet(self, out: EffectsBuilder, now: float) -> None:
-        for channel in self.exchange.channels.values():
+    def _verify(self, channels: Iterable[Channel], out: EffectsBuilder, now: float) -> None:
+        """Compare the digests of conversations believed to be equal (LINK-12)."""
+        for channel in channels:
+            channel.check_at = None
             if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
                 self.exchange.send_open(channel, out, now, with_heads=False)
 
@@ -287,10 +289,12 @@ class Link:
             case Close():
                 self._receive_close(message, out)
             case Ping(nonce, sent_bytes):
-                self._catch_up(sent_bytes, out)
-                self._send(Pong(nonce, self._sent_bytes), out)
-            case Pong(_, sent_bytes):
-                self._catch_up(sent_bytes, out)
+                self._catch_up(sent_bytes)
+                self._send(Pong(nonce, self._sent_bytes, self._received_limit), out)
+            case Pong(_, sent_bytes, limit_bytes):
+                self._sent_limit = max(self._sent_limit, limit_bytes)
+                self._catch_up(sent_bytes)
+                self._send(Credit(self._received_limit), out)
             case Listing(items):
                 out.deliver.append(Listed(items))
 
@@ -347,12 +351,10 @@ class Link:
         if self._received_bytes > self._received_limit + limits.CREDIT_BYTES:
             raise CreditExceeded
 
-    def _catch_up(self, sent_bytes: int, out: EffectsBuilder) -> None:
-        # Bytes lost on the way must not stay charged for ever.
+    def _catch_up(self, sent_bytes: int) -> None:
+        """Stop charging for bytes lost on the way; the limit is said again with every beat."""
         self._received_bytes = max(self._received_bytes, sent_bytes)
-        # Said again with every beat, because a grant may get lost as well.
         self._received_limit = self._received_bytes + limits.CREDIT_BYTES
-        self._send(Credit(self._received_limit), out)
 
     def _grant(self, out: EffectsBuilder) -> None:
         limit = self._received_bytes + limits.CREDIT_BYTES
@@ -378,7 +380,6 @@ class Link:
         due = [self._last_received + limits.IDLE_TIMEOUT_S]
         if self.side is Side.CLIENT and self.phase is Phase.READY:
             due.append(self._last_beat + self._beat_s)
-            due += [
-                c.recheck_at for c in self.exchange.channels.values() if c.recheck_at is not None
-            ]
+            for channel in self.exchange.channels.values():
+                due += [at for at in (channel.recheck_at, channel.check_at) if at is not None]
         return min(due)

@@ -167,9 +167,11 @@ def draft_from_pb(raw: pb.Draft) -> m.Draft:
 
 
 def entries_to_pb(message: m.Entries) -> pb.Entries:
-    """Wrap entries, bytes unchanged."""
+    """Wrap entries, bytes unchanged; the first one's header tells the conversation."""
+    told = bool(message.entries) and message.entries[0].conversation == message.conversation
     return pb.Entries(
-        conversation=message.conversation, entries=[entry_to_pb(e) for e in message.entries]
+        conversation=b"" if told else message.conversation,
+        entries=[entry_to_pb(e) for e in message.entries],
     )
 
 
@@ -212,7 +214,11 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"open": opening}
         case m.Opened(conversation, digest, equal, heads):
             opened = pb.Opened(
-                conversation=conversation, digest=digest, equal=equal, heads=heads_to_pb(heads)
+                conversation=conversation,
+                digest=digest,
+                equal=equal,
+                heads=heads_to_pb(heads or ()),
+                with_heads=heads is not None,
             )
             return {"opened": opened}
         case m.Ids(conversation, ids, more, answer):
@@ -221,8 +227,8 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"ids": raw_ids}
         case m.Entries():
             return {"entries": entries_to_pb(message)}
-        case m.Ack(conversation, heads):
-            return {"ack": pb.Ack(conversation=conversation, heads=heads_to_pb(heads))}
+        case m.Ack(conversation, ids):
+            return {"ack": pb.Ack(conversation=conversation, ids=b"".join(ids))}
         case m.Draft():
             return {"draft": draft_to_pb(message)}
         case m.Credit(limit_bytes):
@@ -237,8 +243,9 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"close": close}
         case m.Ping(nonce, sent_bytes):
             return {"ping": pb.Ping(nonce=nonce, sent_bytes=sent_bytes)}
-        case m.Pong(nonce, sent_bytes):
-            return {"pong": pb.Pong(nonce=nonce, sent_bytes=sent_bytes)}
+        case m.Pong(nonce, sent_bytes, limit_bytes):
+            pong = pb.Pong(nonce=nonce, sent_bytes=sent_bytes, limit_bytes=limit_bytes)
+            return {"pong": pong}
         case m.Listing():
             return {"listing": listing_to_pb(message)}
 
@@ -274,13 +281,15 @@ def _read(name: str, raw: object) -> m.Message:
         case pb.Opened():
             digest = Digest(_id(raw.digest))
             conversation = _conversation(raw.conversation)
-            return m.Opened(conversation, digest, raw.equal, heads_from_pb(raw.heads))
+            heads = heads_from_pb(raw.heads) if raw.with_heads else None
+            return m.Opened(conversation, digest, raw.equal, heads)
         case pb.Entries():
             return entries_from_pb(raw)
         case pb.Ids():
-            return _ids(raw)
+            ids = _split_ids(raw.ids)
+            return m.Ids(_conversation(raw.conversation), ids, raw.more, raw.answer)
         case pb.Ack():
-            return m.Ack(_conversation(raw.conversation), heads_from_pb(raw.heads))
+            return m.Ack(_conversation(raw.conversation), _split_ids(raw.ids))
         case pb.Draft():
             return draft_from_pb(raw)
         case pb.Credit():
@@ -293,7 +302,7 @@ def _read(name: str, raw: object) -> m.Message:
         case pb.Ping():
             return m.Ping(raw.nonce, raw.sent_bytes)
         case pb.Pong():
-            return m.Pong(raw.nonce, raw.sent_bytes)
+            return m.Pong(raw.nonce, raw.sent_bytes, raw.limit_bytes)
         case pb.Listing():
             items = (
                 m.ListingItem(_conversation(i.conversation), Digest(_id(i.digest)))
@@ -316,19 +325,24 @@ def _welcome(raw: pb.Welcome) -> m.Welcome:
     )
 
 
-def _ids(raw: pb.Ids) -> m.Ids:
-    if len(raw.ids) % ID_BYTES:
-        raise FrameMalformed("ids are 32 bytes each")
-    ids = tuple(EntryId(raw.ids[at : at + ID_BYTES]) for at in range(0, len(raw.ids), ID_BYTES))
-    return m.Ids(_conversation(raw.conversation), ids, raw.more, raw.answer)
+def _split_ids(joined: bytes) -> tuple[EntryId, ...]:
+    if len(joined) % ID_BYTES:
+        raise FrameMalformed(f"ids have {ID_BYTES} bytes each")
+    return tuple(EntryId(joined[at : at + ID_BYTES]) for at in range(0, len(joined), ID_BYTES))
 
 
 def entries_from_pb(raw: pb.Entries) -> m.Entries:
-    """Read entries; one that breaks a rule is set aside with the rule it breaks."""
+    """Read entries; one that breaks a rule is set aside with the rule it breaks.
+
+    Raises that rule's error where no entry is left to tell the conversation.
+    """
     good, refused = [], []
     for item in raw.entries:
         try:
             good.append(entry_from_pb(item))
         except EntryRefused as error:
             refused.append((entry_id(item.header), error))
-    return m.Entries(_conversation(raw.conversation), tuple(good), tuple(refused))
+    told = raw.conversation or (good[0].conversation if good else b"")
+    if not told and refused:
+        raise refused[0][1]
+    return m.Entries(_conversation(told), tuple(good), tuple(refused))

@@ -153,9 +153,10 @@ def describe(message: m.Message) -> str:
             shown = None if heads is None else [h.id.hex()[:6] for h in heads]
             return f"Open {digest.hex()[:6]} {shown}"
         case m.Opened(digest=digest, equal=equal, heads=heads):
-            return f"Opened {digest.hex()[:6]} {equal} {[h.id.hex()[:6] for h in heads]}"
-        case m.Ack(heads=heads):
-            return f"Ack {[h.id.hex()[:6] for h in heads]}"
+            shown = None if heads is None else [h.id.hex()[:6] for h in heads]
+            return f"Opened {digest.hex()[:6]} {equal} {shown}"
+        case m.Ack(ids=ids):
+            return f"Ack {[i.hex()[:6] for i in ids]}"
         case m.Fault(reason=reason, entry=entry, missing=missing):
             where = entry.hex()[:6] if entry else "-"
             return f"Fault {reason} {where} {[i.hex()[:6] for i in missing]}"

@@ -70,12 +70,12 @@ def sends_nothing_twice() -> AbstractContextManager[object]:
 
 
 def never_verifies_a_quiet_conversation() -> AbstractContextManager[object]:
-    return mock.patch.object(Link, "_verify_quiet", lambda self, out, now: None)
+    return mock.patch.object(Link, "_verify", lambda self, channels, out, now: None)
 
 
 def never_grants_credit() -> AbstractContextManager[object]:
     silent = mock.patch.object(Link, "_grant", lambda self, out: None)
-    return mock.patch.multiple(Link, _catch_up=lambda self, sent, out: None, _grant=silent.new)
+    return mock.patch.multiple(Link, _catch_up=lambda self, sent: None, _grant=silent.new)
 
 
 def leaves_the_first_of_a_suffix_out() -> AbstractContextManager[object]:

@@ -313,6 +313,8 @@ DRAFT = m.Draft(
 
 BOTH_WAYS: list[m.Message] = [
     m.Entries(GENESIS.conversation, (GENESIS, Writer(2).genesis())),
+    m.Entries(CONVERSATION, (GENESIS,)),
+    m.Entries(CONVERSATION, ()),
     m.Ids(CONVERSATION, (EntryId(ID),), True, True),
     DRAFT,
     replace(DRAFT, progress=None),
@@ -332,11 +334,27 @@ TO_HUB: list[m.Message] = [
 ]
 TO_CLIENT: list[m.Message] = [
     m.Welcome(1, KEY, 2, 3, 4, ("f",), (HOST,)),
+    m.Opened(CONVERSATION, Digest(ID), True),
+    m.Opened(CONVERSATION, Digest(ID), False, ()),
     m.Opened(CONVERSATION, Digest(ID), False, (POSITION,)),
-    m.Ack(CONVERSATION, (POSITION,)),
-    m.Pong(3),
+    m.Ack(CONVERSATION, (POSITION.id,)),
+    m.Pong(3, 4, 5),
     m.Listing((m.ListingItem(CONVERSATION, Digest(ID)),)),
 ]
+
+
+def test_entries_leave_out_the_conversation_their_first_header_tells() -> None:
+    wrapped = frames.entries_to_pb(m.Entries(GENESIS.conversation, (GENESIS,)))
+    assert wrapped.conversation == b""
+    assert frames.entries_from_pb(wrapped).conversation == GENESIS.conversation
+
+
+def test_entries_of_which_none_tells_the_conversation_are_refused_as_a_whole() -> None:
+    nameless = sync_pb2.Entries(entries=[log_pb2.Entry(header=b"\xff")])
+    with pytest.raises(WireMalformed):
+        frames.entries_from_pb(nameless)
+    with pytest.raises(FrameMalformed):
+        frames.entries_from_pb(sync_pb2.Entries())
 
 
 @pytest.mark.parametrize("message", [*BOTH_WAYS, *TO_HUB], ids=lambda x: type(x).__name__)

@@ -1,5 +1,7 @@
 """One conversation between a client and a hub (spec/04-link §4, spec/05-reconcile)."""
 
+from dataclasses import replace
+
 import pytest
 
 from replica import limits
@@ -17,8 +19,9 @@ from replica.effects import (
     StateChanged,
     SyncState,
 )
-from replica.entry import Entry
-from replica.ids import ConversationId
+from replica.entry import Entry, entry_id
+from replica.exchange import BUSY_CHECKS_MAX
+from replica.ids import ConversationId, Digest
 from replica.refusals import SignatureInvalid
 from replica.testing import Network
 from syncd.hub import Hub
@@ -202,6 +205,47 @@ def test_only_keys_the_policy_names_may_create():
     assert scene.id not in scene.hub.shelf
 
 
+# --- comparing in the middle of traffic ---------------------------------------------------
+
+
+def spoilt(scene: Scene) -> list[Open]:
+    """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
+    scene.pair.loses = lambda message: isinstance(message, (Ack, Opened))
+    (entry,) = scene.chain(1)
+    scene.client.append(entry)
+    before = len(of(Open, scene.client.sent))
+    for late in (Opened(scene.id, Digest(bytes(32)), False), Ack(scene.id, (entry.id,))):
+        scene.client.perform(scene.client.link.receive(late, scene.pair.now))
+    scene.pair.advance(limits.RESYNC_S)
+    return of(Open, scene.client.sent)[before:]
+
+
+def test_a_hub_shows_no_heads_to_a_digest_on_a_live_conversation(scene: Scene):
+    scene.client.send(Open(scene.id, Digest(bytes(32))))
+    assert of(Opened, scene.client.received)[-1].heads is None
+
+
+def test_a_comparison_that_entries_may_have_spoilt_is_repeated_without_heads(scene: Scene):
+    (repeated,) = spoilt(scene)
+    assert repeated.heads is None
+    assert scene.client.link.exchange.channels[scene.id].state is SyncState.SYNCHRONIZED
+
+
+def test_comparisons_spoilt_again_and_again_show_heads_at_last(scene: Scene):
+    firsts = [spoilt(scene)[0] for _ in range(BUSY_CHECKS_MAX + 1)]
+    assert [one.heads is None for one in firsts] == [True] * BUSY_CHECKS_MAX + [False]
+
+
+def test_a_difference_nothing_explains_is_said_and_repaired(scene: Scene):
+    lost = scene.chain(1)
+    scene.hub.shelf[scene.id].admit(lost[0])  # the client is never told
+    scene.pair.advance(limits.HEARTBEAT_S)
+    states = [e.state for e in scene.client.events if isinstance(e, StateChanged)]
+    assert SyncState.DESYNCHRONIZED in states
+    assert states[-1] is SyncState.SYNCHRONIZED
+    assert lost[0].id in scene.client.shelf[scene.id].log.entries
+
+
 # --- acks ---------------------------------------------------------------------------------
 
 
@@ -211,7 +255,7 @@ def test_an_ack_follows_admission_and_names_the_lanes_newest(scene: Scene):
     assert effects.persist == tuple(line)
     assert effects.send[0] == (
         scene.client.link_id,
-        Ack(scene.id, (scene.held.log.position(line[2].id),)),
+        Ack(scene.id, (line[2].id,)),
     )
 
 
@@ -229,7 +273,7 @@ def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene)
     channel = scene.client.link.exchange.channels[scene.id]
     assert channel.unacked == {e.id for e in line}
     head = scene.held.log.position(line[2].id)
-    effects = scene.client.link.receive(Ack(scene.id, (head,)), 0.0)
+    effects = scene.client.link.receive(Ack(scene.id, (head.id,)), 0.0)
     assert EntriesAcked(scene.id, (head,)) in effects.deliver
     assert not channel.unacked
 
@@ -268,10 +312,12 @@ def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
 
 
 def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
-    good = scene.chain(1)[0]
-    broken = Entry(good.header_bytes + b"\x00", good.signature, good.body, good.id, good.header)
-    scene.client.send(Entries(scene.id, (broken,)))
-    assert of(Fault, scene.client.received)[-1].reason == "WIRE_MALFORMED"
+    good, next_one = scene.chain(2)
+    broken = replace(next_one, header_bytes=next_one.header_bytes + b"\x00")
+    scene.client.send(Entries(scene.id, (good, broken)))
+    fault = of(Fault, scene.client.received)[-1]
+    assert (fault.reason, fault.entry) == ("WIRE_MALFORMED", entry_id(broken.header_bytes))
+    assert good.id in scene.held.log.entries
 
 
 # --- what goes missing -------------------------------------------------------------------------

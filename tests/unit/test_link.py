@@ -239,7 +239,10 @@ def test_control_messages_flow_without_credit(small_window: int, hub: Hub, write
     pair.loses = lambda message: isinstance(message, Credit)
     write_many(pair, writer, conversation, 40)
     pair.client.send(Ping(7))
-    assert Pong(7, hub.links[pair.client.link_id]._sent_bytes) in pair.client.received
+    pong = of(Pong, pair.client.received)[-1]
+    at_hub = hub.links[pair.client.link_id]
+    assert (pong.nonce, pong.sent_bytes) == (7, at_hub._sent_bytes)
+    assert pair.client.link._sent_limit == pong.limit_bytes > limits.CREDIT_BYTES
 
 
 # --- drivers' duties ----------------------------------------------------------------------

@@ -513,15 +513,18 @@ class Opened(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     HEADS_FIELD_NUMBER: _builtins.int
     EQUAL_FIELD_NUMBER: _builtins.int
+    WITH_HEADS_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     digest: _builtins.bytes
     """Digest of what the hub holds, 32 bytes."""
     equal: _builtins.bool
-    """The digests are equal."""
+    """The digests are equal; heads are not given."""
+    with_heads: _builtins.bool
+    """The heads are given (even if there are none)."""
     @_builtins.property
     def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """The hub's lane heads; none where the digests are equal."""
+        """The hub's lane heads."""
 
     def __init__(
         self,
@@ -530,10 +533,11 @@ class Opened(_message.Message):
         digest: _builtins.bytes = ...,
         heads: _abc.Iterable[Global___LaneHead] | None = ...,
         equal: _builtins.bool = ...,
+        with_heads: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "equal", b"equal", "heads", b"heads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "equal", b"equal", "heads", b"heads", "with_heads", b"with_heads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -586,7 +590,7 @@ class Entries(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
-    """The conversation, 32 bytes."""
+    """The conversation, 32 bytes; unset where the first entry tells it."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
         """In (lamport, id) order."""
@@ -646,22 +650,22 @@ class Ack(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
-    HEADS_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
-    @_builtins.property
-    def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """The newest durable entry of each lane the client sent on."""
-
+    ids: _builtins.bytes
+    """Ids of the newest durable entry of each lane the client sent on, 32 bytes
+    each, concatenated; what precedes them in their lanes is durable too.
+    """
     def __init__(
         self,
         *,
         conversation: _builtins.bytes = ...,
-        heads: _abc.Iterable[Global___LaneHead] | None = ...,
+        ids: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "heads", b"heads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "ids", b"ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -847,19 +851,23 @@ class Pong(_message.Message):
 
     NONCE_FIELD_NUMBER: _builtins.int
     SENT_BYTES_FIELD_NUMBER: _builtins.int
+    LIMIT_BYTES_FIELD_NUMBER: _builtins.int
     nonce: _builtins.int
     """The number asked with."""
     sent_bytes: _builtins.int
     """Bytes of counted frames sent so far on this link."""
+    limit_bytes: _builtins.int
+    """As in Credit."""
     def __init__(
         self,
         *,
         nonce: _builtins.int = ...,
         sent_bytes: _builtins.int = ...,
+        limit_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nonce", b"nonce", "sent_bytes", b"sent_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_bytes", b"limit_bytes", "nonce", b"nonce", "sent_bytes", b"sent_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -924,7 +932,7 @@ class PushRequest(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
-    """The conversation, 32 bytes."""
+    """The conversation, 32 bytes; unset where the first entry tells it."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
         """In (lamport, id) order, at most one frame."""
