@@ -37,6 +37,8 @@ class Channel:
     outgoing: deque[EntryId] = field(default_factory=deque)
     queued: set[EntryId] = field(default_factory=set)
     unacked: set[EntryId] = field(default_factory=set)
+    refused: set[EntryId] = field(default_factory=set)
+    """What the hub will not have: not acked, and not sent again on this link."""
     in_flight: set[EntryId] = field(default_factory=set)
     """Sent by a client and not yet acked: sent again only after a re-check."""
     wanted: set[EntryId] = field(default_factory=set)
@@ -46,10 +48,16 @@ class Channel:
     """Per request: run, tokens and frames already sent to this reader."""
     drafts_due: set[EntryId] = field(default_factory=set)
 
+    def refuse(self, entry_id: EntryId) -> None:
+        """Take one of ours as refused for good."""
+        if entry_id in self.unacked:
+            self.unacked.discard(entry_id)
+            self.refused.add(entry_id)
+
     def queue(self, ids: Iterable[EntryId]) -> None:
         """Queue entries for sending, each once."""
         for entry_id in ids:
-            if entry_id not in self.queued and entry_id not in self.in_flight:
+            if not any(entry_id in known for known in (self.queued, self.in_flight, self.refused)):
                 self.queued.add(entry_id)
                 self.outgoing.append(entry_id)
 

@@ -310,6 +310,13 @@ Event = (
 )
 
 
+def conversation_of(shown: Message | Event) -> ConversationId | None:
+    """Return the conversation a message or an event is about; None for the link's own."""
+    about = shown.draft if isinstance(shown, DraftReceived) else shown
+    conversation: ConversationId | None = getattr(about, "conversation", None)
+    return conversation
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What the driver does now, in this order."""

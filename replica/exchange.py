@@ -189,7 +189,7 @@ class Exchange:
 
     def _queue(self, channel: Channel, entries: Iterable[Entry]) -> None:
         """Queue what the peer lacks; a client waits for the acks of all of it."""
-        ids = [entry.id for entry in entries]
+        ids = [entry.id for entry in entries if entry.id not in channel.refused]
         if self.side is Side.CLIENT:
             channel.unacked.update(ids)
         channel.queue(ids)
@@ -212,6 +212,7 @@ class Exchange:
         channel.seedings = 0
         if message.digest == held.log.digest:
             channel.wanted.clear()
+            channel.refused.clear()
             channel.busy_checks = 0
             acked = channel.mark_all_acked(held)
             channel.is_open, channel.recheck_at = True, None
@@ -231,7 +232,8 @@ class Exchange:
         now: float,
     ) -> None:
         synchronized = channel.state is SyncState.SYNCHRONIZED
-        surprising = synchronized and not channel.received_since_check and not channel.unacked
+        explained = channel.received_since_check or channel.unacked or channel.refused
+        surprising = synchronized and not explained
         if synchronized and not surprising and self._check_later(channel, message, now):
             return
         acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
@@ -349,7 +351,8 @@ class Exchange:
         if node is None or node.generation is not None:
             return  # not sealed here yet, or over: the log has or will have the rest
         if self.side is Side.HUB and peer != node.author:
-            self._fault(NotAllowed("only the request's host streams its answer"), held.id, out)
+            error = NotAllowed("only the request's host streams its answer")
+            self._fault(error, held.id, out, message.request)
             return
         try:
             verify_draft(message, PublicKey(node.author))
@@ -385,7 +388,10 @@ class Exchange:
             case _:
                 if message.entry is not None:
                     # Refused for good: sending it again would be refused again.
-                    channel.unacked.discard(message.entry)
+                    channel.refuse(message.entry)
+                elif not message.retryable and self.side is Side.CLIENT:
+                    self._deny(channel, message, out, now)
+                    return
                 out.deliver.append(EntryFailed(channel.id, message.entry, message))
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
@@ -418,7 +424,7 @@ class Exchange:
         """Believe the hub; ask again now and then, since a grant may come later."""
         channel.recheck_at = now + limits.DENIED_RECHECK_S
         channel.is_open = False
-        channel.seedings = 0
+        channel.seedings = min(channel.seedings, 1)  # from now on it sees the membership only
         if channel.state is not SyncState.DENIED:
             self._change(channel, SyncState.DENIED, out)
             out.deliver.append(EntryFailed(channel.id, None, fault))

@@ -1,6 +1,6 @@
 """Link state machine, both sides (spec/04-link).
 
-Pure: the driver owns sockets, clocks and disks; see replica/aio/client.py and
+Pure: the driver owns sockets, clocks and disks; see replica/aio/hub_link.py and
 syncd/aio/service.py. Inputs are `receive`, `handle_deadline` and the calls of
 the application; each returns Effects, which the driver performs in order.
 
@@ -48,7 +48,13 @@ from replica.entry import Entry
 from replica.errors import AntiphonError
 from replica.exchange import Exchange, Side
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.refusals import CreditExceeded, LinkIdle, OutOfOrder, VersionUnsupported
+from replica.refusals import (
+    CreditExceeded,
+    LinkIdle,
+    OutOfOrder,
+    ProofInvalid,
+    VersionUnsupported,
+)
 
 VERSION = 1
 
@@ -165,11 +171,13 @@ class Link:
         return self._finish(out)
 
     def leave(self, conversation: ConversationId, fault: Fault | None = None) -> Effects:
-        """Stop syncing one conversation; `fault` says why."""
+        """Stop syncing one conversation; `fault` says why. Sends nothing else."""
         out = EffectsBuilder()
-        if self.exchange.channels.pop(conversation, None) is not None and self.phase is Phase.READY:
-            self._send(Close(conversation, fault), out)
-        return self._finish(out)
+        if self.exchange.channels.pop(conversation, None) is not None:
+            out.deliver.append(StateChanged(conversation, SyncState.OFFLINE))
+            if self.phase is Phase.READY:
+                self._send(Close(conversation, fault), out)
+        return out.build(self._wake_at())
 
     def close(self, fault: Fault | None = None) -> Effects:
         """End the link in good order; `fault` says why."""
@@ -323,10 +331,12 @@ class Link:
     def _receive_welcome(self, message: Welcome, out: EffectsBuilder, now: float) -> None:
         if self.phase is Phase.READY:
             return
+        if self.peer not in (None, message.hub_key):
+            raise ProofInvalid("the hub greets with another key than it proved")
         self.phase = Phase.READY
         self.peer = message.hub_key
         self._sent_limit = message.credit_bytes
-        self._beat_s = min(limits.HEARTBEAT_S, message.idle_timeout_ms / 3000)
+        self._beat_s = max(1.0, min(limits.HEARTBEAT_S, message.idle_timeout_ms / 3000))
         out.deliver.append(Welcomed(message))
         for channel in self.exchange.channels.values():
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))

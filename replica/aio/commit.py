@@ -134,14 +134,20 @@ class GroupCommit:
             item = self._waiting.get_nowait()
         return batch, True
 
-    async def _commit(self, batch: Sequence[_Write]) -> None:
-        lazy, self._lazy = self._lazy, {}
+    async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
+        lazy: dict[Hashable, Statement] = {}
+        if with_lazy:
+            lazy, self._lazy = self._lazy, {}
         statements = [*lazy.values(), *(s for write in batch for s in write.statements)]
         try:
             await self._transact(_merged(statements))
         except (sqlite3.Error, OSError) as error:
-            self._lazy = lazy | self._lazy
             refusal = store_error(error)
+            if lazy:
+                # What can be found out again must not keep the log from the disk.
+                await self._commit(batch, with_lazy=False)
+                self._keep(lazy, refusal)
+                return
             if isinstance(refusal, StoreCorrupt) and len(batch) > 1:
                 # A damaged page fails those who touch it, not all who came at the same time.
                 for write in batch:
@@ -158,6 +164,13 @@ class GroupCommit:
             if any(write.truncate for write in batch):
                 await self._truncate()
             _settle(batch, None)
+
+    def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
+        """Try lazy writes again with the next transaction, unless they touch a broken page."""
+        if isinstance(refusal, StoreCorrupt):
+            _log.warning("store_lazy_writes_dropped", count=len(lazy), detail=refusal.detail)
+        else:
+            self._lazy = lazy | self._lazy
 
     async def _transact(self, statements: Sequence[Statement]) -> None:
         if not statements:

@@ -19,6 +19,16 @@ from replica.limits import FETCH_IDS_MAX
 from replica.refusals import Unauthenticated
 
 
+async def pinned_key(store: Store, address: str) -> PublicKey | None:
+    """Return the key the hub at `address` proved at first contact; None before that."""
+    pinned = await store.get_meta(_pin_name(address))
+    return PublicKey(pinned) if pinned is not None else None
+
+
+def _pin_name(address: str) -> str:
+    return f"hub key {address}"
+
+
 class HubCalls:
     """A channel to a hub and the calls that need no stream."""
 
@@ -37,8 +47,7 @@ class HubCalls:
 
     async def authenticate(self) -> tuple[PublicKey, bytes]:
         """Obtain a fresh ticket; return (hub key, ticket). Raises PeerIdentityChanged."""
-        pin_name = f"hub key {self.address}"
-        pinned = await self._store.get_meta(pin_name)
+        expected = await pinned_key(self._store, self.address)
 
         async def call(request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
             response: pb.AuthenticateResponse = await rpc.typed(
@@ -46,10 +55,9 @@ class HubCalls:
             )
             return response
 
-        expected = PublicKey(pinned) if pinned is not None else None
         hub_key, ticket = await rpc.obtain_ticket(call, self._key, expected)
-        if pinned is None:
-            await self._store.put_meta(pin_name, hub_key)
+        if expected is None:
+            await self._store.put_meta(_pin_name(self.address), hub_key)
         self._ticket = ticket
         return hub_key, ticket
 

@@ -36,9 +36,13 @@ _HEAD = struct.Struct("<Q32s")
 _APPEND = """
 INSERT INTO entries (conversation, id, header, signature, checksum, body)
 VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (conversation, id) DO UPDATE SET body = excluded.body
-WHERE body IS NULL AND excluded.body IS NOT NULL
+ON CONFLICT (conversation, id) DO UPDATE SET header = excluded.header,
+  signature = excluded.signature, checksum = excluded.checksum,
+  body = ifnull(excluded.body, body)
+WHERE header IS NOT excluded.header OR signature IS NOT excluded.signature
+  OR body IS NOT ifnull(excluded.body, body)
 """
+"""A row of that id which differs is damaged: what is appended has been verified."""
 _SELECT = "SELECT rowid, id, header, signature, checksum, body FROM entries"
 _SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?)"
 # Both name the bad bytes: what was repaired meanwhile stays.
@@ -221,12 +225,18 @@ class Store:
             self._commit.write_later((conversation, peer, lane), Statement(_SAVE_ACK, [row]))
 
     async def load_acks(
-        self, conversation: ConversationId, peer: PublicKey
+        self, conversation: ConversationId, peer: PublicKey | None
     ) -> tuple[tuple[Position, ...], int | None]:
-        """Return what `peer` acknowledged, and when it last did, in Unix milliseconds."""
-        await self._commit.flush()
+        """Return what `peer` acknowledged, and when it last did, in Unix milliseconds.
+
+        None means all peers: then a lane may be named more than once.
+        On a full disk these are older acks: the peer is asked more than need be.
+        """
+        with contextlib.suppress(StoreError):  # The writer logged it.
+            await self._commit.flush()
         rows = await self._rows(
-            "SELECT lane, head, acked_ms FROM acks WHERE conversation = ? AND peer = ?",
+            "SELECT lane, head, acked_ms FROM acks"
+            " WHERE conversation = ?1 AND peer = ifnull(?2, peer)",
             conversation,
             peer,
         )

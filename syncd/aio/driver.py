@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from replica.aio.performer import Performer, Work
+from replica.aio.performer import Conversations, Performer
 from replica.aio.store import Store
-from replica.effects import Entries, Fault, Message
+from replica.effects import Entries, Fault, Message, conversation_of
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey
 from replica.refusals import ConversationDeleted
@@ -83,7 +83,7 @@ class HubDriver:
         """Append without a link; returns once everything admitted is durable."""
         await self.ensure_loaded(message.conversation)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
-        await self._submit(effects)
+        await self._submit(effects, message.conversation)
         return outcomes
 
     async def ensure_loaded(self, conversation: ConversationId) -> None:
@@ -109,26 +109,29 @@ class HubDriver:
 
     # --- effects --------------------------------------------------------------
 
-    def _submit(self, effects: HubEffects) -> "asyncio.Future[None]":
-        return self.performer.submit(effects.persist, lambda: self._send(effects))
+    def _submit(
+        self, effects: HubEffects, conversation: ConversationId | None = None
+    ) -> "asyncio.Future[None]":
+        named = (conversation, *(conversation_of(message) for _, message in effects.send))
+        about = {one for one in named if one is not None}
+        return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
 
-    def _send(self, effects: HubEffects) -> None:
+    def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
         for link_id, message in effects.send:
             sink = self._sinks.get(link_id)
-            if sink is not None:
+            if sink is not None and conversation_of(message) not in lost:
                 sink(message)
         for link_id in effects.closed:
             sink = self._sinks.get(link_id)
             if sink is not None:
                 sink(None)
 
-    def _undo(self, error: StoreError, lost: set[ConversationId], batch: list[Work]) -> None:
+    def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Forget what memory believes but the disk refused; nobody was told of it.
 
         The links are told that the conversation left them for now; the writers
         still hold their entries and send them again.
         """
-        log.error("store refused a batch", reason=error.reason, works=len(batch))
         for conversation in lost:
             self._send(self.hub.forget(conversation, Fault.of(error, conversation)))
 

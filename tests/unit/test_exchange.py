@@ -311,6 +311,33 @@ def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
     assert good.id not in scene.held.log.entries
 
 
+def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
+    scene = Scene(Policy(entries_max=2)).begin()
+    line = scene.chain(3)
+    scene.client.append(*line)
+    channel = scene.client.link.exchange.channels[scene.id]
+    refused = {e.id for e in line[1:]}
+    assert channel.refused == refused
+    for _ in range(12):
+        scene.pair.advance(limits.RESYNC_S)
+    sent = [e.id for frame in of(Entries, scene.client.sent) for e in frame.entries]
+    assert [sent.count(i) for i in refused] == [1, 1]
+    acked = [p.id for event in of(EntriesAcked, scene.client.events) for p in event.positions]
+    assert refused.isdisjoint(acked)
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_conversation_refused_for_good_is_asked_about_once_a_minute(scene: Scene):
+    scene.hub.deleted.add(scene.id)
+    scene.client.append(*scene.chain(1))
+    scene.pair.advance(limits.RESYNC_S)
+    assert scene.state() is SyncState.DENIED
+    before = len(of(Open, scene.client.sent))
+    for _ in range(20):
+        scene.pair.advance(limits.DENIED_RECHECK_S / 5)
+    assert len(of(Open, scene.client.sent)) - before <= 4
+
+
 def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
     good, next_one = scene.chain(2)
     broken = replace(next_one, header_bytes=next_one.header_bytes + b"\x00")

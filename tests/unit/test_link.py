@@ -24,8 +24,9 @@ from replica.effects import (
     Welcome,
     Welcomed,
 )
+from replica.exchange import Side
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
-from replica.link import Phase
+from replica.link import Link, Phase
 from replica.testing import Network, Pair
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -115,6 +116,18 @@ def test_a_closed_link_does_nothing_more(pair: Pair, writer: Writer):
     pair.advance(100.0)
     assert len(pair.client.sent) == before
     assert pair.client.link.receive(Pong(1), 100.0).send == ()
+
+
+def test_whoever_leaves_a_conversation_is_offline_there(pair: Pair, writer: Writer):
+    conversation = begin(pair, writer)
+    pair.client.perform(pair.client.link.leave(conversation))
+    assert pair.client.events[-1] == StateChanged(conversation, SyncState.OFFLINE)
+
+
+def test_a_hub_that_greets_with_another_key_than_it_proved_is_left(writer: Writer):
+    link = Link(Side.CLIENT, key=writer.public, peer=PublicKey(b"p" * 32), shelf={}, now=0.0)
+    link.receive(Welcome(1, PublicKey(b"q" * 32), 1, 1, 1), 0.0)
+    assert link.phase is Phase.CLOSED
 
 
 # --- time ----------------------------------------------------------------------------

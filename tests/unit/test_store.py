@@ -436,3 +436,33 @@ async def test_an_unknown_conversation_is_empty(path: Path) -> None:
         assert await store.load(nothing) == []
         assert not await store.has(nothing)
         await store.delete(nothing)
+
+
+async def test_what_comes_again_replaces_a_damaged_row(path: Path) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        for column in ("signature", "body"):
+            query(path, f"UPDATE entries SET {column} = x'00' WHERE id = ?", entries[2].id)
+            await store.append([entries[2]])
+            assert await store.load(entries[0].conversation) == entries
+        assert store.quarantined_count == 0
+
+
+async def test_a_broken_page_of_acks_keeps_no_entry_from_the_disk(path: Path) -> None:
+    entries = log(3)
+    peer = Writer(2).public
+    async with await Store.open(path):
+        pass
+    [(page,)] = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'acks'")
+    [(size,)] = query(path, "PRAGMA page_size")
+    assert isinstance(page, int)
+    assert isinstance(size, int)
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    async with await Store.open(path) as store:
+        await store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
+        await store.append(entries[:2])
+        await store.append(entries[2:])
+        assert await store.load(entries[0].conversation) == entries
