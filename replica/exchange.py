@@ -5,6 +5,7 @@ Pure, and private to link.py, which owns greeting, credit and time.
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import islice
 
 from replica import limits, reconcile
 from replica.channel import Channel
@@ -43,6 +44,9 @@ from replica.refusals import (
 
 ENTRIES_FRAME_BYTES = 256 * 1024
 """Entries frames are cut here, well under the frame limit, so drafts are not held up."""
+
+BODIES_ASKED_MAX = 63
+"""Entries without bodies that one Open asks for; as many as a fault can name."""
 
 BUSY_CHECKS_MAX = 3
 """Comparisons spoilt by entries on their way, before heads are shown all the same."""
@@ -160,6 +164,8 @@ class Exchange:
         is_check = channel.is_open and message.heads is None
         heads = None if equal or is_check else held.log.heads()
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
+        if not is_check:
+            self._ask_bodies(held, out)
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
             if message.heads is not None:
@@ -194,6 +200,12 @@ class Exchange:
             channel.unacked.update(ids)
         channel.queue(ids)
 
+    def _ask_bodies(self, held: Conversation, out: EffectsBuilder) -> None:
+        """Name entries held without their bodies; digests do not tell of them (LINK-14)."""
+        bodyless = (e.id for e in held.log.entries.values() if e.body is None)
+        if missing := list(islice(bodyless, BODIES_ASKED_MAX)):
+            self._send(Fault.of(EntriesMissing(missing=missing), held.id), out)
+
     def _send_ids(self, held: Conversation, out: EffectsBuilder, *, answer: bool) -> None:
         ids = sorted(held.log.covered())
         step = limits.IDS_PER_FRAME
@@ -210,6 +222,8 @@ class Exchange:
             return
         held = self._conversation(channel.id)
         channel.seedings = 0
+        if not channel.is_open:
+            self._ask_bodies(held, out)
         if message.digest == held.log.digest:
             channel.wanted.clear()
             channel.refused.clear()

@@ -347,6 +347,35 @@ def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
     assert good.id in scene.held.log.entries
 
 
+# --- bodies ----------------------------------------------------------------------------------
+
+
+def without_body(entry: Entry) -> Entry:
+    return replace(entry, body=None)
+
+
+def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(scene: Scene):
+    (entry,) = scene.chain(1)
+    held = [scene.genesis, entry]
+    hub = scene.hub
+    hub.load(scene.id, [scene.genesis, without_body(entry)])
+    other = scene.pair.connect(scene.writer.public)
+    other.open(scene.id)
+    assert other.shelf[scene.id].log.entries[entry.id].body is None
+    scene.reconnect(*held).open(scene.id)
+    assert hub.shelf[scene.id].log.entries[entry.id] == entry
+    assert other.shelf[scene.id].log.entries[entry.id] == entry
+
+
+def test_a_body_a_replica_lost_comes_back_from_the_hub(scene: Scene):
+    (entry,) = scene.chain(1)
+    scene.client.append(entry)
+    peer = scene.reconnect(scene.genesis, without_body(entry))
+    peer.open(scene.id)
+    assert peer.shelf[scene.id].log.entries[entry.id] == entry
+    assert peer.stored == [entry]
+
+
 # --- what goes missing -------------------------------------------------------------------------
 
 
