@@ -87,7 +87,7 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
             "prefill_tok_per_s": len(new) / statistics.median(computed),
         }
         say(f"{size} tokens: {figures[size]}")
-    worker.close()
+    await worker.close()
     return figures
 
 

@@ -4,7 +4,11 @@ import argparse
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 
 import structlog
 from pydantic import ValidationError
@@ -13,6 +17,21 @@ from model_host import fetch
 from model_host.config import HostConfig
 from replica.aio.serving import explain
 from replica.errors import AntiphonError
+
+STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
+"""Set by a supervisor that alone holds the other end of stdin."""
+
+
+def _stop_at_end_of_stdin() -> None:
+    """Take the end of stdin for SIGTERM: a supervisor that is killed can't send one."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="end of stdin", daemon=True).start()
 
 
 def _serve(arguments: list[str]) -> int:
@@ -32,6 +51,8 @@ def _serve(arguments: list[str]) -> int:
     if print_config:
         print(json.dumps(config.model_dump(mode="json"), indent=2))
         return 0
+    if os.environ.get(STOP_AT_EOF):
+        _stop_at_end_of_stdin()
     from model_host.aio.server import serve  # torch: not for `pull` and `list`
 
     asyncio.run(serve(config))
@@ -40,7 +61,14 @@ def _serve(arguments: list[str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Dispatch, and say in words what went wrong."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # The default traceback shows local variables: what people wrote would be in the log.
+    show = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[*structlog.get_config()["processors"][:-1], show],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     command = arguments[0] if arguments else ""
     try:

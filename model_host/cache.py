@@ -83,7 +83,10 @@ class SlabCache:
         # Attention multiplies what it masks by an exact zero: junk is harmless there, but
         # 0 * NaN is NaN, so memory is never handed out unwritten.
         kinds, heads, width = self._shape
-        return torch.zeros((kinds, heads, tokens, width), dtype=self._dtype)
+        # Growth can happen inside a decode step, under inference mode. A tensor made there
+        # takes no writes outside it, and `truncate` writes outside.
+        with torch.inference_mode(False):  # torch takes it by position
+            return torch.zeros((kinds, heads, tokens, width), dtype=self._dtype)
 
     @property
     def tokens(self) -> int:

@@ -10,14 +10,21 @@ import torch
 
 from model_host.cache import KVCache, SlabCache
 from model_host.engine_api import Logits, Progress, Scored
-from model_host.errors import ContextExceeded, PrefillCancelled
+from model_host.errors import PrefillCancelled
 from model_host.gguf_file import ModelConfig, ModelFile, open_model_file
 from model_host.model import Model, build_model, packed_linear_available
 from model_host.namespace import PAGE_LAYOUT, Namespace, canonical_json
 from model_host.numerics import SelfTest, numerics_class, self_test
-from model_host.shapes import CHUNK_TOKENS, CONTEXT_TOKENS_DEFAULT, candidates
+from model_host.refusals import ContextTooLong
+from model_host.shapes import (
+    CHUNK_TOKENS,
+    CONTEXT_TOKENS_DEFAULT,
+    CONTEXT_TOKENS_MIN,
+    candidates,
+)
 from model_host.step import Slice, step
 from model_host.weights import DTYPES, load_weights, recipe_digest
+from replica.refusals import ArgumentInvalid
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +53,15 @@ class TorchEngine:
 
         `threads` of 0 leaves torch's choice; the number is torch's, so the process's.
         `context_tokens`, 8,192 if unset, bounds the context, and with it the self-test.
-        Without `cache_dir` the file is dequantised anew. Raises a subclass of ModelFileError.
+        Without `cache_dir` the file is dequantised anew. Raises ArgumentInvalid before
+        anything is read, or a subclass of ModelFileError.
         """
+        if context_tokens is not None and context_tokens < CONTEXT_TOKENS_MIN:
+            raise ArgumentInvalid(
+                f"context_tokens: {context_tokens}; a context has {CONTEXT_TOKENS_MIN} at least"
+            )
+        if threads < 0:
+            raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
         if threads:
             torch.set_num_threads(threads)
         file = open_model_file(path)
@@ -139,7 +153,7 @@ class TorchEngine:
         """Refuse before any work what can't fit, and grow once instead of per chunk."""
         total = cache.tokens + len(ids)
         if total > self.config.context_tokens:
-            raise ContextExceeded(
+            raise ContextTooLong(
                 f"{total} tokens exceed the context of {self.config.context_tokens}."
             )
         cache.reserve(total)

@@ -64,7 +64,7 @@ class Engine(Protocol):
         """Append `ids`, at least one, to the cache in chunks; return the last logits [V].
 
         `on_progress(done, total)` is called after each chunk, `cancelled()` before each.
-        Raises PrefillCancelled, ContextExceeded, CacheBudgetExceeded or CacheBusy; the
+        Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded or CacheBusy; the
         cache then keeps the chunks that were finished.
         """
 

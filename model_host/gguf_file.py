@@ -5,7 +5,6 @@ The header is read by the bounded parser below: it names truncation as such, and
 and the dequantisation of tensors are the package's. No torch here.
 """
 
-import hashlib
 import mmap
 import struct
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from model_host.errors import (
     ModelFileTruncated,
     ModelTensorMissing,
 )
+from model_host.file_digest import file_sha256
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -64,6 +64,8 @@ class ModelConfig:
 class TokenizerData:
     """The tokenizer as the file states it; ids are indexes into `tokens`.
 
+    Whether to add a BOS token is left out: control tokens come from the template alone.
+
     `types` are llama.cpp's: 1 normal, 3 control, 4 user defined, 5 unused, 6 byte.
     """
 
@@ -74,7 +76,6 @@ class TokenizerData:
     merges: tuple[str, ...]
     bos_id: int | None
     eos_id: int | None
-    adds_bos: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,23 +340,17 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
         tokens=tokens,
         types=types,
         merges=merges,
-        bos_id=fields.get("tokenizer.ggml.bos_token_id"),
-        eos_id=fields.get("tokenizer.ggml.eos_token_id"),
-        adds_bos=bool(fields.get("tokenizer.ggml.add_bos_token", False)),
+        bos_id=_token_id(fields, "tokenizer.ggml.bos_token_id", vocab),
+        eos_id=_token_id(fields, "tokenizer.ggml.eos_token_id", vocab),
     )
 
 
-_digests: dict[tuple[str, int, int], bytes] = {}
-
-
-def file_sha256(path: Path) -> bytes:
-    """Return the SHA-256 of a file, remembered by (path, size, mtime) in this process."""
-    stat = path.stat()
-    key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
-    if key not in _digests:
-        with path.open("rb") as file:
-            _digests[key] = hashlib.file_digest(file, "sha256").digest()
-    return _digests[key]
+def _token_id(fields: dict[str, Any], name: str, vocab: int) -> int | None:
+    """Return an optional id, inside the vocabulary."""
+    value = fields.get(name)
+    if value is not None and not (isinstance(value, int) and 0 <= value < vocab):
+        raise ModelFileInvalid(f"{name} is {value!r}, not an id below {vocab}.")
+    return value
 
 
 def open_model_file(path: Path | str) -> ModelFile:

@@ -56,7 +56,15 @@ def synthetic(shape: tuple[int, ...], seed: int, scale: float) -> torch.Tensor:
 
 def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> Model:
     """Build a model of the same widths with two layers and weights known to everyone."""
-    small = replace(config, layers=CANARY_LAYERS, vocab=CANARY_VOCAB, tied=True)
+    small = replace(
+        config,
+        layers=CANARY_LAYERS,
+        vocab=CANARY_VOCAB,
+        tied=True,
+        context_tokens=sum(_CANARY_PARTS),
+    )
+    # Whatever the context of the model at work: one machine, one class.
+    shapes = replace(shapes, keys_max=small.context_tokens)
     query, kv = small.heads * small.head_width, small.kv_heads * small.head_width
     sizes: dict[str, tuple[int, ...]] = {
         "qkv": (query + 2 * kv, small.width),
@@ -84,13 +92,11 @@ def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> b
     model = synthetic_model(config, dtype, shapes)
     cache = SlabCache(model.config, dtype)
     digest = hashlib.sha256(f"antiphon/numerics/v1 {dtype}".encode())
-    at = 0
-    for part in _CANARY_PARTS:
-        count = min(part, config.context_tokens - at)
+    for count in _CANARY_PARTS:
+        at = cache.tokens
         ids = [(7 * (at + row) + 3) % CANARY_VOCAB for row in range(count)]
         (logits,) = step(model, [Slice(cache, ids, logits=min(count, 16))])
         digest.update(logits.numpy().tobytes())
-        at += count
     digest.update(cache.read(0, cache.tokens).tobytes())
     return digest.digest()
 

@@ -1,4 +1,23 @@
-"""Why a host refuses a request: logged as a generation that is REFUSED (spec/10-errors)."""
+"""Why a host refuses a request: logged as a generation that is REFUSED (spec/10-errors).
+
+    GenerationRefused
+    ├── TemplateUnsupported    the model's template can't render the context
+    ├── ToolsUnsupported       tools, which the template renders none of
+    ├── MediaUnsupported       media, for a model of text
+    ├── OpaqueRequired         a required opaque part that only its issuer opens
+    ├── TokensForeign          ids or an answer of another tokenizer, template or recipe
+    ├── TokensControl          ids of control tokens in a message
+    ├── TokenizerBytesMissing  a byte of the text that the vocabulary lacks
+    ├── ObligationsOpen        tool calls without a result
+    ├── ProfileUnknown         a profile the host doesn't offer
+    ├── BodyUnavailable        a body that is missing here
+    ├── ContextTooLong         more tokens than the model's context holds
+    ├── SealTooLarge           more entries than one seal holds
+    ├── SamplingInvalid        a sampling parameter out of its range
+    └── StopInvalid            a stop string out of its range
+
+The other errors of the host are in model_host/errors.py.
+"""
 
 from replica.errors import HostError
 
@@ -39,10 +58,36 @@ class OpaqueRequired(GenerationRefused):
 
 
 class TokensForeign(GenerationRefused):
-    """Token ids of another tokenizer."""
+    """Token ids, or an answer, of another tokenizer, template or rendering recipe."""
 
     reason = "TOKENS_FOREIGN"
-    next_step = "Send the text instead of ids, or ask a host with that tokenizer."
+    next_step = "Branch off before them and send their text, or ask a host that renders as theirs."
+
+
+class TokensControl(GenerationRefused):
+    """A message holds ids of control tokens, which templates and models alone may write."""
+
+    reason = "TOKENS_CONTROL"
+    next_step = "Send the text instead of ids, or leave the control tokens out."
+
+
+class SealTooLarge(GenerationRefused):
+    """The entries since the last answer do not fit one seal."""
+
+    reason = "SEAL_TOO_LARGE"
+    next_step = "Branch off earlier, and ask again with fewer entries since the last answer."
+
+
+class TokenizerBytesMissing(GenerationRefused):
+    """The vocabulary has no token for some byte of the text; `bytes_missing` has them."""
+
+    reason = "TOKENIZER_BYTES_MISSING"
+    next_step = "Remove these bytes from the text, or choose a model that knows them."
+
+    def __init__(self, bytes_missing: bytes) -> None:
+        """Name the byte values, sorted, without repetition."""
+        super().__init__(f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}.")
+        self.bytes_missing = bytes_missing
 
 
 class ObligationsOpen(GenerationRefused):
@@ -67,7 +112,21 @@ class BodyUnavailable(GenerationRefused):
 
 
 class ContextTooLong(GenerationRefused):
-    """The context leaves no room for an answer."""
+    """The model's context has no room for the tokens, or for one token more."""
 
     reason = "CONTEXT_TOO_LONG"
     next_step = "Branch off earlier, or choose a profile with a longer context."
+
+
+class SamplingInvalid(GenerationRefused):
+    """A sampling parameter is out of its range."""
+
+    reason = "SAMPLING_INVALID"
+    next_step = "Correct the sampling parameters of the request."
+
+
+class StopInvalid(GenerationRefused):
+    """A stop string is empty or too long, or there are too many."""
+
+    reason = "STOP_INVALID"
+    next_step = "Correct the stop strings of the request."

@@ -11,7 +11,8 @@ append-only: what a longer context adds never changes what came before.
 """
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from model_host.refusals import (
     MediaUnsupported,
     OpaqueRequired,
     TemplateUnsupported,
+    TokensControl,
     TokensForeign,
     ToolsUnsupported,
 )
@@ -43,7 +45,7 @@ from replica.body import (
     ToolResult,
     Tools,
 )
-from replica.ids import Digest, EntryId, tagged_sha256
+from replica.ids import Digest, EntryId, short, tagged_sha256
 
 RECIPE = b"antiphon/v1/render-recipe:1 sentinel-split next-entry-closes ids-spliced"
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
@@ -64,11 +66,18 @@ class Encoder(Protocol):
     def digest(self) -> Digest:
         """Return the tokenizer's digest."""
 
+    @property
+    def token_count(self) -> int:
+        """Return the size of the vocabulary; ids stay below it."""
+
     def encode(self, text: str) -> list[int]:
         """Tokenise content: control tokens in it are plain text."""
 
     def encode_template(self, text: str) -> list[int]:
         """Tokenise a template literal: control tokens in it are control tokens."""
+
+    def is_control(self, token_id: int) -> bool:
+        """Say whether a token may come from a template literal or a model only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,8 @@ class Rendered:
 
     tokens: tuple[tuple[EntryId, tuple[int, ...]], ...]
     projections: tuple[Projected, ...]
+    continued_tokens: int
+    """Recorded ids at the end that the last request goes on from, in the same turn."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -131,7 +142,7 @@ class Template:
                 add_generation_prompt=header,
                 **self._fixed,
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is a program: it may divide by zero
             raise TemplateUnsupported(f"the template refuses this context: {error}") from error
 
     def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
@@ -140,16 +151,15 @@ class Template:
         One more than there are roles. Raises TemplateUnsupported where the
         template changes, repeats or drops a content.
         """
-        sentinels = [f"\u2983antiphon{i:06d}\u2984" for i in range(len(roles))]
+        sentinels = [f"\u2983antiphon{i}\u2984" for i in range(len(roles))]
         text = self.render(list(zip(roles, sentinels, strict=True)), header=header)
-        literals, at = [], 0
-        for sentinel in sentinels:
-            found = text.find(sentinel, at)
-            if found < 0 or text.count(sentinel) != 1:
-                raise TemplateUnsupported("the template changes, repeats or drops a content")
-            literals.append(text[at:found])
-            at = found + len(sentinel)
-        return [*literals, text[at:]]
+        literals = _SENTINEL.split(text)
+        if _SENTINEL.findall(text) != sentinels:
+            raise TemplateUnsupported("the template changes, repeats or drops a content")
+        return literals
+
+
+_SENTINEL = re.compile("\u2983antiphon[0-9]+\u2984")
 
 
 def _raise(message: str) -> None:
@@ -163,8 +173,8 @@ def _no_clock(_format: str) -> str:
 def render(context: Sequence[ContextItem], template: Template, encoder: Encoder) -> Rendered:
     """Render a context.
 
-    Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensForeign,
-    TokenizerBytesMissing, TemplateUnsupported: refusals the host logs.
+    Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensControl,
+    TokensForeign, TokenizerBytesMissing, TemplateUnsupported: refusals the host logs.
     """
     tokens: list[list[int]] = [[] for _ in context]
     projections: list[Projected] = []
@@ -185,6 +195,7 @@ def render(context: Sequence[ContextItem], template: Template, encoder: Encoder)
     return Rendered(
         tuple((item.entry, tuple(ids)) for item, ids in zip(context, tokens, strict=True)),
         tuple(projections),
+        _continued_tokens(context, turns),
     )
 
 
@@ -197,8 +208,7 @@ def _turns(
             case Tools():
                 raise ToolsUnsupported
             case Message(speaker, parts):
-                role = ROLES[Speaker(speaker)]
-                turn = _Turn(role, index)
+                turn = _Turn(_role(speaker), index)
                 turn.pieces.append((index, _content(item.entry, parts, encoder, projections)))
                 turns.append(turn)
             case Request() if item.is_final:
@@ -208,12 +218,59 @@ def _turns(
                 after_request = index > 0 and _opens_answer(context[index - 1])
                 if not (after_request and turns):
                     turns.append(_Turn(ROLES[Speaker.ASSISTANT], index))
-                ids = list(generation.token_ids)
+                ids = _generated(item.entry, generation, encoder, projections)
                 turns[-1].pieces.append((index, ids))
                 turns[-1].ids_end = ids[-1] if ids else turns[-1].ids_end
             case _:
                 pass
     return turns
+
+
+def _role(speaker: int) -> str:
+    if speaker not in ROLES:
+        raise TemplateUnsupported(f"the template has no role for speaker {speaker}")
+    return ROLES[Speaker(speaker)]
+
+
+def _own_ids(token_ids: Sequence[int], encoder: Encoder) -> list[int]:
+    """Return recorded ids. Raises TokensForeign where the vocabulary has no such id."""
+    if max(token_ids, default=0) >= encoder.token_count:
+        raise TokensForeign(f"token {max(token_ids)} of {encoder.token_count}")
+    return list(token_ids)
+
+
+def _message_ids(token_ids: Sequence[int], encoder: Encoder) -> list[int]:
+    """Return ids that a member wrote. Raises TokensForeign, TokensControl."""
+    ids = _own_ids(token_ids, encoder)
+    for token_id in ids:
+        if encoder.is_control(token_id):
+            raise TokensControl(f"token {token_id}")
+    return ids
+
+
+def _generated(
+    entry: EntryId, generation: Generation, encoder: Encoder, projections: list[Projected]
+) -> list[int]:
+    """Return an answer's ids: all of it that enters a context, whatever its parts are."""
+    for number, part in enumerate(generation.parts):
+        for opaque in _opaque_in(part):
+            _project(opaque)
+            # No id stands for its fallback, and the text of an answer is never tokenised.
+            projections.append(Projected(entry, number, Outcome.DROPPED))
+    if generation.parts and not generation.token_ids:
+        raise TokensForeign(f"the answer {short(entry)} has parts and no token ids")
+    return _own_ids(generation.token_ids, encoder)
+
+
+def _opaque_in(part: Part) -> Iterator[Opaque]:
+    match part:
+        case Opaque():
+            yield part
+        case ToolResult(_, inner, _):
+            for piece in inner:
+                yield from _opaque_in(piece)
+        case _:
+            pass
 
 
 def _opens_answer(item: ContextItem) -> bool:
@@ -226,26 +283,39 @@ def _continues(context: Sequence[ContextItem], index: int) -> bool:
     return isinstance(before, Generation) and before.finish_reason in CONTINUABLE
 
 
+def _continued_tokens(context: Sequence[ContextItem], turns: Sequence[_Turn]) -> int:
+    """Count the recorded ids of the turn that the last request goes on in; 0 for a new turn."""
+    asked = bool(context) and _opens_answer(context[-1])
+    return sum(len(ids) for _, ids in turns[-1].pieces) if asked else 0
+
+
 def _content(
-    entry: EntryId, parts: tuple[Part, ...], encoder: Encoder, projections: list[Projected]
+    entry: EntryId,
+    parts: tuple[Part, ...],
+    encoder: Encoder,
+    projections: list[Projected],
+    within: int | None = None,
 ) -> list[int]:
+    """Tokenise parts; those of a tool result lie `within` the entry's part of this index."""
     ids: list[int] = []
     text = ""
-    for number, part in enumerate(parts):
+    for index, part in enumerate(parts):
+        number = index if within is None else within
         match part:
             case Text(piece):
                 text += piece
             case Tokens(token_ids, digest):
                 if digest != encoder.digest:
-                    raise TokensForeign
-                ids += [*encoder.encode(text), *token_ids]
+                    raise TokensForeign(f"ids of a part of {short(entry)}")
+                ids += [*encoder.encode(text), *_message_ids(token_ids, encoder)]
                 text = ""
             case Opaque():
                 outcome = _project(part)
                 projections.append(Projected(entry, number, outcome))
                 text += part.fallback_text if outcome is Outcome.DEGRADED else ""
             case ToolResult(_, inner, _):
-                ids += [*encoder.encode(text), *_content(entry, inner, encoder, projections)]
+                ids += encoder.encode(text)
+                ids += _content(entry, inner, encoder, projections, number)
                 text = ""
             case Media():
                 raise MediaUnsupported
@@ -268,6 +338,14 @@ def _project(part: Opaque) -> Outcome:
 def render_seed(tokenizer: Digest, template: Digest) -> Digest:
     """Return render_digest of the empty context."""
     return tagged_sha256(b"antiphon/v1/render", tokenizer + template + RECIPE_DIGEST)
+
+
+def render_digests(rendered: Rendered, template: Template, encoder: Encoder) -> list[Digest]:
+    """Return render_digest of each prefix of a context, from the empty one to the whole."""
+    digests = [render_seed(encoder.digest, template.digest)]
+    for entry, ids in rendered.tokens:
+        digests.append(extend_render_digest(digests[-1], entry, ids))
+    return digests
 
 
 def extend_render_digest(digest: Digest, entry: EntryId, token_ids: Sequence[int]) -> Digest:
@@ -294,7 +372,7 @@ _HARMLESS = (
 
 
 def check_template(template: Template, encoder: Encoder) -> TemplateReport:
-    """Check a template on harmless texts (spec/07-host §2.4).
+    """Check a template on harmless texts (spec/07-host §2, HOST-9).
 
     A template that rewrites history is allowed and reported: the host then
     reuses what prefix there is. Raises TemplateUnsupported for one that does

@@ -1,30 +1,32 @@
 """One generation's life: request → seal → drafts → generation (spec/07-host §4).
 
 Pure: no clock, disk, network or tensor. `plan` turns a request whose turn has
-come into a Plan or a refusal; a Run then eats logits and says what to do.
+come into a Plan or a refusal; a Run then chooses tokens and knows when it has finished.
 
     plan ─► Run: the seal is appended, the prompt prefilled
-              receive_logits ─► journal, draft, next step … ─► Finished
-              cancel ─► Finished, with what there is
+              choose ─► journal ─► take ─► drafts, next step … ─► finished
+              end ─► finished, with what there is
+                └─► generation
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from model_host import render as rendering
+from model_host.engine_api import Logits
 from model_host.profile import Profile
 from model_host.refusals import (
     BodyUnavailable,
     ContextTooLong,
     ObligationsOpen,
     ProfileUnknown,
+    SealTooLarge,
+    TokensForeign,
 )
 from model_host.render import ContextItem, Encoder, Rendered, Template
+from replica import codec, limits
 from replica.body import (
     FinishReason,
     Generation,
@@ -40,18 +42,15 @@ from replica.body import (
 from replica.conversation import Conversation
 from replica.drafts import extend_digest, start_digest
 from replica.effects import Draft, Progress
-from replica.ids import ConversationId, Digest, EntryId
+from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
 from replica.order import SealNode
 from replica.sealing import Sealable
-
-Logits = NDArray[np.float32]
-
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
 """Chooses from (logits [V], all tokens before, output index); the same for the same, always."""
 
 
-class VisibleText(Protocol):
+class Visible(Protocol):
     """Turns tokens into visible bytes, holding back what may yet change."""
 
     def push(self, token_id: int) -> bytes:
@@ -77,6 +76,11 @@ class Plan:
     output_tokens_max: int
     draw_offset: int
     """Output tokens of the same assistant turn before this request."""
+
+    @property
+    def continued(self) -> tuple[int, ...]:
+        """The tokens of the turn this request goes on in; none where it opens one."""
+        return self.prompt[len(self.prompt) - self.draw_offset :]
 
 
 def context_items(
@@ -123,17 +127,20 @@ def plan(
 ) -> Plan:
     """Check a request whose turn has come, render its context and word its seal.
 
-    Raises a GenerationRefused or TokenizerBytesMissing: the host logs it as a
-    refused generation.
+    Raises a GenerationRefused: the host logs it as a refused generation.
     """
     request = held.order.request(ready.request)
     if request is None:
         raise BodyUnavailable(missing=(ready.request,))
     if request.profile not in (None, profile.digest):
         raise ProfileUnknown
+    if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
+        raise SealTooLarge(f"{len(ready.entries)} entries, {limits.SEAL_ENTRIES_MAX} at most")
     items = context_items(held, ready.parent, ready.entries)
     check_obligations(items)
     rendered = rendering.render(items, template, encoder)
+    digests = rendering.render_digests(rendered, template, encoder)
+    _check_answers(held, ready.parent, items, digests, template, encoder)
     prompt = tuple(rendered.token_ids)
     room = profile.context_tokens_max - len(prompt)
     if room < 1:
@@ -145,52 +152,62 @@ def plan(
         held.id,
         ready.request,
         request,
-        _seal(ready, rendered, profile, template, encoder),
+        _seal(ready, rendered, profile, digests[-1]),
         prompt,
         min(wanted, room),
-        _draw_offset(items),
+        rendered.continued_tokens,
     )
 
 
-def _draw_offset(items: Sequence[ContextItem]) -> int:
-    """Count the output tokens this answer continues, so that draws go on where they ended."""
-    count = 0
-    for item in reversed(items[:-1]):
-        if not isinstance(item.body, (Generation, Request)):
-            break
-        count += len(item.body.token_ids) if isinstance(item.body, Generation) else 0
-    return count
+def _check_answers(
+    held: Conversation,
+    parent: SealNode | None,
+    items: Sequence[ContextItem],
+    digests: Sequence[Digest],
+    template: Template,
+    encoder: Encoder,
+) -> None:
+    """Raise TokensForeign for an answer whose seal was rendered otherwise than here.
+
+    Its ids may all be in the vocabulary and still be another model's. `digests`
+    has one for each prefix of the context.
+    """
+    chain = parent.chain() if parent is not None else []
+    counts = accumulate(len(node.seal.entries) for node in chain)
+    here = {node.id: digests[count] for node, count in zip(chain, counts, strict=True)}
+    for item in items:
+        if not isinstance(item.body, Generation) or not item.body.token_ids:
+            continue
+        node = held.order.nodes[held.log.entries[item.entry].header.parents[0]]
+        if here.get(node.id) == node.seal.render_digest:
+            continue
+        # It is merged in from another branch, or the template rewrites history.
+        own = rendering.render(
+            context_items(held, node.parent, node.seal.entries), template, encoder
+        )
+        if rendering.render_digests(own, template, encoder)[-1] != node.seal.render_digest:
+            raise TokensForeign(f"the answer {short(item.entry)} was rendered otherwise")
 
 
-def _seal(
-    ready: Sealable, rendered: Rendered, profile: Profile, template: Template, encoder: Encoder
-) -> Seal:
+def _seal(ready: Sealable, rendered: Rendered, profile: Profile, render_digest: Digest) -> Seal:
+    """Word the seal. Raises SealTooLarge."""
     new = rendered.tokens[-len(ready.entries) :]
-    digest = rendering.render_seed(encoder.digest, template.digest)
-    for entry_id, ids in rendered.tokens:
-        digest = rendering.extend_render_digest(digest, entry_id, ids)
     listed = set(ready.entries)
-    return Seal(
+    seal = Seal(
         request=ready.request,
         prev_seal=ready.parent.id if ready.parent is not None else None,
         entries=ready.entries,
         profile=profile.digest,
         context_digest=ready.context_digest,
-        render_digest=digest,
+        render_digest=render_digest,
         tokens_per_entry=tuple(len(ids) for _, ids in new),
         membership_heads=ready.membership_heads,
         projections=tuple(p for p in rendered.projections if p.entry in listed),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What follows from one token: journal it, then show it, then go on or finish."""
-
-    token_id: int
-    data: bytes
-    finish: FinishReason | None
-    finish_detail: str = ""
+    size = SALT_BYTES + len(codec.encode_body(seal))
+    if size > limits.BODY_BYTES_MAX:
+        raise SealTooLarge(f"a seal of {size} bytes, {limits.BODY_BYTES_MAX} at most")
+    return seal
 
 
 @dataclass(slots=True)
@@ -201,7 +218,7 @@ class Run:
     seal_id: EntryId
     run: int
     sampler: Sampler
-    text: VisibleText
+    text: Visible
     stop_ids: frozenset[int]
     context_tokens_max: int
     token_ids: list[int] = field(default_factory=list)
@@ -214,28 +231,26 @@ class Run:
         context = (*self.plan.prompt, *self.token_ids)
         return self.sampler(logits, context, self.plan.draw_offset + len(self.token_ids))
 
-    def take(self, token_id: int) -> Step:
-        """Take a token, chosen now or read back from the journal."""
+    def take(self, token_id: int) -> None:
+        """Take a token, chosen now or read back from the journal; it may finish the run."""
         self.token_ids.append(token_id)
-        finish, detail = self._finish_after(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
-        if finish is None and self.text.stopped_by is not None:
-            finish, detail = FinishReason.STOP, f"stop string {self.text.stopped_by!r}"
-        if finish is not None and self.text.stopped_by is None:
+        self.finished = self._finish_after(token_id)
+        if self.finished is not None and self.text.stopped_by is None:
             shown += self.text.finish()
         self._draft(token_id, shown)
-        if finish is not None:
-            self.finished = (finish, detail)
-        return Step(token_id, shown, finish, detail)
 
-    def _finish_after(self, token_id: int) -> tuple[FinishReason | None, str]:
+    def _finish_after(self, token_id: int) -> tuple[FinishReason, str] | None:
         if token_id in self.stop_ids:
             return FinishReason.STOP, "end of turn"
+        # Before the limits: an answer that stopped can't be continued, one cut off can.
+        if self.text.stopped_by is not None:
+            return FinishReason.STOP, f"stop string {self.text.stopped_by!r}"
         if len(self.plan.prompt) + len(self.token_ids) >= self.context_tokens_max:
             return FinishReason.CONTEXT_LIMIT, "the context is full"
         if len(self.token_ids) >= self.plan.output_tokens_max:
             return FinishReason.LENGTH, "output_tokens_max"
-        return None, ""
+        return None
 
     def _draft(self, token_id: int, data: bytes) -> None:
         # One frame per token: after a crash the frames fall on the same borders.
@@ -274,7 +289,13 @@ class Run:
         )
 
     def end(self, finish: FinishReason, detail: str) -> None:
-        """End the run early, with what there is; bytes held back are not shown."""
+        """End the run early, with what there is.
+
+        What was held back for a stop string is visible then, in the generation alone: a
+        continuation shows what follows it.
+        """
+        assert self.finished is None, "a run finishes once"
+        self.visible += self.text.finish()
         self.finished = (finish, detail)
 
     def generation(self, usage: Usage, *, profile: Profile, numerics_class: Digest) -> Generation:
@@ -295,40 +316,3 @@ class Run:
             numerics_class=numerics_class,
             run=self.run,
         )
-
-
-_JOURNAL_FORM = struct.Struct("<8s32s32sQ32s32s")
-_JOURNAL_MAGIC = b"AJRNL01\n"
-
-
-@dataclass(frozen=True, slots=True)
-class JournalHead:
-    """First record of a journal: what must still be true for the run to resume."""
-
-    request: EntryId
-    seal: EntryId
-    run: int
-    profile: Digest
-    numerics_class: Digest
-
-    def encode(self) -> bytes:
-        """Return the fixed-width record."""
-        return _JOURNAL_FORM.pack(
-            _JOURNAL_MAGIC, self.request, self.seal, self.run, self.profile, self.numerics_class
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> "tuple[JournalHead, list[int]] | None":
-        """Read head and tokens; None for a head that was cut off, a torn last token is dropped."""
-        if len(data) < _JOURNAL_FORM.size or not data.startswith(_JOURNAL_MAGIC):
-            return None
-        _, request, seal, run, profile, numerics = _JOURNAL_FORM.unpack_from(data)
-        rest = data[_JOURNAL_FORM.size :]
-        count = len(rest) // 4
-        head = cls(EntryId(request), EntryId(seal), run, Digest(profile), Digest(numerics))
-        return head, list(struct.unpack(f"<{count}I", rest[: 4 * count]))
-
-
-def encode_journal_token(token_id: int) -> bytes:
-    """Return the record of one token."""
-    return token_id.to_bytes(4, "little")

@@ -16,19 +16,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from model_host.errors import LogitsInvalid, SamplingInvalid
+from model_host.engine_api import Logits
+from model_host.errors import LogitsInvalid
+from model_host.refusals import SamplingInvalid
 from replica.body import Sampling
 
-Logits = npt.NDArray[np.float32]
 _Floats = npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.int64]
 
 RECIPE = (
-    "float64; mask; repetition then frequency then presence penalty over the window; "
+    "float64; mask; repetition (divides > 0, multiplies others), then frequency * count, then "
+    "presence penalty, over the window; "
     "temperature 0 greedy, lowest id; order (logit desc, id asc); divide by temperature; "
     "weight exp(logit - best), none below best - 40; top-k; top-p: smallest prefix with mass "
     ">= p; min-p: weight >= p; first running sum > u * total; "
-    "u = top 53 bits of SHA-256('antiphon/v1/draw' seed candidate phase index); v1"
+    "exp: n = rint(x * log2 e), r = (x - n * ln2 high) - n * ln2 low, "
+    "Horner from 13 down to 1 of y * r / d + 1, times 2^n; "
+    "u = top 53 bits, big-endian, of SHA-256('antiphon/v1/draw' seed candidate phase index "
+    "little-endian); v2"
 )
 RECIPE_DIGEST = hashlib.sha256(RECIPE.encode()).digest()
 
@@ -39,8 +44,12 @@ PHASE_TOKEN = 0
 _SPAN = 40.0
 
 
+# A divisor this small makes every draw the greedy one already; a smaller one would overflow.
+_DIVISOR_MIN = 1e-3
+
+
 def check_sampling(sampling: Sampling) -> None:
-    """Raise SamplingInvalid for a parameter out of its range, naming it."""
+    """Raise SamplingInvalid for a parameter out of its range, naming it (spec/07-host §3)."""
     bounds: dict[str, tuple[float, float]] = {
         "temperature": (0.0, 100.0),
         "top_p": (0.0, 1.0),
@@ -56,6 +65,10 @@ def check_sampling(sampling: Sampling) -> None:
         value = getattr(sampling, name)
         if not low <= value <= high:  # also refuses a NaN
             raise SamplingInvalid(f"{name} is {value}, not between {low:g} and {high:g}.")
+    for name in ("temperature", "repetition_penalty"):
+        value = getattr(sampling, name)
+        if 0 < value < _DIVISOR_MIN:
+            raise SamplingInvalid(f"{name} is {value}, neither 0 nor {_DIVISOR_MIN:g} or more.")
 
 
 def sampler_for(
@@ -122,8 +135,12 @@ def _penalise(scores: _Floats, sampling: Sampling, context: Sequence[int]) -> No
 
 def _candidates(scores: _Floats, sampling: Sampling) -> tuple[_Ids, _Floats]:
     """Return the ids left to draw from, best first, and their weights."""
-    scaled = scores / sampling.temperature
-    ids = np.flatnonzero(scaled >= scaled.max() - _SPAN)
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        scaled = scores / sampling.temperature
+    best = scaled.max()
+    if not np.isfinite(best):
+        raise LogitsInvalid("The logits overflow at this temperature.")
+    ids = np.flatnonzero(scaled >= best - _SPAN)
     if 0 < sampling.top_k < len(ids):
         # A value threshold first: the sort below then orders few, ties and all.
         threshold = np.partition(scaled[ids], -sampling.top_k)[-sampling.top_k]

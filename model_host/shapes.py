@@ -13,6 +13,8 @@ ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 CHUNK_TOKENS = ROW_BUCKETS[-1]
 KEY_BLOCK = 512
 CONTEXT_TOKENS_DEFAULT = 8192
+CONTEXT_TOKENS_MIN = 2
+"""One token to read and one to write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import torch
 from torch.nn import functional
 
 from model_host.cache import KVCache
-from model_host.errors import ContextExceeded
 from model_host.model import Layer, Model
+from model_host.refusals import ContextTooLong
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def step(model: Model, batch: Sequence[Slice]) -> list[torch.Tensor]:
     """Run new tokens of one or more conversations; return logits, float32 [n, V] each.
 
     At most CHUNK_TOKENS rows together. On return the caches hold the new positions; on any
-    exception they are as before. Raises ContextExceeded, CacheBudgetExceeded or CacheBusy.
+    exception they are as before. Raises ContextTooLong, CacheBudgetExceeded or CacheBusy.
     """
     try:
         plans = _plan(model, batch)
@@ -72,7 +72,7 @@ def _plan(model: Model, batch: Sequence[Slice]) -> list[_Plan]:
     for part in batch:
         start, count = part.cache.tokens, len(part.ids)
         if start + count > config.context_tokens:
-            raise ContextExceeded(
+            raise ContextTooLong(
                 f"{start + count} tokens exceed the context of {config.context_tokens}."
             )
         part.cache.reserve(start + count)

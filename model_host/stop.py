@@ -8,10 +8,8 @@ import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from model_host.errors import StopInvalid
-
-STOPS_MAX = 16
-STOP_BYTES_MAX = 256
+from model_host.refusals import StopInvalid
+from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,19 @@ class StopMatcher:
     Feed it the bytes of each token. After a match it is finished.
     """
 
-    def __init__(self, stops: Iterable[str] = ()) -> None:
-        """Take the stop strings. Raises StopInvalid."""
-        self._stops = {stop.encode(): stop for stop in stops}
-        if len(self._stops) > STOPS_MAX:
-            raise StopInvalid(f"{len(self._stops)} stop strings, more than {STOPS_MAX}.")
-        if any(not 0 < len(stop) <= STOP_BYTES_MAX for stop in self._stops):
-            raise StopInvalid(f"A stop string has 1 to {STOP_BYTES_MAX} bytes.")
-        self._longest = max(map(len, self._stops), default=0)
-        self._held = b""
-        self.visible_bytes = 0
-        """How many bytes were handed out to be shown, in all."""
-        self.stopped_by: str | None = None
+    def __init__(self, stops: Iterable[str] = (), begun: bytes = b"") -> None:
+        """Take the stop strings, and the `begun` character that the output ends first.
 
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for what follows."""
-        return self._held
+        Raises StopInvalid.
+        """
+        self._stops = {stop.encode(): stop for stop in stops}
+        if len(self._stops) > STOP_STRINGS_MAX:
+            raise StopInvalid(f"{len(self._stops)} stop strings, more than {STOP_STRINGS_MAX}.")
+        if any(not 0 < len(stop) <= STOP_STRING_BYTES_MAX for stop in self._stops):
+            raise StopInvalid(f"A stop string has 1 to {STOP_STRING_BYTES_MAX} bytes.")
+        self._longest = max(map(len, self._stops), default=0)
+        self._held = begun
+        self.stopped_by: str | None = None
 
     def feed(self, data: bytes) -> Shown:
         """Take the bytes of one token; return what may be shown now."""
@@ -58,7 +52,6 @@ class StopMatcher:
         if found is not None:
             start, stop = found
             text, self._held, self.stopped_by = self._held[:start], b"", self._stops[stop]
-            self.visible_bytes += len(text)
             return Shown(text, self.stopped_by)
         return Shown(self._release(len(self._held) - self._waiting()))
 
@@ -73,7 +66,6 @@ class StopMatcher:
 
     def _release(self, count: int) -> bytes:
         text, self._held = self._held[:count], self._held[count:]
-        self.visible_bytes += len(text)
         return text
 
     def _find(self, before: int) -> tuple[int, bytes] | None:
@@ -117,7 +109,8 @@ def unfinished(data: bytes) -> bytes:
 class PartialText:
     """Turns the bytes of tokens into text, holding back unfinished characters.
 
-    The pieces together are `bytes.decode("utf-8", "replace")` of all bytes together.
+    The pieces together are `bytes.decode("utf-8", "replace")` of all bytes together, but for
+    a character still unfinished at the end.
     """
 
     def __init__(self) -> None:
@@ -127,7 +120,3 @@ class PartialText:
     def feed(self, data: bytes) -> str:
         """Take the bytes of one token; return the characters that are certain now."""
         return self._decoder.decode(data)
-
-    def finish(self) -> str:
-        """Return what is left: a replacement character for an unfinished one, or nothing."""
-        return self._decoder.decode(b"", final=True)

@@ -1,18 +1,23 @@
-"""From tokens to what people see, held back where it may yet change (spec/07-host §4.2). Pure."""
+"""From tokens to what people see, held back where it may yet change (HOST-16 and HOST-17). Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from model_host.stop import PartialText, StopMatcher
+from model_host.stop import PartialText, StopMatcher, unfinished
 from model_host.tokenizer import Tokenizer
 
 
 class VisibleText:
     """The visible bytes of one run: whole characters, no stop strings, no control tokens."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str]) -> None:
-        """Start a run. Raises StopInvalid."""
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Iterable[str], continued: Sequence[int] = ()
+    ) -> None:
+        """Start a run that goes on after the tokens `continued`. Raises StopInvalid.
+
+        They may end inside a character, which nobody was shown: it comes out first.
+        """
         self._tokenizer = tokenizer
-        self._matcher = StopMatcher(stops)
+        self._matcher = StopMatcher(stops, unfinished(tokenizer.decode_bytes(continued)))
         self._characters = PartialText()
 
     @property

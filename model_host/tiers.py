@@ -50,10 +50,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @dataclass(slots=True)
 class TierCounters:
-    """What happened to checkpoints since start."""
+    """What happened to files since start; what became of it for a user, the worker counts."""
 
-    saved: int = 0
-    restored: int = 0
     corrupt: int = 0
     evicted_conversations: int = 0
     groups_written: int = 0
@@ -81,13 +79,19 @@ class Checkpoints:
     """The checkpoints of all conversations within one byte budget, oldest used out first."""
 
     def __init__(self, root: Path, *, mac_key: bytes, budget_bytes: int) -> None:
-        """Keep checkpoints below `root`, created private; authenticate with `mac_key`."""
+        """Keep checkpoints below `root`, created private; authenticate with `mac_key`.
+
+        Raises CheckpointDiskFull or CheckpointWriteFailed.
+        """
         self._root = root
         self._mac_key = mac_key
         self._budget_bytes = budget_bytes
         self.counters = TierCounters()
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folders = sorted((p for p in root.iterdir() if p.is_dir()), key=_last_used_ns)
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise _write_error(error) from error
+        folders = sorted((p for p in _listed(root) if p.is_dir()), key=_last_used_ns)
         self._sizes = OrderedDict((folder.name, _folder_bytes(folder)) for folder in folders)
 
     @property
@@ -116,38 +120,53 @@ class Checkpoints:
     ) -> Manifest | None:
         """Store the keys and values of `ids`, of which the cache holds all; fsynced.
 
-        Only groups not yet stored for the same lineage are written. None if `ids` is
-        empty. Raises CheckpointTooLarge, CheckpointDiskFull or CheckpointWriteFailed;
-        nothing of the new checkpoint remains then, and older ones stay.
+        Only groups not yet stored for the same lineage are written; others make room once
+        this one is whole, so the budget is exceeded meanwhile. None if `ids` is empty.
+        Raises CheckpointTooLarge, CheckpointDiskFull or CheckpointWriteFailed; nothing of
+        the new checkpoint remains then, and older ones stay.
         """
         if not ids:
             return None
         assert len(ids) <= cache.tokens, "only positions in memory can be stored"
         folder = self._folder(conversation)
+        lineage = Lineage(namespace, ids)
         files = _Files()
         try:
             folder.mkdir(exist_ok=True, mode=0o700)
-            known = self._known(folder, namespace)
-            lineage = Lineage(namespace, ids)
-            fresh = sum(
-                (stop - start) * cache.bytes_per_token
-                for start, stop in group_bounds(len(ids))
-                if lineage.at(stop) not in known
-            )
-            self._make_room(folder.name, len(ids) * cache.bytes_per_token, fresh)
-            known = self._known(folder, namespace)  # making room may have removed some
-            groups = self._write_groups(folder, lineage, len(ids), cache, known, files)
+            known, pack = self._fitting(folder, namespace, lineage, len(ids), cache)
+            groups = self._write_groups(folder, lineage, len(ids), cache, known, pack, files)
             manifest = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, groups)
-            self._write_manifest(folder, manifest, files)
+            path = self._write_manifest(folder, manifest, files)
         except OSError as error:
             files.undo()
-            kind = CheckpointDiskFull if error.errno in _FULL else CheckpointWriteFailed
-            raise kind(f"Writing a checkpoint failed: {error.strerror}.") from error
+            raise _write_error(error) from error
         finally:
             self._measure(folder)
-        self._prune(folder, MANIFESTS_MAX)
-        self.counters.saved += 1
+        self._make_room(folder, path)
         return manifest
+
+    def _fitting(
+        self, folder: Path, namespace: bytes, lineage: Lineage, tokens: int, cache: KVCache
+    ) -> tuple[dict[bytes, Group], int]:
+        """Return the stored groups a checkpoint can go on from, and its first pack file.
+
+        Where old and new together exceed the budget it is written whole into files of its
+        own, beside the old ones, and these go once it is there. Raises CheckpointTooLarge.
+        """
+        if tokens * cache.bytes_per_token > self._budget_bytes:
+            raise CheckpointTooLarge(
+                f"The checkpoint takes {tokens * cache.bytes_per_token} bytes; "
+                f"the host allows {self._budget_bytes}."
+            )
+        known = self._known(folder, namespace)
+        fresh = sum(
+            (stop - start) * cache.bytes_per_token
+            for start, stop in group_bounds(tokens)
+            if lineage.at(stop) not in known
+        )
+        if _folder_bytes(folder) + fresh <= self._budget_bytes:
+            return known, 0
+        return {}, max((number + 1 for number, _ in _packs(folder)), default=0)
 
     def _known(self, folder: Path, namespace: bytes) -> dict[bytes, Group]:
         """Return the stored groups of a namespace by their lineage."""
@@ -165,6 +184,7 @@ class Checkpoints:
         tokens: int,
         cache: KVCache,
         known: dict[bytes, Group],
+        first_pack: int,
         files: _Files,
     ) -> tuple[Group, ...]:
         """Append the groups that aren't stored yet; return all groups of the checkpoint."""
@@ -177,7 +197,7 @@ class Checkpoints:
                 continue
             payload = cache.read(start, stop)
             if stop - start == GROUP_TOKENS:
-                path = _pack_for(folder, payload.nbytes)
+                path = _pack_for(folder, payload.nbytes, first_pack)
             else:
                 path = folder / f"{tokens:08d}-{key[:8].hex()}.tail"
             size = path.stat().st_size if path.exists() else 0
@@ -192,7 +212,7 @@ class Checkpoints:
                 os.fsync(file.fileno())
         return tuple(groups)
 
-    def _write_manifest(self, folder: Path, manifest: Manifest, files: _Files) -> None:
+    def _write_manifest(self, folder: Path, manifest: Manifest, files: _Files) -> Path:
         """Write the manifest under another name, fsync, rename, fsync the folder."""
         path = folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
         draft = path.with_suffix(".draft")
@@ -207,6 +227,7 @@ class Checkpoints:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        return path
 
     # --- restore ----------------------------------------------------------------
 
@@ -245,9 +266,9 @@ class Checkpoints:
             self._discard(folder, manifest)
             raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
         cache.commit(tokens)
-        os.utime(path)
-        self._sizes.move_to_end(folder.name)
-        self.counters.restored += 1
+        with suppress(OSError):  # a file system that takes no more writes can still be read
+            os.utime(path)
+        self._measure(folder)
         return tokens
 
     def _read_groups(
@@ -277,7 +298,7 @@ class Checkpoints:
         bad = {(group.file, group.offset) for group in broken.groups}
         for path, manifest in self._load(folder)[0]:
             if any((group.file, group.offset) in bad for group in manifest.groups):
-                path.unlink(missing_ok=True)
+                _drop(path)
         self.counters.corrupt += 1
         self._prune(folder, MANIFESTS_MAX)
 
@@ -288,41 +309,41 @@ class Checkpoints:
 
     def _load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
         """Return the manifests, newest first, and how many were broken and removed."""
-        paths = sorted(folder.glob("*.manifest"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        paths = sorted(_manifests(folder), key=_changed_ns, reverse=True)
         found, broken = [], 0
         for path in paths:
             try:
                 found.append((path, decode_manifest(path.read_bytes(), self._mac_key)))
-            except CheckpointCorrupt:
-                path.unlink(missing_ok=True)
+            except (CheckpointCorrupt, OSError):
+                _drop(path)
                 broken += 1
         self.counters.corrupt += broken
         return found, broken
 
-    def _make_room(self, mine: str, whole: int, fresh: int) -> None:
-        """Evict other conversations, then own older checkpoints, until `fresh` bytes fit."""
-        if whole > self._budget_bytes:
-            raise CheckpointTooLarge(
-                f"The checkpoint takes {whole} bytes; the host allows {self._budget_bytes}."
-            )
-        for name in [name for name in self._sizes if name != mine]:
-            if self.nbytes + fresh <= self._budget_bytes:
+    def _make_room(self, folder: Path, newest: Path) -> None:
+        """Drop what is of no use, then other conversations, then own older checkpoints."""
+        self._prune(folder, MANIFESTS_MAX, newest)
+        for name in [name for name in self._sizes if name != folder.name]:
+            if self.nbytes <= self._budget_bytes:
                 return
             self._remove(name)
             self.counters.evicted_conversations += 1
-        if self.nbytes + fresh > self._budget_bytes:
-            # What is left is this conversation's own: start it anew.
-            self._prune(self._root / mine, 0)
+        if self.nbytes > self._budget_bytes:
+            self._prune(folder, 1, newest)
 
-    def _prune(self, folder: Path, keep: int) -> None:
-        """Remove all but the newest manifests, and the files that none refers to."""
+    def _prune(self, folder: Path, keep: int, newest: Path | None = None) -> None:
+        """Remove all but the newest manifests, and the files that none refers to.
+
+        `newest` counts as such whatever the clock said when the others were written.
+        """
         found, _ = self._load(folder)
+        found.sort(key=lambda each: each[0] != newest)
         for path, _ in found[keep:]:
-            path.unlink(missing_ok=True)
+            _drop(path)
         used = {group.file for _, manifest in found[:keep] for group in manifest.groups}
-        for path in folder.iterdir():
+        for path in _listed(folder):
             if path.suffix != ".manifest" and path.name not in used:
-                path.unlink(missing_ok=True)
+                _drop(path)
         self._measure(folder)
 
     def _remove(self, name: str) -> None:
@@ -334,13 +355,33 @@ class Checkpoints:
         self._sizes.move_to_end(folder.name)
 
 
-def _pack_for(folder: Path, size: int) -> Path:
-    """Return the pack file to append `size` bytes to."""
-    packs = sorted(folder.glob("*.pack"))
-    if packs and packs[-1].stat().st_size + size <= PACK_BYTES_MAX:
-        return packs[-1]
-    number = int(packs[-1].stem) + 1 if packs else 0
-    return folder / f"{number:08d}.pack"
+def _write_error(error: OSError) -> CheckpointWriteFailed:
+    """Return the typed error behind a failed write."""
+    kind = CheckpointDiskFull if error.errno in _FULL else CheckpointWriteFailed
+    return kind(f"Writing a checkpoint failed: {error.strerror}.")
+
+
+def _drop(path: Path) -> None:
+    """Remove a file; where the file system refuses, what is left is found broken again."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _packs(folder: Path) -> list[tuple[int, Path]]:
+    """Return the pack files with their numbers, the last one last."""
+    named = (p for p in _listed(folder) if p.suffix == ".pack")
+    return sorted((int(p.stem), p) for p in named if p.stem.isascii() and p.stem.isdecimal())
+
+
+def _pack_for(folder: Path, size: int, first: int) -> Path:
+    """Return the pack file to append `size` bytes to, numbered `first` or later."""
+    number, path = max(_packs(folder), default=(-1, folder))
+    if number >= first and path.stat().st_size + size <= PACK_BYTES_MAX:
+        return path
+    return folder / f"{max(first, number + 1):08d}.pack"
 
 
 def _open(path: Path, mode: str) -> FileIO:
@@ -370,11 +411,36 @@ def _read_group(file: FileIO, group: Group, payload: Bytes) -> None:
         raise CheckpointCorrupt("a group's bytes aren't those that were written.")
 
 
+# Anyone may delete or add files at any time, and disks fail: what can't be looked at
+# counts as absent here, and is found broken where it is read.
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what lies in a folder."""
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []
+
+
+def _manifests(folder: Path) -> list[Path]:
+    return [path for path in _listed(folder) if path.suffix == ".manifest"]
+
+
+def _changed_ns(path: Path) -> int:
+    """Return when a file was last written or, for a manifest, restored from."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
 def _folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
+    total = 0
+    for path in _listed(folder):
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total
 
 
 def _last_used_ns(folder: Path) -> int:
     """Return when a checkpoint of the folder was last written or restored."""
-    times = [path.stat().st_mtime_ns for path in folder.glob("*.manifest")]
-    return max(times, default=0)
+    return max(map(_changed_ns, _manifests(folder)), default=0)

@@ -14,11 +14,13 @@ from typing import Self
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from model_host.errors import TokenizerBytesMissing, TokenizerUnknown
+from model_host.errors import TokenizerUnknown
 from model_host.gguf_file import TokenizerData
+from model_host.refusals import TokenizerBytesMissing
 from replica.ids import Digest
 
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_LLAMA3 = ("llama-bpe", "llama3")
 _LLAMA3_REGEX = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -48,7 +50,7 @@ def _pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
         case "smollm":
             digits = pre_tokenizers.Digits(individual_digits=True)
             return pre_tokenizers.Sequence([digits, gpt2])
-        case "llama-bpe" | "llama3":
+        case _ if pre in _LLAMA3:
             split = pre_tokenizers.Split(Regex(_LLAMA3_REGEX), behavior="isolated")
             plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             return pre_tokenizers.Sequence([split, plain])
@@ -68,12 +70,18 @@ class Tokenizer:
     _literal: Backend
     _bytes: tuple[bytes, ...]
 
+    @property
+    def token_count(self) -> int:
+        """Return the size of the vocabulary; ids stay below it."""
+        return len(self._bytes)
+
     @classmethod
     def build(cls, data: TokenizerData) -> Self:
         """Rebuild a file's tokenizer. Raises TokenizerUnknown."""
         if data.model != "gpt2":
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
+        typed = {text: i for text, i in vocabulary.items() if data.types[i] == _NORMAL}
         literal = _backend(data, vocabulary)
         literal.add_special_tokens(
             [
@@ -82,12 +90,12 @@ class Tokenizer:
                 if kind in (_CONTROL, _USER_DEFINED)
             ]
         )
-        known = {_BYTE_OF.get(text) for text in vocabulary if len(text) == 1}
+        known = {_BYTE_OF.get(text) for text in typed if len(text) == 1}
         return cls(
             data=data,
             digest=_digest(data),
             bytes_missing=frozenset(set(range(256)) - known),
-            _content=_backend(data, vocabulary),
+            _content=_backend(data, typed),
             _literal=literal,
             _bytes=tuple(map(_token_bytes, data.tokens, data.types)),
         )
@@ -122,7 +130,9 @@ class Tokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         """Return exactly the bytes a token stands for; none for a control token.
 
-        They needn't be whole characters. A control token's own text is `literal`.
+        A token the model's maker defined, such as `<think>`, is shown as its text.
+
+        They needn't be whole characters.
         """
         return self._bytes[token_id]
 
@@ -130,12 +140,8 @@ class Tokenizer:
         """Return the bytes of a run of tokens, control tokens left out."""
         return b"".join(self._bytes[token_id] for token_id in ids)
 
-    def literal(self, token_id: int) -> str:
-        """Return the text of a token in the vocabulary, for people and logs."""
-        return self.data.tokens[token_id]
-
     def is_control(self, token_id: int) -> bool:
-        """Say whether a token is a control token: shown as nothing, never typed."""
+        """Say whether only templates and models write a token: it is never typed."""
         return self.data.types[token_id] != _NORMAL
 
     def control_id(self, text: str) -> int | None:
@@ -154,7 +160,11 @@ def _backend(data: TokenizerData, vocabulary: dict[str, int]) -> Backend:
     wherever a byte is missing.
     """
     merges = [_merge(text) for text in data.merges]
-    backend = Backend(models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False))
+    # Some of Llama 3's whole words can't be reached by its merges.
+    whole = data.pre in _LLAMA3
+    backend = Backend(
+        models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=whole)
+    )
     backend.pre_tokenizer = _pre_tokenizer(data.pre)
     backend.decoder = decoders.ByteLevel()
     return backend
@@ -169,6 +179,8 @@ def _merge(text: str) -> tuple[str, str]:
 
 def _token_bytes(text: str, kind: int) -> bytes:
     """Return the bytes of a token's text; a control token has none."""
+    if kind == _USER_DEFINED:
+        return text.encode()  # stands in the file as it is shown
     if kind != _NORMAL:
         return b""
     if not set(text) <= _BYTE_OF.keys():

@@ -28,7 +28,7 @@ from replica.body import (
 from replica.conversation import Conversation
 from replica.entry import Conflict, Entry, Header, Kind, body_digest, entry_id, salted, sign
 from replica.ids import EntryId, Lane, PublicKey, Track
-from replica.limits import BODY_BYTES_MAX, PARENTS_MAX
+from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.refusals import BodyTooLarge, CriticalKindUnknown
 
 KIND_OF_BODY: dict[type[Body], Kind] = {
@@ -86,9 +86,13 @@ class Author:
         `parents` may come in any order; more than 64 must be joined first.
         Raises CriticalKindUnknown, BodyTooLarge.
         """
-        if held.log.critical_unknown:
+        # Membership stays writable: whoever wrote the entry can be revoked for it.
+        if held.log.critical_unknown and not isinstance(body, Member):
             raise CriticalKindUnknown
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
+        if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
+            # Nobody would admit it, and the lane would go on from it here alone.
+            raise BodyTooLarge(f"the seal would list {len(body.entries)} entries")
         content = salted(salt, codec.encode_body(body))
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")

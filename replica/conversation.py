@@ -3,7 +3,8 @@
 Pure. The shelf is what a replica or a hub holds; links read and extend it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from replica.body import DocumentUpdate
 from replica.document import Document, Update
@@ -23,6 +24,8 @@ class Conversation:
         self.id = conversation
         self.log = Log(conversation)
         self.order = Order(self.log)
+        self._unfolded: list[Entry] = []
+        self._batches = 0
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
 
@@ -30,20 +33,42 @@ class Conversation:
     def restore(cls, conversation: ConversationId, entries: Iterable[Entry]) -> "Conversation":
         """Rebuild from stored entries, which were verified before they were stored."""
         restored = cls(conversation)
-        for entry in sorted(entries, key=send_order):
-            restored.admit(entry, verified=True)
+        with restored.batch():
+            for entry in sorted(entries, key=send_order):
+                restored.admit(entry, verified=True)
         return restored
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
         """Admit an entry and fold it in; see Log.admit."""
         verdict = self.log.admit(entry, verified=verified)
         if isinstance(verdict, Admitted):
-            self.order.receive(verdict.entries)
-            self._end_drafts(verdict.entries)
-            self._note_document(verdict.entries)
+            self._unfolded += verdict.entries
+            if not self._batches:
+                self._fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
             self._document = None
         return verdict
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Fold what is admitted meanwhile once, at the end; until then `order` stands still.
+
+        A change of membership may take folding from scratch: one frame full of
+        them is to cost one pass, not one each.
+        """
+        self._batches += 1
+        try:
+            yield
+        finally:
+            self._batches -= 1
+            if not self._batches:
+                self._fold()
+
+    def _fold(self) -> None:
+        admitted, self._unfolded = self._unfolded, []
+        self.order.receive(admitted)
+        self._end_drafts(admitted)
+        self._note_document(admitted)
 
     @property
     def document(self) -> Document:

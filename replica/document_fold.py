@@ -112,17 +112,18 @@ class CheckedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the fold keeps of an entry.
+    """What the fold keeps of an entry: nothing that grows with its ancestors.
 
-    A strand is a chain of `prev` without forks, numbered as this replica meets
-    them. `seen` maps each strand to the highest seq among the entry and its
-    ancestors, so closure membership is one lookup.
+    A path is a chain of entries each of which follows the one before, in
+    whatever lane; `place` counts along it. Of two entries on one path the
+    first is an ancestor of the second; other ancestors are searched for.
     """
 
     seq: int
     lamport: int
-    strand: int
-    seen: Mapping[int, int]
+    follows: tuple[EntryId, ...]
+    path: int
+    place: int
     clocks: int
 
 
@@ -144,7 +145,7 @@ class DocumentFold:
         self.void: dict[EntryId, str] = {}
         self._known: dict[EntryId, _Known] = {}
         self._heads: set[EntryId] = set()
-        self._strand_heads: list[EntryId] = []
+        self._path_ends: list[EntryId] = []
         self._by_client: dict[int, list[EntryId]] = {}
 
     def __contains__(self, entry: EntryId) -> bool:
@@ -161,64 +162,89 @@ class DocumentFold:
         Raises NotCausal, and stays as it was, if an ancestor is missing.
         """
         self._check_causal(update)
-        seen = self._join(update.follows)
         try:
-            checked = self.check(update.update, update.lane, own=update.id, seen=seen)
+            checked = self.check(update.update, update.lane, own=update.id, follows=update.follows)
         except EntryRefused as refusal:
             self.void[update.id] = refusal.reason
             checked = None
-        self._keep(update, seen, 0 if checked is None else _clocks(checked.decoded))
+        self._keep(update, 0 if checked is None else _clocks(checked.decoded))
         return checked
 
     def check(
-        self, data: bytes, lane: Lane, *, own: EntryId, seen: Mapping[int, int] | None = None
+        self,
+        data: bytes,
+        lane: Lane,
+        *,
+        own: EntryId,
+        follows: tuple[EntryId, ...] | None = None,
     ) -> CheckedUpdate:
-        """Check the update `data` of entry `own` against its closure `seen`.
+        """Check the update `data` of entry `own`, which directly follows `follows`.
 
-        Without `seen` the closure is everything the fold holds. Raises the
+        Without `follows` it follows everything the fold holds. Raises the
         EntryRefused of the first rule broken, in the order of spec/06 §3.
         """
-        if seen is None:
-            seen = self._join(self._heads)
         client = client_id(lane)
         decoded = decode_update(data)
         _check_clocks(decoded.structs, client)
         for item in decoded.structs:
             _check_content(item)
-        owners = {client: own}
-        for item in decoded.structs:
-            if item.origin is not None:
-                end = item.origin.clock + 1
-                self._resolve(item.origin.client, end, item.id.clock, owners, seen)
         own_clocks = _clocks(decoded)
-        for deletion in decoded.deletions:
-            end = deletion.id.clock + deletion.length
-            self._resolve(deletion.id.client, end, own_clocks, owners, seen)
+        names = [
+            (item.origin.client, item.origin.clock + 1, item.id.clock)
+            for item in decoded.structs
+            if item.origin is not None
+        ]
+        names += [(d.id.client, d.id.clock + d.length, own_clocks) for d in decoded.deletions]
+        clients = dict.fromkeys(name for name, _, _ in names if name != client)
+        owners = {client: own} | self._owners(clients, follows)
+        for name, end, own_end in names:
+            # DOC-13: of its own structs an update names only what stands before.
+            clocks = own_end if name == client else self._known[owners[name]].clocks
+            if end > clocks:
+                raise OriginUnknown(
+                    f"Client {name} brought {clocks} clocks; clock {end - 1} is new."
+                )
         return CheckedUpdate(decoded, owners)
 
-    def _resolve(
-        self,
-        client: int,
-        end: int,
-        own_clocks: int,
-        owners: dict[int, EntryId],
-        seen: Mapping[int, int],
-    ) -> None:
-        # Find whose structs `client` names, and that they reach up to `end`.
-        if client not in owners:
-            named = [
-                entry
-                for entry in self._by_client.get(client, ())
-                if seen.get(self._known[entry].strand, -1) >= self._known[entry].seq
-            ]
+    def _owners(
+        self, clients: Iterable[int], follows: tuple[EntryId, ...] | None
+    ) -> dict[int, EntryId]:
+        """Find the one ancestor that each client id names."""
+        named = {client: self._by_client.get(client, []) for client in clients}
+        everyone = {entry for entries in named.values() for entry in entries}
+        ancestors = everyone if follows is None else self._ancestors(everyone, follows)
+        owners = {}
+        for client, entries in named.items():
+            meant = [entry for entry in entries if entry in ancestors]
             # DOC-13: 53 bits can be made to collide; a name with two meanings has none.
-            if len(named) != 1:
-                raise OriginUnknown(f"Client {client} names {len(named)} ancestors, not one.")
-            owners[client] = named[0]
-        known = self._known.get(owners[client])
-        clocks = own_clocks if known is None else known.clocks
-        if end > clocks:
-            raise OriginUnknown(f"Client {client} brought {clocks} clocks; clock {end - 1} is new.")
+            if len(meant) != 1:
+                raise OriginUnknown(f"Client {client} names {len(meant)} ancestors, not one.")
+            owners[client] = meant[0]
+        return owners
+
+    def _ancestors(self, wanted: set[EntryId], follows: tuple[EntryId, ...]) -> set[EntryId]:
+        """Return those of `wanted` that are among `follows` or their ancestors."""
+        ends: dict[int, int] = {}
+        for entry in follows:
+            known = self._known[entry]
+            ends[known.path] = max(known.place, ends.get(known.path, 0))
+        on_path = {e for e in wanted if self._known[e].place <= ends.get(self._known[e].path, -1)}
+        return on_path | self._searched(wanted - on_path, follows)
+
+    def _searched(self, wanted: set[EntryId], follows: tuple[EntryId, ...]) -> set[EntryId]:
+        # Kept per entry, the ancestors would take memory in n squared; what is
+        # named stands mostly close behind, or on the same path.
+        lowest = min((self._known[entry].lamport for entry in wanted), default=0)
+        left, seen = set(wanted), set(follows)
+        todo = list(follows)
+        while todo and left:
+            at = todo.pop()
+            left.discard(at)
+            if self._known[at].lamport > lowest:
+                new = [entry for entry in self._known[at].follows if entry not in seen]
+                seen.update(new)
+                todo += new
+        return wanted - left
 
     def _check_causal(self, update: Update) -> None:
         missing = [entry for entry in update.follows if entry not in self._known]
@@ -229,31 +255,30 @@ class DocumentFold:
         if update.prev is not None and self._known[update.prev].seq + 1 != update.seq:
             raise NotCausal("The seq does not follow that of prev.")
 
-    def _join(self, entries: Iterable[EntryId]) -> dict[int, int]:
-        joined: dict[int, int] = {}
-        for entry in entries:
-            for strand, seq in self._known[entry].seen.items():
-                if joined.get(strand, -1) < seq:
-                    joined[strand] = seq
-        return joined
-
-    def _keep(self, update: Update, seen: dict[int, int], clocks: int) -> None:
-        strand = self._strand(update)
-        seen[strand] = update.seq
-        self._known[update.id] = _Known(update.seq, update.lamport, strand, seen, clocks)
+    def _keep(self, update: Update, clocks: int) -> None:
+        path, place = self._path(update)
+        self._known[update.id] = _Known(
+            update.seq, update.lamport, update.follows, path, place, clocks
+        )
         self._heads.difference_update(update.follows)
         self._heads.add(update.id)
         if clocks:
             self._by_client.setdefault(entry_client(update.id), []).append(update.id)
 
-    def _strand(self, update: Update) -> int:
-        if update.prev is not None:
-            strand = self._known[update.prev].strand
-            if self._strand_heads[strand] == update.prev:
-                self._strand_heads[strand] = update.id
-                return strand
-        self._strand_heads.append(update.id)
-        return len(self._strand_heads) - 1
+    def _path(self, update: Update) -> tuple[int, int]:
+        """Return the longest path that ends right before the entry, and the entry's place on it."""
+        before = [self._known[entry] for entry in update.follows]
+        ended = [
+            known
+            for entry, known in zip(update.follows, before, strict=True)
+            if self._path_ends[known.path] == entry
+        ]
+        if not ended:
+            self._path_ends.append(update.id)
+            return len(self._path_ends) - 1, 0
+        known = max(ended, key=lambda k: k.place)
+        self._path_ends[known.path] = update.id
+        return known.path, known.place + 1
 
 
 def _client(digest: bytes) -> int:

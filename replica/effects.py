@@ -8,7 +8,11 @@ from enum import Enum
 
 from replica.entry import Entry
 from replica.errors import AntiphonError, EntryRefused
-from replica.ids import ConversationId, Digest, EntryId, Position, PublicKey
+from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, Position, PublicKey
+from replica.limits import METADATA_BYTES_MAX
+
+FAULT_IDS_MAX = METADATA_BYTES_MAX // (2 * ID_BYTES)
+"""Missing ids one Fault names: it waits in queues as it is, so it is cut when it is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class Fault:
         conversation: ConversationId | None = None,
         entry: EntryId | None = None,
     ) -> "Fault":
-        """Put an error into words for the peer."""
+        """Put an error into words for the peer; of very many missing ids, the first."""
         return cls(
             error.reason,
             error.detail,
@@ -163,7 +167,7 @@ class Fault:
             error.retryable,
             conversation,
             entry,
-            tuple(EntryId(m) for m in error.missing),
+            tuple(EntryId(m) for m in error.missing[:FAULT_IDS_MAX]),
             int((error.retry_after_s or 0) * 1000),
         )
 

@@ -128,7 +128,9 @@ class Exchange:
         channel = self.channels.get(conversation)
         if channel is None:
             return
-        new = list(ids)
+        # ORD-13: what lies behind a cut is nobody's business but its holder's.
+        held = self.shelf.get(conversation)
+        new = list(ids) if held is None else held.log.offered(ids)
         if self.side is Side.CLIENT:
             channel.unacked.update(new)
             if channel.recheck_at is None:

@@ -25,10 +25,8 @@ SALT_BYTES = 16
 
 ENTRY_TAG = b"antiphon/v1/entry"
 SIGNATURE_TAG = b"antiphon/v1/signature"
-BODY_TAG = b"antiphon/v1/body"
 DIGEST_TAG = b"antiphon/v1/digest"
 CONTEXT_TAG = b"antiphon/v1/context"
-SALT_TAG = b"antiphon/v1/salt"
 
 
 class Track(IntEnum):

@@ -5,9 +5,11 @@ delivered it, so nobody fills another's buffer.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from replica import limits
+from replica.body import Role
 from replica.conversation import Conversation, Shelf
 from replica.effects import EffectsBuilder, Entries, EntriesAdmitted, EntryFailed, Fault, Message
 from replica.entry import Entry
@@ -72,8 +74,9 @@ class Intake:
             return []
         for entry_id, broken_rule in message.refused:
             self._refuse(held.id, entry_id, broken_rule, out)
-        for entry in message.entries:
-            self._admit(held, entry, taken, out)
+        with held.batch():
+            for entry in message.entries:
+                self._admit(held, entry, taken, out)
         self._finish(held, taken, out)
         return taken.known
 
@@ -89,13 +92,12 @@ class Intake:
 
     def _place_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)
-        if held is None and self._is_hub:
-            if peer is None or not any(e.header.conversation is None for e in message.entries):
-                raise ConversationUnknown
-            if not self._may_create(peer):
-                raise CreateForbidden
-        if held is None:
-            held = self.shelf[message.conversation] = Conversation(message.conversation)
+        if held is not None:
+            return held
+        brings_genesis = any(e.header.conversation is None for e in message.entries)
+        if self._is_hub and (peer is None or not brings_genesis):
+            raise ConversationUnknown
+        held = self.shelf[message.conversation] = Conversation(message.conversation)
         return held
 
     def _introduce(
@@ -107,25 +109,44 @@ class Intake:
     ) -> None:
         """Let a stranger show the log that makes it a member; raise ConversationUnknown else.
 
-        A stranger hears nothing of what it sent: any other answer would tell
-        it that the conversation is here.
+        A stranger hears nothing of what it sent, and nothing of it waits here:
+        any other answer would tell it that the conversation is here.
         """
         if peer is not None and held.is_member(peer):
             return
         is_new = not held.log.entries
         taken, trial = Taken(), EffectsBuilder()
-        for entry in message.entries:
-            if entry.header.track in (Track.ALL, Track.MEMBERSHIP):
+        shown = [e for e in message.entries if e.header.track in (Track.ALL, Track.MEMBERSHIP)]
+        waited = [e.id for e in shown if e.id in held.log.pending]
+        with held.batch():
+            for entry in shown:
                 self._admit(held, entry, taken, trial)
         is_member = peer is not None and held.is_member(peer)
-        if is_new and not is_member:
+        may_bring = peer is not None and (not is_new or self._may_create(peer))
+        if is_new and not (is_member and may_bring):
             self._forget(held)
-            raise ConversationUnknown
-        out.persist += trial.persist
-        if taken.admitted:
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
-        if not is_member:
-            raise ConversationUnknown
+        else:
+            out.persist += trial.persist
+            if taken.admitted:
+                out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+        if not (is_member and may_bring):
+            self._drop(e.id for e in shown if e.id in self.pending and e.id not in waited)
+            raise self._refusal(held.id, shown, peer)
+
+    def _refusal(
+        self, conversation: ConversationId, shown: list[Entry], peer: PublicKey | None
+    ) -> AntiphonError:
+        """Return why a stranger is not let in: the same, whether the conversation is here or not.
+
+        What it may create is told by its own entries alone.
+        """
+        if peer is None or self._may_create(peer):
+            return ConversationUnknown()
+        alone = Conversation(conversation)
+        for entry in shown:
+            with suppress(EntryRefused):
+                alone.admit(entry)
+        return CreateForbidden() if alone.is_member(peer) else ConversationUnknown()
 
     def _forget(self, held: Conversation) -> None:
         """Take back a conversation that came to nothing."""
@@ -133,8 +154,7 @@ class Intake:
         self._drop(i for i, (conversation, _) in self.pending.items() if conversation == held.id)
 
     def _admit(self, held: Conversation, entry: Entry, taken: Taken, out: EffectsBuilder) -> None:
-        full = self._entries_max is not None and len(held.log) >= self._entries_max
-        if full and entry.id not in held.log.entries:
+        if entry.id not in held.log.entries and not self._has_room(held, entry):
             self._refuse(held.id, entry.id, QuotaExceeded("the conversation is full"), out)
             return
         try:
@@ -152,23 +172,33 @@ class Intake:
             case Duplicate(filled):
                 if filled is not None:
                     out.persist.append(filled)
+                    taken.admitted.append(filled)  # others may have got it without its body, too
                 if entry.id in held.log.entries:
                     taken.known.append(entry.id)
             case Pending(missing):
                 taken.missing.update(missing)
                 self._charge(held, entry, out)
 
+    def _has_room(self, held: Conversation, entry: Entry) -> bool:
+        """Say whether the quota takes an entry; its owners can always end a full conversation."""
+        if self._entries_max is None or len(held.log) < self._entries_max:
+            return True
+        roles = held.log.membership.roles.get(entry.header.author, ())
+        is_owners = entry.header.track == Track.MEMBERSHIP and Role.OWNER in roles
+        reserve = limits.MEMBERSHIP_RESERVE if is_owners else 0
+        return len(held.log) < self._entries_max + reserve
+
     def _charge(self, held: Conversation, entry: Entry, out: EffectsBuilder) -> None:
         _, before = self.pending.get(entry.id, (held.id, 0))
         self.pending[entry.id] = (held.id, entry.size_bytes)
         self.pending_bytes += entry.size_bytes - before
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
-            self._settle_accounts()
+            self.settle()
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
             self.drop_pending()
             self._fault(PendingFull(), held.id, out)
 
-    def _settle_accounts(self) -> None:
+    def settle(self) -> None:
         """Stop paying for what no longer waits, whoever set it free."""
         for entry_id, (conversation, size) in tuple(self.pending.items()):
             held = self.shelf.get(conversation)

@@ -21,7 +21,13 @@ CLOCK_MAX = 2**53 - 1
 FRAME_BYTES_MAX = 1024 * 1024
 CREDIT_BYTES = 2 * 1024 * 1024
 PENDING_LINK_BYTES_MAX = 4 * 1024 * 1024
+PENDING_BYTES_MAX = 64 * 1024 * 1024
 CONVERSATIONS_PER_LINK_MAX = 4_096
+MEMBERSHIP_RESERVE = 1_024
+"""Membership entries owners may add to a full conversation: a revocation must always fit."""
+HOSTS_MAX = 64
+HOST_PROFILES_MAX = 16
+HOST_TEXT_BYTES_MAX = 256
 TICKET_LIFETIME_S = 15 * 60
 METADATA_BYTES_MAX = 4 * 1024
 IDS_PER_FRAME = 16_384
@@ -34,7 +40,13 @@ RESYNC_S = 5.0
 DENIED_RECHECK_S = 60.0
 """A client that was told "no such conversation" asks again after this: a grant may come."""
 
+STOP_STRING_BYTES_MAX = 256
+"""A host holds back this much of an answer at most, and looks for the string in it."""
 DRAFT_BYTES_MAX = 4 * 1024 * 1024
 """Running draft a hub keeps per request."""
 BLOB_BYTES_MAX = 1024 * 1024 * 1024
+BLOBS_BYTES_MAX = 16 * 1024 * 1024 * 1024
+"""All blobs of one conversation."""
 BLOB_CHUNK_BYTES = 256 * 1024
+OUTBOX_BYTES_MAX = 16 * 1024 * 1024
+WRITE_TIMEOUT_S = 60.0

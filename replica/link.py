@@ -49,6 +49,7 @@ from replica.errors import AntiphonError
 from replica.exchange import Exchange, Side
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.refusals import (
+    ArgumentInvalid,
     CreditExceeded,
     LinkIdle,
     OutOfOrder,
@@ -143,6 +144,8 @@ class Link:
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
         """Send entries that are new here to the peer, where it has the conversation open."""
+        if self.phase is Phase.CLOSED:
+            return Effects()
         self.exchange.offer(conversation, ids, now)
         return self._finish(EffectsBuilder())
 
@@ -158,7 +161,8 @@ class Link:
         """Tell a reader (hub) that a draft has grown."""
         out = EffectsBuilder()
         channel = self.exchange.channels.get(conversation)
-        if channel is not None and channel.is_open and channel.with_drafts:
+        is_up = self.phase is not Phase.CLOSED
+        if is_up and channel is not None and channel.is_open and channel.with_drafts:
             channel.drafts_due.add(request)
         return self._finish(out)
 
@@ -313,6 +317,8 @@ class Link:
             raise VersionUnsupported(f"this hub speaks version {VERSION}")
         if self.phase is Phase.READY:
             return  # a doubled Hello
+        if message.host is not None:
+            self._check_host(message.host)
         self.phase = Phase.READY
         self.follows = message.follow
         self.host = message.host
@@ -327,6 +333,16 @@ class Link:
             ),
             out,
         )
+
+    def _check_host(self, host: HostInfo) -> None:
+        """Bound what every Welcome repeats; nobody speaks for another's key (LINK-25)."""
+        if host.key != self.peer:
+            raise ArgumentInvalid("host: the key is not the one that authenticated")
+        texts = (host.address, *(profile.name for profile in host.profiles))
+        if len(host.profiles) > limits.HOST_PROFILES_MAX or any(
+            len(text.encode()) > limits.HOST_TEXT_BYTES_MAX for text in texts
+        ):
+            raise ArgumentInvalid("host: too many profiles, or a text too long")
 
     def _receive_welcome(self, message: Welcome, out: EffectsBuilder, now: float) -> None:
         if self.phase is Phase.READY:
@@ -363,6 +379,8 @@ class Link:
 
     def _catch_up(self, sent_bytes: int) -> None:
         """Stop charging for bytes lost on the way; the limit is said again with every beat."""
+        if sent_bytes > self._received_limit + limits.CREDIT_BYTES:
+            raise CreditExceeded("more bytes are called sent than were ever allowed")
         self._received_bytes = max(self._received_bytes, sent_bytes)
         self._received_limit = self._received_bytes + limits.CREDIT_BYTES
 

@@ -5,13 +5,15 @@ ancestors, never on arrival order, configuration or clocks; what came too
 early waits in `pending` and costs whoever delivered it.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from replica import limits, members
+from replica import limits
 from replica.body import Body, Genesis, Grant, Member, listed_ids
 from replica.codec import decode_body
-from replica.entry import CONTROL_KINDS, Entry, Kind, verify_body, verify_signature
+from replica.covering import Covering
+from replica.entry import CONTROL_KINDS, Entry, Header, Kind, verify_body, verify_signature
 from replica.errors import EntryRefused
 from replica.ids import (
     DIGEST_TAG,
@@ -24,7 +26,7 @@ from replica.ids import (
     Track,
     tagged_sha256,
 )
-from replica.members import Membership
+from replica.members import Membership, Roster
 from replica.refusals import (
     BasisInvalid,
     BodyMalformed,
@@ -53,6 +55,8 @@ class Pending:
     """The entry waits: for these ids, or (none) for a grant to its author."""
 
     missing: tuple[EntryId, ...]
+    refused: tuple[tuple[Entry, EntryRefused], ...] = ()
+    """Waiting entries that this one showed to break a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,10 @@ class _Admission:
 
     entries: list[Entry] = field(default_factory=list)
     refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
-    freed: set[EntryId] = field(default_factory=set)
-    """To be checked again: an id or a grant they waited for has come."""
-    held: set[EntryId] = field(default_factory=set)
-    """Waiting for something else than before, or newly granted."""
+    ready: deque[EntryId] = field(default_factory=deque)
+    """Waiting entries whose names are all complete by now."""
+    vouched: deque[EntryId] = field(default_factory=deque)
+    """Complete entries of granted authors: admitted with all they follow."""
 
 
 @dataclass(slots=True)
@@ -105,15 +109,11 @@ class Log:
         self.children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes: dict[Lane, _LaneState] = {}
-        self._members: dict[EntryId, Member] = {}
         self._granted: set[PublicKey] = set()
-        self._authors: set[PublicKey] = set()
         self._waiting = Waiting()
-        self._membership_ids: list[EntryId] = []
+        self._roster = Roster(self.entries)
+        self._covering = Covering(self.entries, self.named)
         self._critical_unknown: list[EntryId] = []
-        self._membership: Membership | None = None
-        self._membership_at: dict[tuple[EntryId, ...], Membership] = {}
-        self._covered: set[EntryId] | None = None
         self._heads: tuple[Position, ...] | None = None
         self._digest: Digest | None = None
 
@@ -142,57 +142,47 @@ class Log:
             return self._admit_again(known, entry)
         missing = self._check(entry, verified=verified)
         admission = _Admission()
-        if missing or not self._may_speak(entry):
-            self._hold(entry, missing, admission)
-        else:
-            self._take(entry, admission)
+        if self._waiting.hold(entry, missing):
+            try:
+                self._complete(entry, admission)
+            except EntryRefused:
+                self._waiting.release(entry.id)
+                raise
         self._settle(admission)
+        refused = tuple(admission.refused)
         if not admission.entries:
-            return Pending(missing)
-        return Admitted(tuple(admission.entries), tuple(admission.refused))
+            return Pending(missing, refused)
+        return Admitted(tuple(admission.entries), refused)
 
-    def _take(self, entry: Entry, admission: _Admission) -> None:
-        self._waiting.release(entry.id)
-        self._insert(entry)
-        admission.entries.append(entry)
-        granted = self._granted_by(entry)
-        admission.freed |= self._waiting.waiters((entry.id, *granted))
-        admission.held |= self._waiting.written_by(granted)
-
-    def _hold(self, entry: Entry, missing: tuple[EntryId, ...], admission: _Admission) -> None:
-        self._waiting.hold(entry, missing)
-        admission.held.add(entry.id)
+    def _complete(self, entry: Entry, admission: _Admission) -> None:
+        """Check the place of an entry, all of whose names are known; raise EntryRefused."""
+        self._check_place(entry)
+        admission.ready += self._waiting.complete(entry.id)
+        if self._may_speak(entry):
+            admission.vouched.append(entry.id)
 
     def _settle(self, admission: _Admission) -> None:
         """Admit what the change sets free, and what that sets free."""
-        while admission.freed or admission.held:
-            if admission.freed:
-                self._check_again(admission.freed.pop(), admission)
+        while admission.vouched or admission.ready:
+            if admission.vouched:
+                self._take(admission.vouched.popleft(), admission)
                 continue
-            # What lacks only grants is admitted where an entry of a granted
-            # author follows it: else a grant that a later cut made void, and
-            # that nobody need hold, would be needed to sync honest entries.
-            above = self._waiting.above(admission.held.pop())
-            roots = [i for i in above if self._may_speak(self.pending[i])]
-            for vouched in self._waiting.complete(roots):
-                self._check_again(vouched, admission, is_vouched=True)
+            waiting = self.pending[admission.ready.popleft()]
+            try:
+                self._complete(waiting, admission)
+            except EntryRefused as error:
+                admission.refused.append((waiting, error))
+                self._waiting.release(waiting.id)
 
-    def _check_again(
-        self, entry_id: EntryId, admission: _Admission, *, is_vouched: bool = False
-    ) -> None:
-        entry = self.pending.get(entry_id)
-        if entry is None:
-            return
-        try:
-            missing = self._check(entry, verified=True)
-        except EntryRefused as error:
-            admission.refused.append((entry, error))
-            self._waiting.release(entry_id)
-            return
-        if missing or not (is_vouched or self._may_speak(entry)):
-            self._hold(entry, missing, admission)
-        else:
-            self._take(entry, admission)
+    def _take(self, vouched: EntryId, admission: _Admission) -> None:
+        # What lacks only grants is admitted where an entry of a granted author
+        # follows it: else a grant that a later cut made void, and that nobody
+        # need hold, would be needed to sync honest entries.
+        for entry in self._waiting.lineage(vouched):
+            self._waiting.admit(entry.id)
+            self._insert(entry)
+            admission.entries.append(entry)
+            admission.vouched += self._waiting.by(self._granted_by(entry))
 
     def _admit_again(self, known: Entry, entry: Entry) -> Duplicate:
         # The body may come later; header and signature never change.
@@ -208,7 +198,7 @@ class Log:
         return Duplicate(filled)
 
     def _check(self, entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
-        """Check everything but the grant; return the ids that are missing.
+        """Check everything but place and grant; return the ids that are missing.
 
         The signature is verified even for what must wait, so nobody fills the
         buffer in another's name.
@@ -221,10 +211,7 @@ class Log:
             self._check_genesis(entry, body)
             return ()
         named = (*entry.header.ancestors(), *listed_ids(body), EntryId(self.conversation))
-        missing = tuple(dict.fromkeys(i for i in named if i not in self.entries))
-        if not missing:
-            self._check_place(entry, listed_ids(body))
-        return missing
+        return tuple(dict.fromkeys(i for i in named if i not in self.entries))
 
     def _control_body(self, entry: Entry) -> Body | None:
         if entry.header.kind not in CONTROL_KINDS:
@@ -238,25 +225,31 @@ class Log:
         if body.owners[0] != entry.header.author:
             raise GenesisInvalid("the author of the genesis is its first owner")
 
-    def _check_place(self, entry: Entry, listed: tuple[EntryId, ...]) -> None:
+    def _check_place(self, entry: Entry) -> None:
         header = entry.header
-        parents = [self.entries[p] for p in header.parents]
-        for parent in parents:
-            if parent.header.track not in (header.track, Track.ALL):
-                raise ParentInvalid(f"a parent is on track {parent.header.track}")
+        if header.kind == Kind.GENESIS:
+            return
+        for parent in map(self._header, header.parents):
+            if parent.track not in (header.track, Track.ALL):
+                raise ParentInvalid(f"a parent is on track {parent.track}")
         if header.prev is not None:
-            prev = self.entries[header.prev].header
+            prev = self._header(header.prev)
             if prev.lane != header.lane:
                 raise PrevInvalid
             if prev.seq != header.seq - 1:
                 raise SeqGap(f"seq {header.seq} follows seq {prev.seq}")
         if header.basis is not None:
-            basis = self.entries[header.basis].header
+            basis = self._header(header.basis)
             if basis.kind != Kind.SEAL or header.track != Track.CONVERSATION:
                 raise BasisInvalid
-        named = [self.entries[i].header.lamport for i in (*header.ancestors(), *listed)]
-        if header.lamport != 1 + max(named):
-            raise LamportInvalid(f"lamport is {header.lamport}, must be {1 + max(named)}")
+        named = (*header.ancestors(), *listed_ids(self._control_body(entry)))
+        lamport = 1 + max(self._header(i).lamport for i in named)
+        if header.lamport != lamport:
+            raise LamportInvalid(f"lamport is {header.lamport}, must be {lamport}")
+
+    def _header(self, entry_id: EntryId) -> Header:
+        entry = self.entries.get(entry_id) or self.pending[entry_id]
+        return entry.header
 
     def _may_speak(self, entry: Entry) -> bool:
         return entry.header.kind == Kind.GENESIS or entry.header.author in self._granted
@@ -266,9 +259,6 @@ class Log:
         self.entries[entry.id] = entry
         for parent in header.parents:
             self.children.setdefault(parent, []).append(entry.id)
-        if header.track == Track.MEMBERSHIP:
-            self._membership_ids.append(entry.id)
-        self._authors.add(header.author)
         lane = self._lanes.setdefault(header.lane, _LaneState())
         lane.at.setdefault(header.seq, []).append(entry.id)
         lane.tips.add(entry.id)
@@ -276,16 +266,12 @@ class Log:
             lane.tips.discard(header.prev)
         if header.critical and header.kind not in Kind._value2member_map_:
             self._critical_unknown.append(entry.id)
-        self._note_grants(entry)
-        self._covered = self._heads = self._digest = None
-
-    def _note_grants(self, entry: Entry) -> None:
-        body = self.body(entry.id) if entry.header.kind in CONTROL_KINDS else None
-        if isinstance(body, Member):
-            self._members[entry.id] = body
-        if isinstance(body, (Genesis, Member)):
+        self._covering.receive(entry)
+        if header.track in (Track.ALL, Track.MEMBERSHIP):
+            body = self.body(entry.id)
+            self._roster.receive(entry, body if isinstance(body, (Genesis, Member)) else None)
             self._granted.update(self._granted_by(entry))
-            self._membership = None
+        self._heads = self._digest = None
 
     # --- pending ---------------------------------------------------------
 
@@ -383,38 +369,24 @@ class Log:
     @property
     def membership(self) -> Membership:
         """The fold over all admitted MEMBER entries."""
-        if self._membership is None:
-            self._membership = self._fold(self._members)
-        return self._membership
+        return self._roster.now
 
     def membership_at(self, heads: tuple[EntryId, ...]) -> Membership:
-        """Fold the closure of `heads`, admitted entries of the membership track."""
-        known = self._membership_at.get(heads)
-        if known is not None:
-            return known
-        seen: set[EntryId] = set()
-        todo = list(heads)
-        while todo:
-            entry_id = todo.pop()
-            if entry_id not in seen:
-                seen.add(entry_id)
-                todo += self.entries[entry_id].header.ancestors()
-        folded = self._membership_at[heads] = self._fold(i for i in self._members if i in seen)
-        return folded
-
-    def _fold(self, ids: Iterable[EntryId]) -> Membership:
-        genesis = self.body(EntryId(self.conversation)) if self.genesis else None
-        if not isinstance(genesis, Genesis):
-            return Membership()
-        changes = [(self.entries[i], self._members[i]) for i in ids]
-        return members.fold(genesis, changes, self.lookup)
+        """Fold what `heads` reach on the membership track (`M` in spec/03-order §3)."""
+        return self._roster.at(heads)
 
     def membership_heads(self) -> tuple[EntryId, ...]:
-        """Return the covered heads of the membership track, ascending; at most 64."""
-        covered = self.covered()
-        ids = [i for i in self._membership_ids if i in covered]
-        followed = {parent for i in ids for parent in self.entries[i].header.parents}
-        return tuple(sorted(i for i in ids if i not in followed)[: limits.MEMBERSHIP_HEADS_MAX])
+        """Return the heads of the membership, ascending: the latest 64, if there are more."""
+        return tuple(sorted(self._roster.heads()[-limits.MEMBERSHIP_HEADS_MAX :]))
+
+    def membership_heads_to_join(self) -> tuple[EntryId, ...]:
+        """Return what a host gathers with a JOIN before it seals: none up to 64 heads.
+
+        It asks again after each JOIN.
+        """
+        heads = self._roster.heads()
+        surplus = len(heads) - limits.MEMBERSHIP_HEADS_MAX
+        return tuple(sorted(heads[: min(surplus + 1, limits.PARENTS_MAX)])) if surplus > 0 else ()
 
     # --- heads and digest ------------------------------------------------
 
@@ -429,20 +401,14 @@ class Log:
 
         What valid members wrote inside all cuts, and all it names.
         """
-        membership = self.membership
-        if not membership.kept and self._authors <= membership.roles.keys():
-            return self.entries.keys()
-        if self._covered is None:
-            seen: set[EntryId] = set()
-            todo = [i for i, e in self.entries.items() if membership.covers(e)]
-            while todo:
-                entry_id = todo.pop()
-                if entry_id in seen:
-                    continue
-                seen.add(entry_id)
-                todo += self.named(self.entries[entry_id])
-            self._covered = seen
-        return self._covered
+        return self._covering.ids(self.membership)
+
+    def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
+        """Return which of these new entries go to peers, with what they brought into cover.
+
+        What lies behind a cut goes to nobody until something covered follows it.
+        """
+        return self._covering.offered(self.membership, ids)
 
     def heads(self) -> tuple[Position, ...]:
         """Return the covered heads of all lanes, sorted; a forked lane has several."""

@@ -14,6 +14,7 @@ from enum import StrEnum
 from replica.body import Generation, Request, Seal
 from replica.entry import CONTEXT_KINDS, Conflict, Entry, Kind
 from replica.ids import CONTEXT_TAG, Digest, EntryId, Lane, Track, tagged_sha256
+from replica.limits import PARENTS_MAX
 from replica.log import Log
 from replica.members import Membership
 
@@ -107,7 +108,7 @@ class Order:
         self.roots: list[SealNode] = []
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
-        self.cancels: dict[EntryId, EntryId] = {}
+        self._cancels: dict[EntryId, tuple[EntryId, ...]] = {}
         self.requests: list[EntryId] = []
         self._judged_by = self.log.membership
         self._uncovered: set[EntryId] = set()
@@ -152,8 +153,10 @@ class Order:
             case Kind.GENERATION:
                 self._receive_generation(entry)
             case Kind.CANCEL:
-                for parent in entry.header.parents:
-                    self._keep_first(self.cancels, parent, entry.id)
+                # One with several parents would end requests that it only comes after.
+                if len(entry.header.parents) == 1:
+                    request = entry.header.parents[0]
+                    self._cancels[request] = (*self._cancels.get(request, ()), entry.id)
             case _:
                 pass
         return True
@@ -381,8 +384,17 @@ class Order:
             return self.nodes[seal_id].generation
         return self.refusal_of.get(request_id)
 
+    def is_cancelled(self, request_id: EntryId) -> bool:
+        """Say whether a visible CANCEL has the request as its only parent (spec/07-host §4).
+
+        May be asked from another thread than the one that folds.
+        """
+        # An immutable fold: `log.membership` may have to be folded first.
+        membership, entries = self._judged_by, self.log.entries
+        return any(membership.is_visible(entries[i]) for i in self._cancels.get(request_id, ()))
+
     def tail(self, tip: SealNode | None) -> list[Entry]:
-        """Return visible unsealed entries that follow `tip`, in (lamport, id) order."""
+        """Return what follows `tip` and is not sealed yet, in (lamport, id) order."""
         log = self.log
         start = (tip.generation or tip.seal.request) if tip else EntryId(log.conversation)
         sealed = {i for node in self.nodes.values() for i in node.seal.entries}
@@ -397,22 +409,50 @@ class Order:
                 continue
             seen.add(entry_id)
             todo += log.children.get(entry_id, ())
-        shown = [
-            log.entries[i]
-            for i in seen
-            if log.membership.is_visible(log.entries[i]) and not log.is_malformed(i)
-        ]
-        return sorted(shown, key=lambda e: e.order_key)
+        return sorted(filter(self.is_said, map(log.entries.__getitem__, seen)), key=_order_key)
+
+    def is_said(self, entry: Entry) -> bool:
+        """Say whether an entry stands in a tail: visible, readable, and of a writer or a host.
+
+        What any role may write, a reader could fill the next entry's parents with.
+        """
+        header, membership = entry.header, self.log.membership
+        if header.kind == Kind.JOIN:
+            may_stand = membership.may_write(header.author, Kind.MESSAGE)
+        else:
+            may_stand = header.kind in CONTEXT_KINDS
+        return may_stand and membership.is_visible(entry) and not self.log.is_malformed(entry.id)
 
     def frontier(self, tip: SealNode | None) -> tuple[EntryId, ...]:
-        """Return the parents for the next entry on `tip`'s branch, ascending."""
+        """Return the parents for the next entry on `tip`'s branch, ascending; at most 64."""
         tail = self.tail(tip)
         if not tail:
             if tip is None:
                 return (EntryId(self.log.conversation),)
             return (tip.generation or tip.seal.request,)
-        followed = {p for e in tail for p in e.header.parents}
-        return tuple(sorted(e.id for e in tail if e.id not in followed))
+        return self.ends(tail)
+
+    def ends(self, said: Iterable[Entry]) -> tuple[EntryId, ...]:
+        """Return which of these entries none of them follows, ascending: the last 64."""
+        entries = {entry.id: entry for entry in said}
+        first = min((e.header.lamport for e in entries.values()), default=0)
+        seen: set[EntryId] = set()
+        todo = [parent for entry in entries.values() for parent in entry.header.parents]
+        while todo:
+            at = todo.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            header = self.log.entries[at].header
+            # One of them looks further by itself; below the first there is none.
+            if at not in entries and header.lamport > first:
+                todo += header.parents
+        ends = sorted((e for e in entries.values() if e.id not in seen), key=_order_key)
+        return tuple(sorted(e.id for e in ends[-PARENTS_MAX:]))
+
+
+def _order_key(entry: Entry) -> tuple[int, EntryId]:
+    return entry.order_key
 
 
 def _coverage_behind(parent: SealNode | None) -> _Coverage:

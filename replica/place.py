@@ -77,21 +77,17 @@ def _end_of(held: Conversation, tip: SealNode | None) -> Place:
 
 
 def _ends_behind(held: Conversation, request: EntryId) -> tuple[EntryId, ...]:
-    """Return what stands last among `request` and the visible entries that follow it."""
-    log = held.log
+    """Return what stands last among `request` and what was said behind it."""
+    entries = held.log.entries
     seen: set[EntryId] = set()
     todo = [request]
     while todo:
         entry_id = todo.pop()
-        entry = log.entries[entry_id]
-        if entry_id in seen or entry.header.kind == Kind.SEAL:
-            continue
-        if not log.membership.is_visible(entry):
+        if entry_id in seen or entries[entry_id].header.kind == Kind.SEAL:
             continue
         seen.add(entry_id)
-        todo += log.children.get(entry_id, ())
-    followed = {parent for i in seen for parent in log.entries[i].header.parents}
-    return tuple(sorted(i for i in seen if i not in followed)) or (request,)
+        todo += held.log.children.get(entry_id, ())
+    return held.order.ends(filter(held.order.is_said, map(entries.__getitem__, seen))) or (request,)
 
 
 def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:

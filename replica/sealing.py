@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from replica.conversation import Conversation
 from replica.entry import Conflict
 from replica.ids import Digest, EntryId, PublicKey
+from replica.limits import SEAL_ENTRIES_MAX
 from replica.order import SealNode
 
 
@@ -17,6 +18,11 @@ class Sealable:
     entries: tuple[EntryId, ...]
     membership_heads: tuple[EntryId, ...]
     context_digest: Digest
+
+    @property
+    def fits_a_seal(self) -> bool:
+        """Say whether one seal may list so many; else the host refuses the request."""
+        return len(self.entries) <= SEAL_ENTRIES_MAX
 
 
 def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
@@ -43,7 +49,8 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
 
     A request waits while its basis is being answered; one that queues waits
     for whatever its branch is answering, and for good where that answer is
-    void. One that forks goes ahead beside it.
+    void. One that forks goes ahead beside it. The caller first gathers surplus
+    membership heads (`Log.membership_heads_to_join`), and seals only what fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]

@@ -38,7 +38,20 @@ MEANINGS = {
     "FRAME_BYTES_MAX": ("quota", "bytes of a frame", "FRAME_TOO_LARGE"),
     "CREDIT_BYTES": ("quota", "bytes of counted frames ahead of the reader", "CREDIT_EXCEEDED"),
     "PENDING_LINK_BYTES_MAX": ("quota", "bytes that wait, per link", "PENDING_FULL"),
+    "PENDING_BYTES_MAX": ("quota", "bytes that wait, all links of a hub together", "PENDING_FULL"),
     "CONVERSATIONS_PER_LINK_MAX": ("quota", "conversations open on a link", "QUOTA_EXCEEDED"),
+    "MEMBERSHIP_RESERVE": (
+        "quota",
+        "membership entries of owners beyond a full conversation",
+        "QUOTA_EXCEEDED",
+    ),
+    "HOSTS_MAX": ("quota", "model hosts a Welcome names, the longest linked first", ""),
+    "HOST_PROFILES_MAX": ("quota", "profiles a model host names", "ARGUMENT_INVALID"),
+    "HOST_TEXT_BYTES_MAX": (
+        "quota",
+        "bytes of a model host's address, and of a profile's name",
+        "ARGUMENT_INVALID",
+    ),
     "TICKET_LIFETIME_S": ("quota", "seconds a ticket is good for", "TICKET_INVALID"),
     "METADATA_BYTES_MAX": ("quota", "bytes of a fault; its lists are cut to fit", ""),
     "IDS_PER_FRAME": ("quota", "ids of one Ids frame", ""),
@@ -47,8 +60,12 @@ MEANINGS = {
     "HEARTBEAT_S": ("quota", "seconds between two beats of a client", ""),
     "RESYNC_S": ("quota", "seconds without an ack before heads are compared again", ""),
     "DENIED_RECHECK_S": ("quota", "seconds before a denied client asks again", ""),
+    "STOP_STRING_BYTES_MAX": ("quota", "bytes of a stop string, 1 at least", "STOP_INVALID"),
     "DRAFT_BYTES_MAX": ("quota", "bytes of a running draft; the rest is dropped", ""),
     "BLOB_BYTES_MAX": ("quota", "bytes of a blob", "BLOB_TOO_LARGE"),
+    "BLOBS_BYTES_MAX": ("quota", "bytes of all blobs of a conversation", "QUOTA_EXCEEDED"),
+    "OUTBOX_BYTES_MAX": ("quota", "bytes that wait for one stream to be read", "SLOW_READER"),
+    "WRITE_TIMEOUT_S": ("quota", "seconds a stream may take no byte", "SLOW_READER"),
     "BLOB_CHUNK_BYTES": ("quota", "bytes of one piece of a blob", ""),
 }
 """Per limit: its kind, what it bounds, and the reason yielded beyond it."""

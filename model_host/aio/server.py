@@ -12,7 +12,8 @@ import grpc
 import structlog
 
 from model_host import render, sampler
-from model_host.aio.host import Host, Offer
+from model_host.aio.answering import Answering, Offer
+from model_host.aio.host import Host
 from model_host.aio.journal import Journals
 from model_host.aio.service import HostService
 from model_host.aio.worker import Worker
@@ -41,15 +42,20 @@ class HostServer:
 
     address: str
     key: PublicKey
-    profile: Profile
+    offer: Offer
     host: Host
     worker: Worker
     client: Client
     answering: "asyncio.Task[None]"
 
+    @property
+    def profile(self) -> Profile:
+        """The profile it answers with."""
+        return self.offer.profile
+
     async def failed(self) -> None:
-        """Raise what ended the host; never returns in good health."""
-        await asyncio.shield(self.answering)
+        """Raise what ended one of the tasks a host can't live without."""
+        await asyncio.gather(asyncio.shield(self.answering), self.client.failed())
 
 
 def load_offer(engine: TorchEngine) -> Offer:
@@ -116,7 +122,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     info = HostInfo(doorkeeper.public, address, (offer.profile.info,))
     store_path = data_dir / "log" / "log.db"
     async with Client.open(store_path, key, config.hub, follow=True, host=info) as client:
-        host = Host(client, key, worker, Journals(data_dir / "journal"), offer)
+        journals = Journals(data_dir / "journal")
+        host = Host(client, Answering(client, key, worker, journals, offer))
         service = HostService(client, host, worker, offer, doorkeeper)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
@@ -124,14 +131,13 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         answering = asyncio.create_task(host.run(), name="host")
         try:
             log.info("host ready", address=address, key=short(doorkeeper.public))
-            yield HostServer(
-                address, doorkeeper.public, offer.profile, host, worker, client, answering
-            )
+            yield HostServer(address, doorkeeper.public, offer, host, worker, client, answering)
         finally:
             answering.cancel()
+            worker.stop()
             await asyncio.gather(answering, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
-            worker.close()
+            await worker.close()
 
 
 def _load_engine(config: HostConfig) -> TorchEngine:

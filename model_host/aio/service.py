@@ -5,18 +5,20 @@ from typing import Any
 import grpc
 from antiphon.v1 import host_pb2 as pb
 
-from model_host.aio.host import Host, Offer
+from model_host.aio.answering import Offer
+from model_host.aio.host import Host
 from model_host.aio.worker import Worker
-from model_host.errors import TokenizerError
-from model_host.render import extend_render_digest, render, render_seed
+from model_host.refusals import TokenizerBytesMissing
+from model_host.render import render, render_digests
 from model_host.runner import context_items
 from replica.aio import rpc
 from replica.aio.client import Client
 from replica.auth import Doorkeeper
 from replica.codec.frames import profile_to_pb
 from replica.conversation import Conversation
+from replica.entry import Kind
 from replica.ids import ID_BYTES, ConversationId, EntryId
-from replica.refusals import ArgumentInvalid, ConversationUnknown
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
 
 
 class HostService:
@@ -58,7 +60,7 @@ class HostService:
     ) -> pb.DescribeResponse:
         """Say what the host is and how busy."""
         rpc.caller(self._doorkeeper, context)
-        profile, counters = self._offer.profile, self._host.counters
+        profile, counters = self._offer.profile, self._worker.counters
         return pb.DescribeResponse(
             host_key=self._doorkeeper.public,
             profiles=[
@@ -82,8 +84,8 @@ class HostService:
                 fallbacks=counters.fallbacks,
                 checkpoints=counters.checkpoints,
                 checkpoint_failures=counters.checkpoint_failures,
-                generations=counters.generations,
-                refusals=counters.refusals,
+                generations=self._host.counters.generations,
+                refusals=self._host.counters.refusals,
             ),
         )
 
@@ -105,9 +107,7 @@ class HostService:
         offer = self._offer
         items = context_items(held, node.parent, node.seal.entries)
         rendered = render(items, offer.template, offer.tokenizer)
-        digest = render_seed(offer.tokenizer.digest, offer.template.digest)
-        for entry_id, ids in rendered.tokens:
-            digest = extend_render_digest(digest, entry_id, ids)
+        digest = render_digests(rendered, offer.template, offer.tokenizer)[-1]
         entries = [pb.RenderedEntry(entry=i, token_ids=ids) for i, ids in rendered.tokens]
         return pb.RenderResponse(entries=entries, render_digest=digest)
 
@@ -118,13 +118,16 @@ class HostService:
         rpc.caller(self._doorkeeper, context)
         try:
             tokens = len(self._offer.tokenizer.encode(request.text))
-        except TokenizerError as error:
+        except TokenizerBytesMissing as error:
             raise ArgumentInvalid(f"text: {error.detail}") from error
         return pb.CountTokensResponse(tokens=tokens)
 
     async def evict(self, request: pb.EvictRequest, context: rpc.Context) -> pb.EvictResponse:
         """Drop the derived state of a conversation: from memory, and from disk if asked."""
         held = self._member(request.conversation, context)
+        # It costs the host a prefill, which a reader can't ask for in any other way either.
+        if not held.log.membership.may_write(rpc.caller(self._doorkeeper, context), Kind.REQUEST):
+            raise NotAllowed("readers drop nothing")
         tokens, checkpoints = await self._worker.evict(held.id, checkpoints=request.checkpoints)
         return pb.EvictResponse(memory_tokens=tokens, checkpoints=checkpoints)
 

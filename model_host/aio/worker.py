@@ -6,8 +6,10 @@ missing is computed from the tokens, and the output is the same either way.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +17,9 @@ import structlog
 
 from model_host.cache import CachePool, KVCache
 from model_host.checkpoint import Manifest
-from model_host.engine_api import Engine
+from model_host.engine_api import Engine, Logits
 from model_host.errors import CheckpointError, CheckpointMissing
 from model_host.namespace import GROUP_TOKENS
-from model_host.runner import Logits
 from model_host.tiers import Checkpoints
 from replica.ids import ConversationId, EntryId, short
 
@@ -33,8 +34,6 @@ class Counters:
     fallbacks: int = 0
     checkpoints: int = 0
     checkpoint_failures: int = 0
-    generations: int = 0
-    refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +73,30 @@ class Worker:
         self._checkpoints = checkpoints
         self._salt_of = salt_of
         self._ids: dict[ConversationId, list[int]] = {}
+        self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     async def _call(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Let a running prefill end between two chunks, as if cancelled."""
+        self._stopping.set()
+
+    async def close(self) -> None:
         """Finish what runs, then end the thread."""
-        self._thread.shutdown()
+        self.stop()
+        await asyncio.to_thread(self._thread.shutdown)
+
+    @asynccontextmanager
+    async def holding(self, conversation: ConversationId) -> AsyncIterator[None]:
+        """Keep a conversation in memory for the block: `evict` raises CacheBusy meanwhile."""
+        pin = ExitStack()
+        try:
+            await self._call(pin.enter_context, self._pool.use(conversation))
+            yield
+        finally:
+            await self._call(pin.close)
 
     async def prefill(
         self,
@@ -94,7 +109,7 @@ class Worker:
     ) -> Prefilled:
         """Make `ids` the conversation's context; return the logits after the last.
 
-        Raises PrefillCancelled, ContextExceeded, CacheBudgetExceeded, CacheBusy.
+        Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded, CacheBusy.
         """
         prefilled: Prefilled = await self._call(
             self._prefill, conversation, owner, list(ids), on_progress, cancelled
@@ -113,14 +128,19 @@ class Worker:
             # One token is always left to compute: its logits are what is asked for.
             common = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids[:-1])
             cache.truncate(common)
+            # What is in memory from here on, however far it comes, is of these tokens.
+            self._ids[conversation] = ids
             restored = self._restore(conversation, owner, ids, cache)
             start = cache.tokens
             found = Found(start - restored, restored)
             on_progress(found, 0)
-            self._ids[conversation] = ids
             logits = self.engine.prefill(
-                cache, ids[start:], lambda done, _total: on_progress(found, done), cancelled
+                cache,
+                ids[start:],
+                lambda done, _total: on_progress(found, done),
+                lambda: self._stopping.is_set() or cancelled(),
             )
+        self._ids = {key: held for key, held in self._ids.items() if key in self._pool}
         return Prefilled(logits, found)
 
     def _restore(
@@ -175,20 +195,26 @@ class Worker:
     ) -> None:
         namespace = self.engine.namespace(self._salt_of(owner)).digest
         with self._pool.use(conversation) as cache:
-            tokens = min(cache.tokens, len(ids))
+            # A run that was closed without computing may find another branch in memory.
+            tokens = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids)
             try:
-                self._checkpoints.save(
+                saved = self._checkpoints.save(
                     conversation, namespace, seal, generation, ids[:tokens], cache
                 )
             except CheckpointError as error:
                 self.counters.checkpoint_failures += 1
                 log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
                 return
+        if saved is None:
+            return
         self.counters.checkpoints += 1
         log.info("checkpoint", conversation=short(conversation), tokens=tokens)
 
     async def evict(self, conversation: ConversationId, *, checkpoints: bool) -> tuple[int, int]:
-        """Drop a conversation from memory, and from disk if asked; return (tokens, checkpoints)."""
+        """Drop a conversation from memory, and from disk if asked; return (tokens, checkpoints).
+
+        Raises CacheBusy while it is being answered; nothing is dropped then.
+        """
         dropped: tuple[int, int] = await self._call(self._evict, conversation, checkpoints)
         return dropped
 

@@ -1,7 +1,7 @@
 """The real model, loaded once per number format, and a tiny one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +10,12 @@ import pytest
 from model_host.engine import TorchEngine
 from model_host.gguf_file import ModelFile, open_model_file
 from model_host.tokenizer import Tokenizer
+from replica.aio.client import Client
+from syncd.aio.server import start as start_hub
+from syncd.config import HubConfig
 from tests.host import tiny_model
+from tests.host.house import House
+from tests.support.talk import key_of
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -72,3 +77,12 @@ def tiny(tiny_path: Path) -> TorchEngine:
 @pytest.fixture(scope="session")
 def tokenizer(model_file: ModelFile) -> Tokenizer:
     return Tokenizer.build(model_file.tokenizer)
+
+
+@pytest.fixture
+async def house(tmp_path: Path, engine_of: Callable[[str], TorchEngine]) -> AsyncIterator[House]:
+    hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    path = tmp_path / "replica" / "log.db"
+    async with Client.open(path, key_of(1), hub.address) as client:
+        yield House(tmp_path, engine_of("bf16"), hub, client)
+    await hub.stop()

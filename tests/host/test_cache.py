@@ -60,6 +60,19 @@ def test_growth_keeps_what_was_written() -> None:
     assert _is_zero_from(cache, 500)
 
 
+def test_memory_grown_in_a_decode_step_can_be_cut_after_it() -> None:
+    cache = _cache()
+    _fill(cache, 500)
+    with torch.inference_mode():
+        _fill(cache, 600)
+    cache.truncate(100)
+    assert _is_zero_from(cache, 100)
+    _fill(cache, 200)
+    with torch.inference_mode():
+        cache.truncate(50)
+    assert _is_zero_from(cache, 50)
+
+
 def test_truncating_zeroes_what_is_dropped_even_a_nan() -> None:
     cache = _cache()
     _fill(cache, 100)

@@ -11,7 +11,8 @@ import torch
 from model_host.cache import KVCache
 from model_host.engine import TorchEngine
 from model_host.engine_api import Logits
-from model_host.errors import CacheBudgetExceeded, ContextExceeded, PrefillCancelled
+from model_host.errors import CacheBudgetExceeded, PrefillCancelled
+from model_host.refusals import ContextTooLong
 from model_host.step import Slice, step
 from model_host.tiers import Checkpoints
 from tests.host import tiny_model
@@ -166,11 +167,11 @@ def test_more_tokens_than_the_context_are_refused_before_any_work(tiny: TorchEng
     cache = tiny.new_cache()
     tiny.prefill(cache, _ids(tiny, 1000))
     for ids in (_ids(tiny, 25), [1] * 600):
-        with pytest.raises(ContextExceeded):
+        with pytest.raises(ContextTooLong):
             tiny.prefill(cache, ids)
     assert cache.tokens == 1000
     tiny.prefill(cache, _ids(tiny, 24))
-    with pytest.raises(ContextExceeded):
+    with pytest.raises(ContextTooLong):
         tiny.decode(cache, 1)
 
 

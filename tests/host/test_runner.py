@@ -1,20 +1,30 @@
 """One generation's life, without a model: the runner is pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from model_host.profile import Profile
-from model_host.refusals import BodyUnavailable, ContextTooLong, ObligationsOpen, ProfileUnknown
-from model_host.render import RECIPE_DIGEST
-from model_host.runner import JournalHead, Plan, Run, encode_journal_token, plan
+from model_host.refusals import (
+    BodyUnavailable,
+    ContextTooLong,
+    ObligationsOpen,
+    ProfileUnknown,
+    SealTooLarge,
+    TokensForeign,
+)
+from model_host.render import RECIPE_DIGEST, Template
+from model_host.runner import Plan, Run, plan
 from replica.author import Author
 from replica.body import (
     FinishReason,
     Generation,
     Grant,
     Member,
+    Need,
+    Opaque,
     Request,
     Role,
     Sampling,
@@ -27,7 +37,8 @@ from replica.body import (
 from replica.body import Message as Said
 from replica.conversation import Conversation
 from replica.drafts import DraftStream, extend_digest, start_digest
-from replica.ids import ConversationId, Digest, EntryId
+from replica.ids import ConversationId, Digest, EntryId, short
+from replica.limits import SEAL_ENTRIES_MAX
 from replica.sealing import sealable
 from tests.host.test_render import ENCODER, END, TEMPLATE
 from tests.support.writers import Writer, said
@@ -153,6 +164,20 @@ def test_a_stop_string_ends_the_run_and_is_not_shown():
     assert len(run.token_ids) == 5
 
 
+@pytest.mark.parametrize("limit", ["output_tokens_max", "context"])
+def test_a_stop_string_ended_by_the_last_token_allowed_is_a_stop(limit: str):
+    # LENGTH could be continued, right behind the stop string.
+    world = World()
+    if limit == "context":
+        planned = world.plan(world.ask())
+        rest = 200 - len(planned.prompt)
+        run = run_out(new_run(planned, [*b"x" * (rest - 2), *b"##"], b"##"))
+    else:
+        run = run_out(new_run(world.plan(world.ask(output_tokens_max=5)), list(b"yes##"), b"##"))
+    assert run.finished == (FinishReason.STOP, "stop string '##'")
+    assert not bytes(run.visible).endswith(b"#")
+
+
 def test_what_was_held_back_is_shown_when_no_stop_string_came():
     run = run_out(new_run(a_plan(), [*b"yes#", END], b"##"))
     assert bytes(run.visible) == b"yes#"
@@ -181,6 +206,17 @@ def test_a_cancelled_run_keeps_what_was_shown():
     assert (body.token_ids, body.visible_bytes) == ((97,), 1)
     assert body.finish_reason == FinishReason.CANCELLED
     assert body.usage.output_tokens == 1
+
+
+def test_a_cancelled_run_shows_what_was_held_back_for_a_stop_string():
+    # The text of a continuation goes on right behind it.
+    run = new_run(a_plan(), list(b"a#"), b"##")
+    run.take(ord("a"))
+    run.take(ord("#"))
+    assert bytes(run.visible) == b"a"
+    run.end(FinishReason.CANCELLED, "cancelled by a member")
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (body.parts, body.visible_bytes) == ((Text("a#"),), 2)
 
 
 def test_the_generation_commits_to_the_draft_stream():
@@ -224,6 +260,109 @@ def test_a_continuation_draws_on_where_the_answer_ended():
     assert planned.prompt[-2:] == (97, 98)
 
 
+def test_a_request_after_a_finished_answer_draws_from_the_start():
+    world = World()
+    first = world.ask()
+    seal_id = world.host_writes(world.plan(first).seal, first)
+    done = Generation((97, 98, END), (Text("ab"),), 2, FinishReason.STOP)
+    answer = world.host_writes(done, seal_id)
+    seal = world.held.log.entries[seal_id]
+    request = world.add(
+        Request(world.host.public, Sampling()), [world.held.log.entries[answer]], seal
+    )
+    planned = world.plan(request.id)
+    assert planned.draw_offset == 0
+    assert planned.continued == ()
+
+
+def test_an_answer_that_another_template_was_rendered_for_refuses_the_request():
+    world = World()
+    first = world.ask()
+    ready = sealable(world.held, first)
+    other = Template("{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}")
+    planned = plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER)
+    seal_id = world.host_writes(planned.seal, first)
+    # Each of its ids is in this vocabulary too.
+    answer = Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP)
+    answer_id = world.host_writes(answer, seal_id)
+    second = world.ask("more")
+    with pytest.raises(TokensForeign, match=short(answer_id)):
+        world.plan(second)
+    ready = sealable(world.held, second)
+    assert plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER).prompt
+
+
+def test_an_answer_without_tokens_needs_no_rendering_of_its_own():
+    world = World()
+    first = world.ask()
+    seal = replace(world.plan(first).seal, render_digest=ANY)
+    seal_id = world.host_writes(seal, first)
+    world.host_writes(Generation((), (), 0, FinishReason.INTERRUPTED), seal_id)
+    assert world.plan(world.ask("again")).prompt
+
+
+def test_an_answer_merged_in_from_another_branch_is_judged_by_its_own_context():
+    world = World()
+    first = world.ask("left")
+    left = world.host_writes(world.plan(first).seal, first)
+    ids = (97, END)
+    one = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), left)
+    said_too = world.add(said("right"), [world.genesis])
+    ask = world.add(Request(world.host.public, Sampling()), [said_too])
+    right = world.host_writes(world.plan(ask.id).seal, ask.id)
+    two = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), right)
+    entries = world.held.log.entries
+    both = world.add(
+        said("both"), sorted([entries[one], entries[two]], key=lambda e: e.id), entries[left]
+    )
+    request = world.add(Request(world.host.public, Sampling()), [both], entries[left])
+    planned = world.plan(request.id)
+    assert two in planned.seal.entries
+    assert planned.prompt.count(97) >= 2
+
+
+def test_answers_stay_usable_under_a_template_that_rewrites_history():
+    world = World()
+    rewriting = Template(
+        "{% for m in messages %}{{ (messages|length|string) + m['content'] }}{% endfor %}"
+    )
+
+    def planned(request: EntryId) -> Plan:
+        ready = sealable(world.held, request)
+        return plan(world.held, ready, profile=PROFILE, template=rewriting, encoder=ENCODER)
+
+    first = world.ask()
+    seal_id = world.host_writes(planned(first).seal, first)
+    world.host_writes(Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP), seal_id)
+    assert planned(world.ask("more")).prompt
+
+
+def test_more_entries_than_a_seal_lists_refuse_the_request():
+    world = World()
+    request = world.ask()
+    ready = sealable(world.held, request)
+    many = replace(ready, entries=(request,) * (SEAL_ENTRIES_MAX + 1))
+    with pytest.raises(SealTooLarge, match="8193 entries"):
+        plan(world.held, many, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+
+
+def test_a_seal_beyond_the_size_of_a_body_refuses_the_request():
+    world = World()
+    dropped = Opaque("example.org", need=Need.DROPPABLE, data=b"x")
+    last = world.genesis
+    for _ in range(3):
+        last = world.add(Said(Speaker.USER, (dropped,) * 256), [last])
+    request = world.add(Request(world.host.public, Sampling()), [last]).id
+    ready = sealable(world.held, request)
+    fits = plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+    assert len(fits.seal.projections) == 768
+    # As many entries as take 15,360 projections would fill the model's context first.
+    many = replace(ready, entries=(*ready.entries[:-1] * 20, request))
+    long = replace(PROFILE, context_tokens_max=10_000)
+    with pytest.raises(SealTooLarge, match="bytes"):
+        plan(world.held, many, profile=long, template=TEMPLATE, encoder=ENCODER)
+
+
 def test_open_tool_calls_refuse_the_request_by_name():
     world = World()
     called = Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),))
@@ -256,15 +395,6 @@ def test_a_profile_this_host_does_not_offer_is_refused():
     assert world.plan(world.ask(profile=PROFILE.digest)).prompt
 
 
-def test_a_journal_survives_a_torn_last_token():
-    head = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, PROFILE.digest, ANY)
-    data = head.encode() + encode_journal_token(5) + encode_journal_token(70_000)
-    assert JournalHead.decode(data) == (head, [5, 70_000])
-    assert JournalHead.decode(data[:-1]) == (head, [5])
-    assert JournalHead.decode(head.encode()[:-1]) is None
-    assert JournalHead.decode(b"") is None
-
-
 def test_a_missing_body_refuses_and_names_the_entry():
     world = World()
     request = world.ask()
@@ -280,8 +410,6 @@ def test_a_missing_body_refuses_and_names_the_entry():
 
 
 def test_the_profile_digest_covers_every_field():
-    from dataclasses import replace
-
     others = {replace(PROFILE, name="x"), replace(PROFILE, dtype="bf16")}
     others.add(replace(PROFILE, context_tokens_max=201))
     assert len({p.digest for p in (*others, PROFILE)}) == 4

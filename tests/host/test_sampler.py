@@ -7,7 +7,8 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from model_host.errors import LogitsInvalid, SamplingInvalid
+from model_host.errors import LogitsInvalid
+from model_host.refusals import SamplingInvalid
 from model_host.sampler import (
     RECIPE_DIGEST,
     Logits,
@@ -150,11 +151,27 @@ def test_logits_without_a_choice_are_refused() -> None:
         {"presence_penalty": float("inf")},
         {"penalty_window": -1},
         {"seed": 2**64},
+        {"temperature": 1e-310, "min_p": 0.1},
+        {"temperature": 9.9e-4},
+        {"repetition_penalty": 1e-310},
     ],
 )
 def test_a_parameter_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SamplingInvalid, match=next(iter(wrong))):
         check_sampling(Sampling(**wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-3, 100.0])
+def test_at_the_bounds_of_their_ranges_every_choice_is_defined(factor: float) -> None:
+    logits = np.array([3e38, -3e38, 3e38, 0, 1], np.float32)
+    s = Sampling(temperature=factor, repetition_penalty=factor, min_p=1.0, top_k=2, seed=7)
+    check_sampling(s)
+    assert sample(logits, s, [0, 1, 4], 0) in (0, 2)
+
+
+def test_logits_that_overflow_leave_no_choice() -> None:
+    with pytest.raises(LogitsInvalid):
+        sample(np.ones(3, np.float32), Sampling(temperature=1e-310), [], 0)
 
 
 def test_the_exponential_is_right_to_the_last_place_or_two() -> None:
@@ -177,4 +194,4 @@ def _exact_exponential(x: Fraction) -> Fraction:
 
 
 def test_the_digest_of_the_recipe_is_that_of_what_these_tests_check() -> None:
-    assert RECIPE_DIGEST.hex().startswith("81ac13a6c4cd6f32")
+    assert RECIPE_DIGEST.hex().startswith("ea2e3345aa47baf5")

@@ -1,9 +1,11 @@
 """HostService: what a host says of itself, and to whom."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from antiphon.v1 import host_pb2 as pb
 
 from model_host.aio.server import HostServer
 from model_host.aio.server import start as start_host
@@ -11,9 +13,10 @@ from model_host.config import HostConfig
 from model_host.engine import TorchEngine
 from replica.aio.client import Client
 from replica.aio.host_calls import HostCalls
+from replica.body import Grant, Member, Role
 from replica.errors import AntiphonError
-from replica.ids import ConversationId
-from replica.refusals import ArgumentInvalid, ConversationUnknown
+from replica.ids import ConversationId, PublicKey
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
 from syncd.aio.server import start as start_hub
 from syncd.config import HubConfig
 from tests.support.talk import Talk, key_of
@@ -56,6 +59,50 @@ async def test_only_members_learn_of_a_conversation(talk_and_host: tuple[Talk, H
             assert refusal.value.detail == str(ConversationUnknown())
     async with HostCalls(host.address, talk.client.key, host.key) as member:
         assert await member.list_checkpoints(talk.id)
+
+
+async def test_a_reader_evicts_nothing_and_nobody_what_is_being_answered(
+    talk_and_host: tuple[Talk, HostServer],
+):
+    talk, host = talk_and_host
+    reader = key_of(7)
+    grant = Grant(PublicKey(reader.public_key().public_bytes_raw()), Role.READER)
+    heads = tuple(talk.held.log.membership_heads())
+    await talk.client.append(talk.id, Member(grant), parents=heads)
+    await talk.say("Write a very long story about the sea.")
+    request = await talk.request(tokens=60)
+    await talk.client.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    asked = pb.EvictRequest(conversation=talk.id, checkpoints=True)
+    async with HostCalls(host.address, reader, host.key) as calls:
+        with pytest.raises(NotAllowed):
+            await calls._call("Evict", asked)
+    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+        with pytest.raises(AntiphonError) as refusal:
+            await calls._call("Evict", asked)
+        assert refusal.value.reason == "CACHE_BUSY"
+        assert len((await talk.answer(request)).token_ids) == 60
+        assert (await calls._call("Evict", asked)).memory_tokens > 60
+
+
+async def test_a_host_can_be_described_at_any_moment_of_a_turn(
+    talk_and_host: tuple[Talk, HostServer],
+):
+    talk, host = talk_and_host
+    seen: set[tuple[int, int]] = set()
+    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+
+        async def describe() -> None:
+            while host.worker.counters.checkpoints < 2:
+                described = await calls.describe()
+                seen.add((described.running, described.waiting))
+
+        describing = asyncio.create_task(describe())
+        await talk.ask("Tell me more.", tokens=20)
+        await talk.ask("Tell me more.", tokens=20)
+        await describing
+    # While a checkpoint is written, what runs is no more among what is open.
+    assert seen <= {(0, 0), (0, 1), (1, 0)}
+    assert (1, 0) in seen
 
 
 async def test_a_malformed_argument_gets_a_typed_answer(talk_and_host: tuple[Talk, HostServer]):

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from model_host.errors import StopInvalid
+from model_host.refusals import StopInvalid
 from model_host.stop import PartialText, StopMatcher, unfinished
+from model_host.text import VisibleText
 from model_host.tokenizer import Tokenizer
 
 
@@ -19,29 +20,26 @@ def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
     return data[: len(data) - len(unfinished(data))], None
 
 
-def run(pieces: list[bytes], stops: list[str]) -> tuple[bytes, str | None, StopMatcher]:
+def run(pieces: list[bytes], stops: list[str]) -> tuple[bytes, str | None]:
     matcher, shown = StopMatcher(stops), b""
     for piece in pieces:
         shown += matcher.feed(piece).text
         if matcher.stopped_by is not None:
-            return shown, matcher.stopped_by, matcher
-    return shown + matcher.finish(), None, matcher
+            return shown, matcher.stopped_by
+    return shown + matcher.finish(), None
 
 
 def test_a_stop_string_over_the_border_of_tokens_is_found() -> None:
-    shown, stop, matcher = run([b"one tw", b"o st", b"op thr", b"ee"], ["stop"])
-    assert (shown, stop) == (b"one two ", "stop")
-    assert matcher.visible_bytes == 8
+    assert run([b"one tw", b"o st", b"op thr", b"ee"], ["stop"]) == (b"one two ", "stop")
 
 
 def test_a_stop_string_inside_one_token_is_found() -> None:
-    assert run([b"abSTOPcd"], ["STOP"])[:2] == (b"ab", "STOP")
+    assert run([b"abSTOPcd"], ["STOP"]) == (b"ab", "STOP")
 
 
 def test_only_what_may_begin_a_stop_string_is_held_back() -> None:
     matcher = StopMatcher(["\n\nUser:"])
     assert matcher.feed(b"hello\n").text == b"hello"
-    assert matcher.held == b"\n"
     assert matcher.feed(b"\nUs").text == b""
     assert matcher.feed(b"ual").text == b"\n\nUsual"
     assert matcher.finish() == b""
@@ -59,9 +57,7 @@ def test_random_outputs_agree_with_the_naive_twin() -> None:
             data += rng.choice([b"\xf0\x9f", b"\xff", b"\xc3", b"\x80"])
         cuts = sorted(rng.choices(range(len(data) + 1), k=4))
         pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-        shown, stop, matcher = run(pieces, stops)
-        assert (shown, stop) == naive(data, stops)
-        assert matcher.visible_bytes == len(shown)
+        assert run(pieces, stops) == naive(data, stops)
 
 
 def test_what_is_shown_never_ends_inside_a_character() -> None:
@@ -75,9 +71,31 @@ def test_a_stop_string_over_real_tokens_is_found(tokenizer: Tokenizer) -> None:
     text = "The answer is forty-two. Observation: none"
     ids = tokenizer.encode(text)
     for stop in ["Observation:", "ty-t", ". O", "none"]:
-        shown, found, _ = run([tokenizer.token_bytes(token) for token in ids], [stop])
+        shown, found = run([tokenizer.token_bytes(token) for token in ids], [stop])
         assert found == stop
         assert shown.decode() == text.partition(stop)[0]
+
+
+def test_a_continuation_begins_with_the_character_the_answer_before_was_cut_in(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = tokenizer.encode("a🦊b")
+    assert len(ids) == 5  # the fox is three tokens
+    for cut in range(len(ids) + 1):
+        first = VisibleText(tokenizer, ())
+        shown = b"".join(map(first.push, ids[:cut])) + first.finish()
+        second = VisibleText(tokenizer, (), ids[:cut])
+        shown += b"".join(map(second.push, ids[cut:])) + second.finish()
+        assert shown.decode() == "a🦊b"
+
+
+def test_a_stop_string_may_begin_with_the_character_an_answer_was_cut_in(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = tokenizer.encode("a🦊b")
+    second = VisibleText(tokenizer, ("🦊",), ids[:2])
+    assert b"".join(map(second.push, ids[2:4])) == b""
+    assert second.stopped_by == "🦊"
 
 
 def test_partial_text_is_the_text_of_all_bytes() -> None:
@@ -85,8 +103,9 @@ def test_partial_text_is_the_text_of_all_bytes() -> None:
     for _ in range(2000):
         data = bytes(rng.choices([0x41, 0xC3, 0xA9, 0xE6, 0x9D, 0xB1, 0xF0, 0x9F, 0xFF], k=9))
         partial = PartialText()
-        text = "".join(partial.feed(bytes([byte])) for byte in data) + partial.finish()
-        assert text == data.decode("utf-8", "replace")
+        text = "".join(partial.feed(bytes([byte])) for byte in data)
+        left = unfinished(data).decode("utf-8", "replace")
+        assert text + left == data.decode("utf-8", "replace")
 
 
 def test_unfinished_is_what_could_still_become_a_character() -> None:

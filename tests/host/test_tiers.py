@@ -269,6 +269,62 @@ def test_a_file_system_that_refuses_bytes_leaves_the_old_and_nothing_new(tmp_pat
     _assert_is_prefix(_restore(store, IDS), 330)
 
 
+def test_a_failed_write_evicts_no_one_else(tmp_path: Path) -> None:
+    store = _store(tmp_path, 400 * TOKEN_BYTES)
+    _save(store, 128, b"b")
+    _save(store, 128)
+    # Both must go to make room, but only for a checkpoint that is there.
+    with _file_size_limit(200 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
+        _save(store, 330)
+    with _file_size_limit(90 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
+        _save(store, 330, ids=[0, *IDS])
+    _assert_is_prefix(_restore(store, IDS), 128)
+    _assert_is_prefix(_restore(store, IDS, b"b"), 128)
+    assert store.counters.evicted_conversations == 0
+    _save(store, 330, ids=[0, *IDS])
+    assert store.nbytes <= 400 * TOKEN_BYTES
+    assert [len(store.manifests(name)) for name in (b"a", b"b")] == [1, 0]
+
+
+def test_odd_files_in_the_folder_stop_nobody(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    _save(store, 128)
+    folder = store._folder(b"a")
+
+    def clutter() -> None:
+        (folder / "dangling.manifest").symlink_to(tmp_path / "nowhere")
+        (folder / "folder.manifest").mkdir()
+        (folder / "folder.manifest" / "file").write_bytes(b"x")
+        (folder / "stray.pack").write_bytes(b"x")
+        (folder / "dangling").symlink_to(tmp_path / "nowhere")
+
+    clutter()
+    _assert_is_prefix(_restore(store, IDS), 128)
+    clutter_left = {path.name for path in folder.iterdir()}
+    assert clutter_left == {"00000000.pack", *(p.name for p in _files(store, ".manifest"))} | {
+        "stray.pack",
+        "dangling",
+    }
+    for path in folder.glob("*dangling"):
+        path.unlink()
+    (folder / "stray.pack").unlink()
+    clutter()
+    again = _store(tmp_path)
+    _save(again, 330)
+    _assert_is_prefix(_restore(again, IDS), 330)
+    assert not {path.name for path in folder.iterdir()} & {"stray.pack", "dangling"}
+
+
+def test_a_folder_put_back_by_hand_is_used(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    _save(store, 128)
+    folder = store._folder(b"a")
+    copy = folder.rename(tmp_path.parent / f"{tmp_path.name}-copy")
+    store.delete(b"a")
+    copy.rename(folder)
+    _assert_is_prefix(_restore(store, IDS), 128)
+
+
 def test_a_full_device_is_a_typed_error(tmp_path: Path) -> None:
     store = _store(tmp_path)
     folder = store._folder(b"a")

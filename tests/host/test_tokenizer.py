@@ -1,11 +1,13 @@
 """Text to ids and back: exact bytes, control tokens only where a template writes them."""
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from model_host.errors import TokenizerBytesMissing
 from model_host.gguf_file import open_model_file
+from model_host.refusals import TokenizerBytesMissing
 from model_host.stop import PartialText
 from model_host.tokenizer import Tokenizer
 from tests.host import tiny_model
@@ -51,7 +53,6 @@ def test_a_control_token_of_a_template_is_one_token(tokenizer: Tokenizer, contro
     (token,) = tokenizer.encode_template(control)
     assert token == tokenizer.control_id(control)
     assert tokenizer.is_control(token)
-    assert tokenizer.literal(token) == control
     assert tokenizer.token_bytes(token) == b""
 
 
@@ -87,7 +88,7 @@ def test_text_comes_out_in_whole_characters(tokenizer: Tokenizer) -> None:
         b"\xef\xbf\xbd" in tokenizer.token_bytes(t).decode(errors="replace").encode() for t in ids
     )
     shown = [partial.feed(tokenizer.token_bytes(token)) for token in ids]
-    assert "".join(shown) + partial.finish() == text
+    assert "".join(shown) == text
     assert "\ufffd" not in "".join(shown)
 
 
@@ -107,3 +108,26 @@ def test_another_pre_tokenizer_is_another_digest(tmp_path_factory: pytest.TempPa
         text = "hello world <|end|> 123\x04"  # the tiny vocabulary has every byte
         assert tokenizer.decode_bytes(tokenizer.encode(text)) == text.encode()
         assert tokenizer.encode_template("<|end|>hello") == [0, tiny_model.TOKENS.index("hello")]
+
+
+def test_a_token_the_models_maker_defined_is_shown_and_never_typed(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "model.gguf", user_defined=("<|start|>",))
+    tokenizer = Tokenizer.build(open_model_file(path).tokenizer)
+    token = tiny_model.TOKENS.index("<|start|>")
+    assert tokenizer.encode_template("<|start|>") == [token]
+    assert tokenizer.token_bytes(token) == b"<|start|>"
+    assert token not in tokenizer.encode("<|start|>")
+    assert tokenizer.is_control(token)
+
+
+def test_a_whole_word_of_llama_3_needs_no_merges(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "model.gguf", pre="llama-bpe")
+    data = open_model_file(path).tokenizer
+    tokenizer = Tokenizer.build(replace(data, merges=()))
+    assert tokenizer.encode("hello") == [data.tokens.index("hello")]
+    # A control token's text may be one word as well; typed, it stays text.
+    tokens = ("hell", *data.tokens[1:])
+    tokens = tuple("other" if n and t == "hell" else t for n, t in enumerate(tokens))
+    tokenizer = Tokenizer.build(replace(data, tokens=tokens, merges=()))
+    assert 0 not in tokenizer.encode("hell")
+    assert tokenizer.encode_template("hell") == [0]

@@ -45,6 +45,8 @@ def write(
     left_out: str = "",
     extra: dict[str, npt.NDArray[np.float32]] | None = None,
     pre: str = "smollm",
+    user_defined: tuple[str, ...] = (),
+    eos_id: int | None = None,
 ) -> Path:
     """Write the model, with one thing wrong if asked for."""
     writer = gguf.GGUFWriter(path, architecture)
@@ -60,7 +62,12 @@ def write(
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(list(TOKENS))
-    writer.add_token_types([3] * len(CONTROL) + [1] * (len(TOKENS) - len(CONTROL)))
+    kinds = [3] * len(CONTROL) + [1] * (len(TOKENS) - len(CONTROL))
+    for text in user_defined:
+        kinds[TOKENS.index(text)] = 4
+    writer.add_token_types(kinds)
+    if eos_id is not None:
+        writer.add_eos_token_id(eos_id)
     writer.add_token_merges(list(MERGES))
     writer.add_chat_template("{{ messages }}")
     for name, value in (tensors() | (extra or {})).items():

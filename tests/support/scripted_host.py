@@ -184,7 +184,7 @@ class ScriptedHost:
         finish = FinishReason.STOP
         for index, (token_id, data) in enumerate(tokens):
             await self._pace(index)
-            if asked.request_id in asked.held.order.cancels:
+            if asked.held.order.is_cancelled(asked.request_id):
                 finish = FinishReason.CANCELLED
                 break
             digest = extend_digest(digest, (token_id,))

@@ -1,7 +1,7 @@
 """The order of a log, computed the slow way: from scratch, with lists and sets only.
 
-The oracle for replica/order.py; it takes covered entries and the membership
-fold as given and shares no code with what it checks.
+The oracle for replica/order.py; it shares no code with what it checks, nor
+with the membership fold that the order stands on.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from replica.body import Request, Seal
 from replica.entry import Conflict, Entry, Kind
 from replica.ids import EntryId, Track
 from replica.log import Log
-from replica.members import Membership
+from tests.unit.naive_members import NaiveMembership, naive_covered, naive_membership_at
 
 LISTED_KINDS = {Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION}
 
@@ -28,7 +28,7 @@ class NaiveOrder:
 def naive_order(log: Log) -> NaiveOrder:
     """Fold all covered entries in (lamport, id) order."""
     result = NaiveOrder()
-    covered = [log.entries[i] for i in log.covered()]
+    covered = [log.entries[i] for i in naive_covered(log)]
     sealed: dict[EntryId, EntryId] = {}
     for entry in sorted(covered, key=lambda e: (e.header.lamport, e.id)):
         seal = log.body(entry.id)
@@ -79,8 +79,8 @@ def _counts(log: Log, result: NaiveOrder, entry: Entry, seal: Seal) -> bool:
     asked = log.body(request.id)
     if entry.header.parents != (seal.request,) or not isinstance(asked, Request):
         return False
-    membership = log.membership_at(seal.membership_heads)
-    visible = membership.is_visible(entry) and membership.is_visible(request)
+    membership = naive_membership_at(log, seal.membership_heads)
+    visible = membership.sees(entry) and membership.sees(request)
     if asked.host != entry.header.author or not visible:
         return False
     if seal.prev_seal is not None and seal.prev_seal not in result.chains:
@@ -128,7 +128,7 @@ def _coverage(
     request: Entry,
     seal: Seal,
     chain: list[EntryId],
-    membership: Membership,
+    membership: NaiveMembership,
 ) -> list[EntryId]:
     closure = _closure(log, request.id, set(_context(log, chain)))
     if request.header.conflict == Conflict.QUEUE and seal.prev_seal is not None:
@@ -147,11 +147,15 @@ def _coverage(
 
 
 def _is_listed(
-    log: Log, result: NaiveOrder, entry_id: EntryId, closure: set[EntryId], membership: Membership
+    log: Log,
+    result: NaiveOrder,
+    entry_id: EntryId,
+    closure: set[EntryId],
+    membership: NaiveMembership,
 ) -> bool:
     entry = log.entries[entry_id]
     header = entry.header
-    if header.kind not in LISTED_KINDS or not membership.is_visible(entry):
+    if header.kind not in LISTED_KINDS or not membership.sees(entry):
         return False
     lane = [log.entries[i].header for i in closure if log.entries[i].header.lane == header.lane]
     seqs = [h.seq for h in lane]

@@ -3,11 +3,23 @@
 import pytest
 
 from replica.author import KIND_OF_BODY, Author
-from replica.body import Cut, Genesis, Grant, Join, Member, Message, Revocation, Role, Speaker, Text
+from replica.body import (
+    Cut,
+    Genesis,
+    Grant,
+    Join,
+    Member,
+    Message,
+    Revocation,
+    Role,
+    Seal,
+    Speaker,
+    Text,
+)
 from replica.conversation import Conversation
 from replica.entry import Conflict, Entry, Kind
-from replica.ids import EntryId, Track
-from replica.limits import BODY_BYTES_MAX
+from replica.ids import Digest, EntryId, Track
+from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
 from replica.log import Admitted
 from replica.refusals import BodyTooLarge, CriticalKindUnknown
 from tests.support.writers import KIND_OF_BODY as WRITERS_KINDS
@@ -96,34 +108,52 @@ def test_too_large_a_body_is_refused_before_it_is_signed() -> None:
     assert desk.held.next_place(desk.author.lane(Track.CONVERSATION)) == (0, None)
 
 
+def test_a_seal_that_nobody_would_admit_is_not_written() -> None:
+    desk = Desk()
+    listed = (desk.genesis,) * (SEAL_ENTRIES_MAX + 1)
+    digest = Digest(bytes(32))
+    ones = (1,) * len(listed)
+    seal = Seal(desk.genesis, None, listed, digest, digest, digest, ones, (), ())
+    with pytest.raises(BodyTooLarge):
+        desk.write(seal)
+
+
 def test_nothing_is_written_where_a_critical_kind_is_unknown() -> None:
     desk = Desk()
-    owner = Writer(1)
-    genesis = desk.held.log.entries[desk.genesis]
-    desk.admit(owner.write(desk.held.id, Join(), parents=[genesis], kind=99, critical=True))
+    odd = critical(desk, Writer(1))
+    assert desk.held.log.membership.is_visible(odd)
     with pytest.raises(CriticalKindUnknown):
         desk.write(said("x"))
+    with pytest.raises(CriticalKindUnknown):
+        desk.write(Join())
 
 
-def test_a_void_critical_kind_stops_nobody() -> None:
+def test_a_critical_kind_never_stops_changes_of_membership() -> None:
     desk = Desk()
-    genesis = desk.held.log.entries[desk.genesis]
-    eve = Writer(2)
-    desk.write(Member(Grant(eve.public, Role.READER)))
-    odd = desk.admit(eve.write(desk.held.id, Join(), parents=[genesis], kind=99, critical=True))
+    bea = Writer(2)
+    desk.write(Member(Grant(bea.public, Role.OWNER)))
+    critical(desk, bea)
     with pytest.raises(CriticalKindUnknown):
         desk.write(said("x"))
-    heads = desk.held.log.membership_heads()
-    revocation = Member(Revocation(eve.public))
-    written = Writer(1).write(desk.held.id, revocation, parents=desk_entries(desk, heads))
-    desk.admit(written)
-    assert odd.id not in desk.held.log.covered()
+    desk.write(Member(Revocation(bea.public)))
     desk.write(said("x"))
 
 
-def desk_entries(desk: Desk, ids: tuple[EntryId, ...]) -> list[Entry]:
-    """Look entries up."""
-    return [desk.held.log.entries[i] for i in ids]
+@pytest.mark.parametrize("role", [Role.READER, Role.WRITER, Role.HOST])
+def test_a_critical_kind_stops_nobody_where_no_owner_wrote_it(role: Role) -> None:
+    desk = Desk()
+    eve = Writer(2)
+    desk.write(Member(Grant(eve.public, role)))
+    odd = critical(desk, eve)
+    assert odd.id in desk.held.log.covered()
+    assert not desk.held.log.membership.is_visible(odd)
+    desk.write(said("x"))
+
+
+def critical(desk: Desk, author: Writer) -> Entry:
+    """Write an entry of a critical kind that nobody knows."""
+    genesis = desk.held.log.entries[desk.genesis]
+    return desk.admit(author.write(desk.held.id, Join(), parents=[genesis], kind=99, critical=True))
 
 
 def test_the_same_inputs_give_the_same_bytes() -> None:

@@ -16,6 +16,8 @@ from replica.refusals import (
     BlobMissing,
     BlobOffsetInvalid,
     BlobTooLarge,
+    ConversationDeleted,
+    QuotaExceeded,
 )
 from tests.support.files import flip_byte
 
@@ -246,3 +248,29 @@ async def test_a_disk_that_refuses_is_a_store_error(tmp_path: Path) -> None:
     digest, _ = data_of(10)
     with pytest.raises(StoreError):
         await Blobs(tmp_path / "file").open_write(CONVERSATION, digest, 10, 0)
+
+
+async def test_blobs_of_one_conversation_share_a_quota(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs", total_bytes_max=100)
+    (first, data), (second, more) = data_of(60), data_of(41)
+    await put(blobs, first, data)
+    with pytest.raises(QuotaExceeded):
+        await put(blobs, second, more)
+    announced, _ = data_of(40)
+    async with await blobs.open_write(CONVERSATION, announced, 40, 0):
+        pass
+    tiny, _ = data_of(1)
+    with pytest.raises(QuotaExceeded):
+        await blobs.open_write(CONVERSATION, tiny, 1, 0)
+    elsewhere = ConversationId(b"e" * 32)
+    async with await blobs.open_write(elsewhere, second, len(more), 0) as writer:
+        assert (await writer.write(more)).complete
+    assert (await put(blobs, first, data, len(data))).complete
+
+
+async def test_nothing_is_written_for_a_deleted_conversation(blobs: Blobs) -> None:
+    digest, data = data_of(10)
+    await blobs.delete(CONVERSATION)
+    with pytest.raises(ConversationDeleted):
+        await put(blobs, digest, data)
+    assert await blobs.stat(CONVERSATION, digest) == NOTHING

@@ -2,14 +2,17 @@
 
 import random
 import time
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from pycrdt import Doc, Map
 
 from replica.document import Document, Update, client_id, project
-from replica.document_fold import NotCausal
+from replica.document_fold import DocumentFold, NotCausal
 from replica.errors import AntiphonError
+from replica.ids import Lane, PublicKey, Track
 from replica.yjs import (
     EMPTY_UPDATE,
     Content,
@@ -19,6 +22,7 @@ from replica.yjs import (
     text,
     varuint,
 )
+from tests.support.counting import grows_linearly
 from tests.unit.document_writing import (
     SEAL,
     Writing,
@@ -316,3 +320,82 @@ def test_an_update_on_top_of_a_void_one_is_void_but_its_ancestors_stay_in_reach(
     said = assert_all_agree(track(), random.Random(2))
     assert said.void == {void.id: "DOCUMENT_CLOCK_GAP", child.id: "DOCUMENT_ORIGIN_UNKNOWN"}
     assert said.meta == {"k": "new"}
+
+
+def _one_entry_lanes(n: int, *, combed: bool = False) -> list[Update]:
+    """Return n edits, each in a lane of its own, on top of each other; they set one key in turn.
+
+    Combed, each also follows an entry that nobody else follows.
+    """
+    track = Writing()
+    on, origin = track.genesis, track.genesis
+    for number in range(n):
+        where = Lane(PublicKey(bytes([1]) * 32), number + 1, Track.DOCUMENT)
+        own = client_id(where)
+        first = put("k", "v", by=own)
+        data = update_of(put("", "v", by=own, origin=name_of(origin)) if number else first)
+        parents = [on]
+        if combed:
+            beside = Lane(PublicKey(bytes([2]) * 32), number + 1, Track.DOCUMENT)
+            struct = put(f"{number}", "v", by=client_id(beside))
+            parents.append(track.add(update_of(struct), author=beside, parents=[track.genesis]))
+        on = origin = track.add(data, author=where, parents=parents)
+    return track()
+
+
+def _kept_bytes(updates: list[Update]) -> int:
+    tracemalloc.start()
+    fold = DocumentFold()
+    for update in updates:
+        fold.receive(update)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not fold.void
+    return kept
+
+
+@pytest.mark.parametrize("combed", [False, True])
+def test_the_fold_keeps_nothing_that_grows_with_the_lanes_of_each_entry(combed: bool) -> None:
+    few, many = (_one_entry_lanes(n, combed=combed) for n in (200, 400))
+    assert _kept_bytes(many) < 2.6 * _kept_bytes(few)
+
+
+@pytest.mark.parametrize("combed", [False, True])
+def test_what_stands_close_behind_is_found_without_a_long_search(combed: bool) -> None:
+    def work_of(n: int) -> Callable[[], object]:
+        updates, fold = _one_entry_lanes(n, combed=combed), DocumentFold()
+        return lambda: [fold.receive(update) for update in updates]
+
+    assert grows_linearly(work_of, 100)
+
+
+def test_what_stands_far_behind_on_a_path_is_found_at_once() -> None:
+    def work_of(n: int) -> Callable[[], object]:
+        track = Writing()
+        first = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
+        on = first
+        for number in range(n):
+            where = Lane(PublicKey(bytes([2]) * 32), number + 1, Track.DOCUMENT)
+            struct = put("", "w", by=client_id(where), origin=name_of(first))
+            on = track.add(update_of(struct), author=where, parents=[on])
+        fold = DocumentFold()
+        return lambda: [fold.receive(update) for update in track()]
+
+    assert grows_linearly(work_of, 100)
+
+
+def test_an_ancestor_on_another_path_is_found() -> None:
+    track = Writing()
+    base = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
+    side = track.add(EMPTY_UPDATE, author=2, parents=[base])
+    main = track.add(EMPTY_UPDATE, author=3, parents=[base])
+    join = track.add(EMPTY_UPDATE, author=4, parents=[side, main])
+    on_base = put("", "w", by=client_id(lane(5)), origin=name_of(base))
+    track.add(update_of(on_base), author=5, parents=[join])
+    beside = put("s", "v", by=client_id(lane(6)))
+    apart = track.add(update_of(beside), author=6, parents=[track.genesis])
+    blind = put("", "x", by=client_id(lane(7)), origin=name_of(apart))
+    void = track.add(update_of(blind), author=7, parents=[join])
+    said = assert_all_agree(track(), random.Random(3))
+    assert said.void == {void.id: "DOCUMENT_ORIGIN_UNKNOWN"}
+    assert said.meta == {"k": "w", "s": "v"}

@@ -1,6 +1,7 @@
 """Admission, waiting, heads, digest (spec/02-entry §6); each refusal is in admission.json."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from replica.refusals import (
     LamportInvalid,
     SignatureInvalid,
 )
-from replica.waiting import Waiting
+from tests.support.counting import grows_linearly
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
@@ -169,22 +170,74 @@ def test_what_waits_can_be_forgotten_and_sent_again(pad: Pad) -> None:
     assert _admitted(pad.log.admit(second)) == [second]
 
 
-def test_what_waits_is_walked_once_however_it_is_joined() -> None:
-    # Ids are hashes, so what waits is a DAG; shared ancestors are visited once.
-    waiting, pad = Waiting(), Pad()
+def test_what_was_forgotten_is_lacked_by_all_that_follows_it(pad: Pad) -> None:
+    pad.log.admit(pad.grant)
     base = pad.say(pad.eve)
     left, right = pad.say(pad.eve, base), pad.say(pad.eve, base)
     top = pad.say(pad.eve, left, right)
-    waiting.hold(base, ())
-    waiting.hold(left, (base.id,))
-    waiting.hold(right, (left.id, base.id))
-    waiting.hold(top, (left.id, right.id))
-    assert waiting.complete([top.id]) == [base.id, left.id, right.id, top.id]
-    assert waiting.above(base.id) == {base.id, left.id, right.id, top.id}
-    waiting.release(base.id)
-    waiting.release(base.id)
-    assert waiting.complete([top.id]) == []
-    assert waiting.above(left.id) == set()
+    for entry in (base, left, right, top):
+        assert isinstance(pad.log.admit(entry), Pending)
+    pad.log.drop_pending([base.id, base.id])
+    reply = pad.say(pad.bob, top)
+    assert isinstance(pad.log.admit(reply), Pending)
+    assert _admitted(pad.log.admit(base)) == [base, left, right, top, reply]
+    assert (len(pad.log.pending), pad.log.pending_bytes) == (0, 0)
+
+
+def test_nobody_is_vouched_for_by_an_entry_that_breaks_a_rule(pad: Pad) -> None:
+    note = pad.say(pad.eve)
+    wrong = _with_lamport(Writer(1), pad, note, lamport=9)
+    assert isinstance(pad.log.admit(wrong), Pending)
+    verdict = pad.log.admit(note)
+    assert isinstance(verdict, Pending)
+    [(entry, error)] = verdict.refused
+    assert (entry, type(error)) == (wrong, LamportInvalid)
+    assert pad.log.pending.keys() == {note.id}
+    with pytest.raises(LamportInvalid):
+        pad.log.admit(wrong)
+    assert pad.log.pending.keys() == {note.id}
+
+
+def _strangers_chain(n: int) -> tuple[Log, list[Entry]]:
+    """Return a log and a chain of entries that lack nothing but a grant."""
+    pad = Pad()
+    chain = [pad.genesis]
+    for _ in range(n):
+        chain.append(pad.eve.write(pad.log.conversation, Join(), parents=chain[-1:], track=3))
+    return pad.log, chain[1:]
+
+
+@pytest.mark.parametrize("arrival", ["in order", "backwards", "shuffled", "spokes"])
+def test_the_work_of_waiting_grows_with_the_entries_alone(arrival: str) -> None:
+    def work_of(n: int) -> Callable[[], object]:
+        log, entries = _spokes(n) if arrival == "spokes" else _strangers_chain(n)
+        if arrival == "backwards":
+            entries.reverse()
+        if arrival == "shuffled":
+            random.Random(n).shuffle(entries)
+        return lambda: [log.admit(entry, verified=True) for entry in entries]
+
+    assert grows_linearly(work_of, 150)
+
+
+def _spokes(n: int) -> tuple[Log, list[Entry]]:
+    """Return a chain whose every link also follows an entry of its own, those last."""
+    pad = Pad()
+    notes = [pad.say(Writer(100 + k)) for k in range(n)]
+    at, chain = pad.genesis, []
+    for note in notes:
+        chain.append(at := pad.say(pad.eve, *([at, note] if at is not pad.genesis else [note])))
+    return pad.log, [*chain, *reversed(notes)]
+
+
+def test_a_granted_author_lets_all_in_with_one_walk() -> None:
+    def work_of(n: int) -> Callable[[], object]:
+        log, chain = _strangers_chain(n)
+        ada = Writer(1)
+        last = ada.write(log.conversation, Join(), parents=chain[-1:], track=3)
+        return lambda: [log.admit(entry, verified=True) for entry in (*chain, last)]
+
+    assert grows_linearly(work_of, 150)
 
 
 # --- duplicates and bodies ---------------------------------------------------------
@@ -336,7 +389,8 @@ def test_a_join_may_gather_any_track(pad: Pad) -> None:
     join = pad.bob.write(pad.log.conversation, Join(), parents=[pad.grant])
     assert join.header.track == Track.MEMBERSHIP
     assert _admitted(pad.log.admit(join)) == [join]
-    assert pad.log.membership_heads() == (join.id,)
+    # It gathers heads where there are too many; one is none.
+    assert pad.log.membership_heads() == (pad.grant.id,)
 
 
 def test_an_empty_log_knows_nobody() -> None:

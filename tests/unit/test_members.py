@@ -1,12 +1,15 @@
 """Who may what: seniority, cuts, resignations, against a naive fixpoint (spec/03-order §2)."""
 
 import random
+from typing import Any
 
 import pytest
 
-from replica.body import Grant, Member, Revocation, Role
+from replica import members
+from replica.body import Grant, Join, Member, Revocation, Role
+from replica.conversation import Conversation
 from replica.entry import Entry, Kind
-from replica.ids import EntryId
+from replica.ids import EntryId, Track
 from replica.log import Log
 from replica.members import ROLES_OF_KIND, Membership
 from tests.support.stories import Story, cut_at
@@ -64,6 +67,33 @@ def test_the_fold_is_the_naive_fixpoint() -> None:
     assert resigned > len(SEEDS) // 10
 
 
+def test_the_fold_that_grew_is_the_fold_from_scratch() -> None:
+    for seed in SEEDS[:60]:
+        family = Family(seed)
+        log = Log(family.log.conversation)
+        for entry in family.log.entries.values():
+            log.admit(entry, verified=True)
+            now, naive = log.membership, naive_membership(log)
+            assert (now.roles, now.ranks, now.kept) == (naive.roles, naive.ranks, naive.kept)
+            assert now.resignations == naive.resigned
+
+
+def test_grants_one_by_one_take_no_pass_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = []
+    fold = members.fold
+    monkeypatch.setattr(members, "fold", lambda *args: folds.append(args) or fold(*args))
+    ada = Writer(1)
+    at = ada.genesis()
+    held = Conversation(at.conversation)
+    held.admit(at)
+    for number in range(50):
+        body = Member(Grant(Writer(100 + number).public, Role.READER))
+        at = ada.write(held.id, body, parents=[at])
+        held.admit(at)
+        assert held.is_member(Writer(100 + number).public)
+    assert len(folds) == 1
+
+
 def test_the_fold_of_stories_is_the_naive_fixpoint() -> None:
     for seed in SEEDS[:20]:
         story = Story(seed)
@@ -105,13 +135,14 @@ def test_a_junior_never_changes_what_a_senior_may() -> None:
     for seed in SEEDS[:40]:
         family = Family(seed)
         first = family.writers[0].public
-        own = {
-            i
-            for i, member in family.log._members.items()
-            if isinstance(member.change, Revocation)
-            and family.log.entries[i].header.author == first
-            and member.change.key == first
-        }
+        own = [
+            entry
+            for entry in family.log.entries.values()
+            if entry.header.author == first
+            and isinstance(body := family.log.body(entry.id), Member)
+            and isinstance(body.change, Revocation)
+            and body.change.key == first
+        ]
         if not own:
             assert first not in family.log.membership.kept
 
@@ -162,6 +193,86 @@ def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
     # What was judged by 64 heads stays judged so, however many there are now.
     assert len(log.membership_at(heads).roles) == 65
     assert len(log.membership.roles) == 67
+
+
+def test_a_join_by_a_host_gathers_more_heads_than_a_seal_lists() -> None:
+    log, hal, eve = _many_heads(130)
+    for _ in range(3):
+        assert len(log.membership_heads()) <= 64
+        parents = log.membership_heads_to_join()
+        if not parents:
+            break
+        listed = [log.entries[i] for i in parents]
+        log.admit(hal.write(log.conversation, Join(), parents=listed, track=Track.MEMBERSHIP))
+    assert log.membership_at(log.membership_heads()) == log.membership
+    # A reader's JOIN gathers nothing: it could displace the host's.
+    before = log.membership_heads()
+    listed = [log.entries[i] for i in before]
+    log.admit(eve.write(log.conversation, Join(), parents=listed, track=Track.MEMBERSHIP))
+    assert log.membership_heads() == before
+
+
+def _many_heads(count: int) -> tuple[Log, Writer, Writer]:
+    """Return a log of an owner who follows nothing, a host and a reader."""
+    ada, hal, eve = Writer(1), Writer(2), Writer(3)
+    genesis = ada.genesis()
+    log = Log(genesis.conversation)
+    log.admit(genesis)
+    grants = [(hal.public, Role.HOST), (eve.public, Role.READER)]
+    grants += [(Writer(100 + n).public, Role.READER) for n in range(count - 2)]
+    for number, (key, role) in enumerate(grants):
+        author = Writer(1, epoch=number + 1)
+        body = Member(Grant(key, role))
+        log.admit(author.write(log.conversation, body, parents=[genesis]), verified=True)
+    return log, hal, eve
+
+
+def test_a_reader_adds_nothing_to_the_membership_heads() -> None:
+    log, _, eve = _many_heads(3)
+    genesis = log.genesis
+    assert genesis is not None
+    before = log.membership_heads()
+    for number in range(70):
+        spammer = Writer(3, epoch=number + 5)
+        body = Member(Grant(spammer.public, Role.OWNER)) if number % 2 else Join()
+        log.admit(
+            spammer.write(log.conversation, body, parents=[genesis], track=Track.MEMBERSHIP),
+            verified=True,
+        )
+    assert len(log.covered()) == len(log)
+    assert log.membership_heads() == before
+    assert eve.public in log.membership.roles
+
+
+def test_the_membership_behind_all_heads_is_the_membership() -> None:
+    for seed in SEEDS:
+        log = Family(seed).log
+        heads = log.membership_heads()
+        assert len(heads) < 64
+        now, behind = log.membership, log.membership_at(heads)
+        assert (behind.roles, behind.ranks, behind.kept) == (now.roles, now.ranks, now.kept)
+
+
+def test_the_fold_is_made_once_for_however_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = []
+    fold = members.fold
+
+    def counted(*args: Any) -> Membership:
+        folds.append(args)
+        return fold(*args)
+
+    monkeypatch.setattr(members, "fold", counted)
+    log, _, eve = _many_heads(100)
+    assert len(log.membership.roles) == 101
+    assert len(folds) == 1
+    # Nor is it made anew for changes that cannot count.
+    for number in range(5):
+        assert log.genesis is not None
+        spammer = Writer(3, epoch=number + 5)
+        body = Member(Grant(eve.public, Role.OWNER))
+        log.admit(spammer.write(log.conversation, body, parents=[log.genesis]))
+        assert not log.membership.may_write(eve.public, Kind.MEMBER)
+    assert len(folds) == 1
 
 
 def test_an_uncovered_change_is_no_membership_head() -> None:

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from replica.body import Grant, Member, Request, Role, Sampling
+from replica.body import Cancel, Grant, Join, Member, Request, Role, Sampling
 from replica.conversation import Conversation
 from replica.entry import Entry, Kind
 from replica.order import Order, VoidReason
+from replica.place import place_on_branch
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer, said
 from tests.unit.naive_order import naive_order
@@ -36,7 +37,7 @@ def _verdicts(held: Conversation) -> dict[str, object]:
         "tips": [n.id for n in order.tips()],
         "seal_of": order.seal_of,
         "refusals": order.refusal_of,
-        "cancels": order.cancels,
+        "cancelled": [r for r in sorted(order.requests) if order.is_cancelled(r)],
         "requests": sorted(order.requests),
         "tails": {n.id: [e.id for e in order.tail(n)] for n in order.tips()},
         "contexts": {n: [e.id for e in order.context(n)] for n in order.nodes},
@@ -221,6 +222,38 @@ def test_without_a_tip_the_frontier_is_the_genesis() -> None:
     assert held.order.branch_end(None) is None
 
 
+def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
+    scene, reader = Scene(), Writer(3)
+    scene.grant(reader, Role.READER, scene.genesis)
+    hello = scene.say("hello again", scene.answer)
+    for number in range(70):
+        spammer = Writer(3, epoch=number + 2)
+        body, kind = (Join(), None) if number % 2 else (said("x"), 77)
+        spam = spammer.write(scene.held.id, body, parents=[hello], kind=kind, track=1)
+        scene.admit(spam)
+        assert scene.held.log.membership.is_visible(spam)
+    over = scene.say("on top of it", spam)
+    tip = scene.held.order.nodes[scene.seal.id]
+    assert scene.held.order.tail(tip) == [hello, over]
+    assert scene.held.order.frontier(tip) == (over.id,), "it follows hello through the spam"
+    open_request = scene.request(over, basis=scene.seal)
+    scene.admit(reader.write(scene.held.id, Join(), parents=[open_request], track=1))
+    assert place_on_branch(scene.held, open_request.id).parents == (open_request.id,)
+
+
+def test_of_more_than_64_ends_the_last_are_followed() -> None:
+    scene = Scene()
+    ends = []
+    for number in range(70):
+        writer = Writer(1, epoch=number + 2)
+        ends.append(scene.admit(writer.write(scene.held.id, said("x"), parents=[scene.answer])))
+    tip = scene.held.order.nodes[scene.seal.id]
+    last = sorted(ends, key=lambda e: e.order_key)[-64:]
+    assert scene.held.order.frontier(tip) == tuple(sorted(e.id for e in last))
+    scene.admit(Writer(1, epoch=99).write(scene.held.id, Join(), parents=last))
+    assert len(scene.held.order.frontier(tip)) == 7
+
+
 def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
     # The seal that displaces another arrives in one batch with what follows it.
     scene = Scene()
@@ -239,3 +272,26 @@ def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
     held.order.receive([e for e in (first, scene.answer) if e.id != second.id])
     assert list(held.order.nodes) == [first.id]
     assert held.order.void == {second.id: VoidReason.SEALED_BEFORE}
+
+
+def test_a_cancel_counts_while_its_author_may_write_it() -> None:
+    scene, reader = Scene(), Writer(3)
+    granted = scene.grant(reader, Role.READER, scene.genesis)
+    wish = scene.admit(reader.write(scene.held.id, Cancel(), parents=[scene.ask]))
+    assert not scene.held.log.membership.is_visible(wish)
+    assert not scene.held.order.is_cancelled(scene.ask.id)
+    scene.grant(reader, Role.WRITER, granted)
+    assert scene.held.order.is_cancelled(scene.ask.id)
+
+
+def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
+    scene = Scene()
+    second = scene.request(scene.hello)
+    both = sorted([scene.ask, second], key=lambda e: e.id)
+    scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=both))
+    order = scene.held.order
+    assert not order.is_cancelled(scene.ask.id)
+    assert not order.is_cancelled(second.id)
+    scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=[second]))
+    assert order.is_cancelled(second.id)
+    assert not order.is_cancelled(scene.ask.id)

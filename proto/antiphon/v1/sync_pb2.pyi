@@ -176,7 +176,7 @@ class LinkRequest(_message.Message):
 
     @_builtins.property
     def entries(self) -> Global___Entries:
-        """Entries in (lamport, id) order."""
+        """Entries in send order."""
 
     @_builtins.property
     def ids(self) -> Global___Ids:
@@ -252,7 +252,7 @@ class LinkResponse(_message.Message):
 
     @_builtins.property
     def entries(self) -> Global___Entries:
-        """Entries in (lamport, id) order."""
+        """Entries in send order."""
 
     @_builtins.property
     def ids(self) -> Global___Ids:
@@ -593,7 +593,7 @@ class Entries(_message.Message):
     """The conversation, 32 bytes; unset where the first entry tells it."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
-        """In (lamport, id) order."""
+        """In send order (spec/03-order)."""
 
     def __init__(
         self,
@@ -935,7 +935,7 @@ class PushRequest(_message.Message):
     """The conversation, 32 bytes; unset where the first entry tells it."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
-        """In (lamport, id) order, at most one frame."""
+        """In send order (spec/03-order), at most one frame."""
 
     def __init__(
         self,
@@ -1211,7 +1211,7 @@ class FetchResponse(_message.Message):
     ABSENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
-        """In (lamport, id) order."""
+        """In send order (spec/03-order)."""
 
     @_builtins.property
     def absent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:

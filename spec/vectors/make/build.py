@@ -233,6 +233,7 @@ class Book:
         epoch: int = 1,
         track: int | None = None,
         conflict: int = FORK,
+        critical: bool = False,
     ) -> Header:
         """Return a correct header; `prev` names an entry, or the lane's last written."""
         self.keys[by.name] = by
@@ -254,6 +255,7 @@ class Book:
             basis=self.entries[basis].id if basis else b"",
             lamport=1 + max(e.header.lamport for e in named),
             conflict=conflict,
+            critical=critical,
         )
 
     def _last(self, by: Key, epoch: int, track: int) -> Built | None:

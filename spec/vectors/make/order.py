@@ -1,6 +1,6 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make.build import MESSAGE, QUEUE
+from spec.vectors.make.build import HOST, MESSAGE, QUEUE
 from spec.vectors.make.story import ADA, BEA, BOB, EVE, HAL, IDA, Story
 
 
@@ -406,12 +406,53 @@ def _tails() -> dict[str, object]:
     )
 
 
+def _membership_heads() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.ask("ask-bob", ADA, "hello", host=BOB)
+    s.grant("host-bob", BEA, BOB, HOST)
+    s.revoke("revoke-bea", ADA, BEA, ["host-bob"])
+    s.seal("by-prev", "ask", ["hello", "ask"], heads=["revoke-bea"])
+    cut = ["revoke-bea"]
+    s.seal("by-cut", "ask-bob", ["hello", "ask-bob"], by=BOB, heads=cut, void="HOST_NOT_MEMBER")
+    named = ["host-bob", "revoke-bea"]
+    s.seal("named", "ask-bob", ["hello", "ask-bob"], by=BOB, heads=named)
+    return s.vector(
+        "membership-heads",
+        "membership heads reach through parents and prev: `revoke-bea` follows the genesis, and"
+        " the grant to hal by prev; `host-bob`, which its cut keeps, has to be named itself",
+        tips=["by-prev", "named"],
+        answers={"ask": None, "ask-bob": None},
+    )
+
+
+def _spam() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("thanks", ADA, "answer", basis="seal")
+    s.write("new-kind", EVE, 99, b"", parents=["thanks"])
+    s.write("join-eve", EVE, 13, b"", parents=["thanks", "answer"])
+    s.say("over", ADA, "new-kind", basis="seal")
+    s.say("beside", BOB, "answer", basis="seal")
+    s.write("join-bob", BOB, 13, b"", parents=["over", "beside"])
+    return s.vector(
+        "spam",
+        "a reader's JOIN and unknown kinds are visible, but in no tail; `over` follows `thanks`"
+        " through one of them",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[_tail("seal", s.sorted("thanks", "over", "beside", "join-bob"), ["join-bob"])],
+    )
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     cases = (
         _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
         _regenerate, _void_one, _void_prev, _void_basis, _passed_through, _equivocation, _refusal,
         _foreign_answer, _two_answers, _sealed_twice, _revoked_host, _revoked_writer, _tails,
+        _membership_heads, _spam,
     )  # fmt: skip
     return {
         "file": "order",

@@ -310,11 +310,29 @@ def _host() -> dict[str, object]:
     )
 
 
+def _critical() -> dict[str, object]:
+    book = _book(ADA)
+    last = "genesis"
+    for key, role in ((BOB, WRITER), (CAL, READER), (HAL, HOST)):
+        book.grant(f"grant-{key.name}", ADA, key, role, parents=[last])
+        last = f"grant-{key.name}"
+    for key in (ADA, BOB, CAL, HAL):
+        book.write(f"critical-{key.name}", key, 99, b"", critical=True)
+        book.write(f"unknown-{key.name}", key, 99, b"")
+    return _vector(
+        "critical",
+        "an unknown kind takes any role, a critical one an owner",
+        book,
+        void=("critical-bob", "critical-cal", "critical-hal"),
+        members={ADA: ["OWNER"], BOB: ["WRITER"], CAL: ["READER"], HAL: ["HOST"]},
+    )
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     cases = (
         _roles, _host, _before_grant, _cut, _cut_many, _cut_followed, _senior, _cycle, _depth,
-        _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut,
+        _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut, _critical,
     )  # fmt: skip
     return {
         "file": "visibility",

@@ -1,0 +1,117 @@
+"""Keys with tickets at a real hub on loopback: one conversation, an owner, a stranger."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from antiphon.v1.blob_pb2_grpc import BlobServiceStub
+from antiphon.v1.sync_pb2_grpc import SyncServiceStub
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.aio import rpc, status
+from replica.aio.hub_calls import HubCalls
+from replica.aio.store import Store
+from replica.codec.frames import decode_frame, encode_frame
+from replica.effects import Message
+from replica.ids import ConversationId
+from syncd.aio.server import HubServer, start
+from syncd.config import HubConfig
+from tests.support.writers import Writer, said
+
+PATIENCE_S = 20.0
+
+
+class RawLink:
+    """A link spoken frame by frame, also in ways no honest client would."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    async def send(self, *messages: Message) -> None:
+        for message in messages:
+            await self.call.write(encode_frame(message, "to_hub"))
+
+    async def read(self) -> Message | None:
+        """Return the next message; None at the end of the stream."""
+        async with asyncio.timeout(PATIENCE_S):
+            data = await self.call.read()
+        return None if data is grpc.aio.EOF else decode_frame(data, "to_client")
+
+
+class Caller:
+    """A key with a ticket, and the raw stubs."""
+
+    def __init__(self, address: str, store: Store, key: Ed25519PrivateKey) -> None:
+        self.calls = HubCalls(address, key, store)
+        self.sync: Any = SyncServiceStub(self.calls.channel)
+        self.blobs: Any = BlobServiceStub(self.calls.channel)
+        self.metadata: tuple[tuple[str, bytes], ...] = ()
+
+    async def enter(self) -> "Caller":
+        _, ticket = await self.calls.authenticate()
+        self.metadata = ((rpc.TICKET_METADATA, ticket),)
+        return self
+
+    def link(self) -> RawLink:
+        method = self.calls.channel.stream_stream("/antiphon.v1.SyncService/Link")
+        return RawLink(method(metadata=self.metadata))
+
+
+class CallersTown:
+    """A hub with one conversation of three messages, its owner, and a stranger."""
+
+    def __init__(self, hub: HubServer, owner: Caller, stranger: Caller, writer: Writer) -> None:
+        self.hub, self.owner, self.stranger, self.writer = hub, owner, stranger, writer
+        self.genesis = writer.genesis()
+        self.id = ConversationId(self.genesis.id)
+        self.entries = [self.genesis]
+
+    async def say(self, text: str) -> None:
+        entry = self.writer.write(self.id, said(text), parents=[self.entries[-1]])
+        self.entries.append(entry)
+        assert await self.owner.calls.push(self.id, (entry,)) == {entry.id: None}
+
+
+@asynccontextmanager
+async def town_in(folder: Path, **settings: Any) -> AsyncIterator[CallersTown]:
+    """Run a hub in `folder`, with these settings, and let its owner write."""
+    config = HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", **settings)
+    hub = await start(config)
+    store = await Store.open(folder / "pins.db")
+    writer = Writer(1)
+    owner = await Caller(hub.address, store, writer.key).enter()
+    stranger = await Caller(hub.address, store, Writer(9).key).enter()
+    built = CallersTown(hub, owner, stranger, writer)
+    assert await owner.calls.push(built.id, (built.genesis,)) == {built.genesis.id: None}
+    for text in ("one", "two", "three"):
+        await built.say(text)
+    try:
+        yield built
+    finally:
+        await owner.calls.close()
+        await stranger.calls.close()
+        await hub.stop()
+        await store.close()
+
+
+async def refused(call: Any) -> str:
+    """Return the reason a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        if hasattr(call, "read"):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        else:
+            await call
+    assert error.value.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+    return status.from_rpc_error(error.value).reason
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the others work until something holds; fail where it never does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  # nothing signals what happens inside a hub
+            await asyncio.sleep(0)
