@@ -24,14 +24,14 @@ from model_host.sampler import sampler_for
 from model_host.text import VisibleText
 from model_host.tokenizer import Tokenizer
 from replica.aio.client import Client
-from replica.body import FinishReason, Generation, Usage
+from replica.body import FinishReason, Generation, Join, Usage
 from replica.conversation import Conversation
 from replica.drafts import sign_draft
 from replica.effects import Draft
 from replica.errors import AntiphonError, HostError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.order import SealNode
-from replica.sealing import Sealable
+from replica.sealing import Sealable, sealable
 
 log = structlog.get_logger()
 
@@ -88,6 +88,10 @@ class Answering:
             detail = "cancelled before it began"
             await self._refuse(held, request_id, FinishReason.CANCELLED, detail)
             return
+        joined = await self._with_joined_heads(held, ready)
+        if joined is None:
+            return  # the log went on meanwhile: the request's turn comes again
+        ready = joined
         try:
             planned = self._plan(held, ready)
             # All that may refuse comes before the seal: a sealed request has to be answered.
@@ -99,6 +103,8 @@ class Answering:
         entry = await self._client.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
+        if entry.id not in held.order.nodes:
+            raise HostError("its seal does not count")
         run = self._run(planned, entry.id, _new_run_number(), chooses, shows)
         await self._generate(held, run, None)
 
@@ -137,6 +143,12 @@ class Answering:
         for request_id in self._journals.requests():
             if held.order.generation_of(request_id) is not None:
                 self._journals.discard(request_id)
+
+    async def _with_joined_heads(self, held: Conversation, ready: Sealable) -> Sealable | None:
+        """Gather membership heads until one seal can name them all (spec/03-order §3)."""
+        while parents := held.log.membership_heads_to_join():
+            await self._client.append(held.id, Join(), parents=parents)
+        return sealable(held, ready.request)
 
     # --- plans and runs -----------------------------------------------------------
 

@@ -11,9 +11,23 @@ from model_host.aio import answering, generating
 from model_host.aio.server import HostServer
 from model_host.engine import TorchEngine
 from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
-from replica.body import FinishReason, Generation, Message, Request, Sampling, Speaker, Text
+from replica.author import Author
+from replica.body import (
+    FinishReason,
+    Generation,
+    Grant,
+    Member,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+)
+from replica.entry import Kind
 from replica.errors import StoreError
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
+from replica.sealing import sealable
 from tests.host.house import House
 from tests.support.talk import Talk, text_of
 
@@ -332,3 +346,41 @@ async def test_a_host_says_so_when_it_can_make_nothing_durable(
         await talk.say("Name another.")
         with pytest.raises(RuntimeError, match="on purpose"):
             await asyncio.wait_for(host.failed(), 20)
+
+
+# --- what others write on the membership track --------------------------------------
+
+
+async def test_more_membership_heads_than_a_seal_names_are_gathered_first(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        for number in range(70):
+            author = Author(house.client.key, epoch=number + 1)
+            grant = Member(Grant(PublicKey(bytes([number]) * 32), Role.READER))
+            await house.client.append_entry(
+                author.write(talk.held, grant, parents=(talk.id,), salt=bytes(16), time_ms=0)
+            )
+        _, answer = await talk.ask("Name a colour.", tokens=3)
+        assert len(answer.token_ids) == 3
+        kinds = [
+            e.header.kind for e in talk.held.log.entries.values() if e.header.author == host.key
+        ]
+        assert Kind.JOIN in kinds
+
+
+async def test_a_seal_that_does_not_count_ends_its_request(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        with monkeypatch.context() as patch:
+            # As if the host's membership were another than it believes.
+            patch.setattr(
+                answering,
+                "sealable",
+                lambda held, i: replace(sealable(held, i), membership_heads=()),
+            )
+            _, answer = await talk.ask("Name a colour.", tokens=3)
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert "does not count" in answer.finish_detail
+        assert await is_well(house, host)

@@ -55,7 +55,7 @@ class HostNode(ReplicaNode):
         run = self.random.getrandbits(32)
         count = self.random.choice((1, 5, 8))
         token_ids = tuple(self.random.randrange(50_000) for _ in range(count))
-        cancelled = request in held.order.cancels
+        cancelled = held.order.is_cancelled(request)
         delay_s = self.random.choice((0.01, 0.5, 2.0))
         streams = not cancelled and self.random.random() < 0.6
         self.oracle.draft_begun(request, run, token_ids)

@@ -17,7 +17,7 @@ from replica.conversation import Conversation
 from replica.drafts import DraftStream
 from replica.effects import EffectsBuilder
 from replica.exchange import Exchange
-from replica.ids import tagged_sha256
+from replica.ids import EntryId, tagged_sha256
 from replica.intake import Intake
 from replica.link import Link
 from replica.log import Log
@@ -104,7 +104,13 @@ def digests_places_without_ids() -> AbstractContextManager[object]:
 
 
 def lets_nothing_out_of_pending() -> AbstractContextManager[object]:
-    return mock.patch.object(Waiting, "waiters", lambda self, keys: set())
+    complete = Waiting.complete
+
+    def tell_nobody(self: Waiting, entry_id: EntryId) -> list[EntryId]:
+        complete(self, entry_id)
+        return []
+
+    return mock.patch.multiple(Waiting, complete=tell_nobody, by=lambda self, authors: [])
 
 
 def gives_up_a_conversation_the_hub_lost() -> AbstractContextManager[object]:
