@@ -8,9 +8,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from replica import limits
 from replica.conversation import Conversation
-from replica.effects import Draft, SyncState
+from replica.effects import Draft, Entries, Ids, SyncState
+from replica.entry import Entry
 from replica.ids import ConversationId, EntryId, Position
+
+ENTRIES_FRAME_BYTES = 256 * 1024
+"""Entries frames are cut here, well under the frame limit, so drafts are not held up."""
 
 IDS_HELD_MAX = 1 << 20
 """Ids of a peer kept while its chunks arrive, 32 MiB."""
@@ -47,6 +52,8 @@ class Channel:
     drafts_sent: dict[EntryId, tuple[int, int, int]] = field(default_factory=dict)
     """Per request: run, tokens and frames already sent to this reader."""
     drafts_due: set[EntryId] = field(default_factory=set)
+    drafts_ready: deque[Draft] = field(default_factory=deque)
+    ids_due: deque[Ids] = field(default_factory=deque)
 
     def refuse(self, entry_id: EntryId) -> None:
         """Take one of ours as refused for good."""
@@ -61,11 +68,44 @@ class Channel:
                 self.queued.add(entry_id)
                 self.outgoing.append(entry_id)
 
-    def take(self) -> EntryId:
-        """Take the next queued id."""
-        entry_id = self.outgoing.popleft()
-        self.queued.discard(entry_id)
-        return entry_id
+    def queue_ids(self, conversation: Conversation, *, answer: bool) -> None:
+        """Queue all ids held, in place of what was left of an earlier list."""
+        ids = sorted(conversation.log.covered())
+        step = limits.IDS_PER_FRAME
+        self.ids_due = deque(
+            Ids(self.id, tuple(ids[at : at + step]), at + step < len(ids), answer)
+            for at in range(0, max(len(ids), 1), step)
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether there may be something to send."""
+        return bool(self.ids_due or self.outgoing or self.drafts_due or self.drafts_ready)
+
+    def next_frame(
+        self, conversation: Conversation, *, awaits_acks: bool
+    ) -> Ids | Entries | Draft | None:
+        """Take the next counted frame: ids, then entries, then drafts; None where all is sent."""
+        if self.ids_due:
+            return self.ids_due.popleft()
+        if self.outgoing:
+            return Entries(self.id, self._take_entries(conversation, awaits_acks=awaits_acks))
+        # Without its seal, which goes with the entries, a reader can't check a draft.
+        if self.is_open and self.drafts_due and not self.drafts_ready:
+            self.drafts_ready.extend(self._due_drafts(conversation))
+        return self.drafts_ready.popleft() if self.drafts_ready else None
+
+    def _take_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
+        taken: list[Entry] = []
+        size = 0
+        while self.outgoing and size < ENTRIES_FRAME_BYTES:
+            entry = conversation.log.entries[self.outgoing.popleft()]
+            self.queued.discard(entry.id)
+            if awaits_acks:
+                self.in_flight.add(entry.id)
+            taken.append(entry)
+            size += entry.size_bytes
+        return tuple(taken)
 
     def mark_acked(self, conversation: Conversation, ids: Iterable[EntryId]) -> list[Position]:
         """Take ids the peer holds out of `unacked`, with their lane ancestors; return heads."""
@@ -110,7 +150,12 @@ class Channel:
         complete, self.peer_ids = self.peer_ids, set()
         return complete
 
-    def due_drafts(self, conversation: Conversation) -> list[Draft]:
+    def forget_drafts(self) -> None:
+        """Start the drafts over: what was sent may have been lost, or come too early."""
+        self.drafts_sent.clear()
+        self.drafts_ready.clear()
+
+    def _due_drafts(self, conversation: Conversation) -> list[Draft]:
         """Return draft frames this reader lacks, and note them as sent."""
         due: list[Draft] = []
         for request in sorted(self.drafts_due):

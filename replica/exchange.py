@@ -42,9 +42,6 @@ from replica.refusals import (
     QuotaExceeded,
 )
 
-ENTRIES_FRAME_BYTES = 256 * 1024
-"""Entries frames are cut here, well under the frame limit, so drafts are not held up."""
-
 BODIES_ASKED_MAX = 63
 """Entries without bodies that one Open asks for; as many as a fault can name."""
 
@@ -171,8 +168,7 @@ class Exchange:
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
             if message.heads is not None:
-                # The reader starts over: what was sent may have been lost, or come too early.
-                channel.drafts_sent.clear()
+                channel.forget_drafts()
             channel.drafts_due.update(held.drafts)
         if message.heads is not None and not equal:
             self._send_missing(channel, held, message.heads, out)
@@ -193,7 +189,7 @@ class Exchange:
             where = verdict.diverged[0]
             detail = f"seq {where.seq} of lane {where.lane.epoch:016x} holds two entries"
             self._send(Fault.of(LanesDiverged(detail), held.id, where.id), out)
-        self._send_ids(held, out, answer=False)
+        channel.queue_ids(held, answer=False)
 
     def _queue(self, channel: Channel, entries: Iterable[Entry]) -> None:
         """Queue what the peer lacks; a client waits for the acks of all of it."""
@@ -207,13 +203,6 @@ class Exchange:
         bodyless = (e.id for e in held.log.entries.values() if e.body is None)
         if missing := list(islice(bodyless, BODIES_ASKED_MAX)):
             self._send(Fault.of(EntriesMissing(missing=missing), held.id), out)
-
-    def _send_ids(self, held: Conversation, out: EffectsBuilder, *, answer: bool) -> None:
-        ids = sorted(held.log.covered())
-        step = limits.IDS_PER_FRAME
-        for at in range(0, max(len(ids), 1), step):
-            more = at + step < len(ids)
-            self._send(Ids(held.id, tuple(ids[at : at + step]), more, answer), out)
 
     # --- client: Opened -----------------------------------------------------
 
@@ -345,7 +334,7 @@ class Exchange:
         if peer_ids is None:
             return
         if not message.answer:
-            self._send_ids(held, out, answer=True)
+            channel.queue_ids(held, answer=True)
         ours = set(held.log.covered())
         if self.side is Side.CLIENT:
             channel.wanted = peer_ids - held.log.entries.keys()
@@ -468,30 +457,16 @@ class Exchange:
     def pump(
         self, peer: PublicKey | None, out: EffectsBuilder, *, may_send: Callable[[], bool]
     ) -> None:
-        """Turn queued ids and due drafts into frames while there is credit."""
+        """Send what is due of each conversation while there is credit."""
         for channel in tuple(self.channels.values()):
             held = self.shelf.get(channel.id)
-            if held is None or not (channel.outgoing or channel.drafts_due):
+            if held is None or not channel.is_due:
                 continue
             # Membership is checked at every delivery, not once per ticket.
             if self.side is Side.HUB and (peer is None or not held.is_member(peer)):
                 del self.channels[channel.id]
                 self._send(Close(channel.id, Fault.of(ConversationUnknown(), channel.id)), out)
                 continue
-            while channel.outgoing and may_send():
-                self._send(Entries(held.id, self._next_entries(channel, held)), out)
-            # Without its seal, which goes with the entries, a reader can't check a draft.
-            if channel.is_open and not channel.outgoing and may_send():
-                for draft in channel.due_drafts(held):
-                    self._send(draft, out)
-
-    def _next_entries(self, channel: Channel, held: Conversation) -> tuple[Entry, ...]:
-        taken: list[Entry] = []
-        size = 0
-        while channel.outgoing and size < ENTRIES_FRAME_BYTES:
-            entry = held.log.entries[channel.take()]
-            if self.side is Side.CLIENT:
-                channel.in_flight.add(entry.id)
-            taken.append(entry)
-            size += entry.size_bytes
-        return tuple(taken)
+            is_client = self.side is Side.CLIENT
+            while may_send() and (frame := channel.next_frame(held, awaits_acks=is_client)):
+                self._send(frame, out)

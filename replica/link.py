@@ -150,10 +150,11 @@ class Link:
         return self._finish(EffectsBuilder())
 
     def send_draft(self, draft: Draft) -> Effects:
-        """Stream output to the hub (host): dropped where the hub is not there to take it."""
+        """Stream output to the hub (host): dropped where the hub can't take it now."""
         channel = self.exchange.channels.get(draft.conversation)
         out = EffectsBuilder()
-        if self.phase is Phase.READY and channel is not None and channel.is_open:
+        is_open = self.phase is Phase.READY and channel is not None and channel.is_open
+        if is_open and self._has_credit():
             self._send(draft, out)
         return self._finish(out)
 

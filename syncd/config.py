@@ -10,6 +10,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from replica import limits
+
 
 class HubConfig(BaseSettings):
     """Settings of `python -m syncd`."""
@@ -28,8 +30,10 @@ class HubConfig(BaseSettings):
     """Entries one conversation may hold."""
     links_per_key_max: int = 64
     """Links one key may hold at a time."""
-    blob_bytes_max: int = 1024 * 1024 * 1024
+    blob_bytes_max: int = limits.BLOB_BYTES_MAX
     """Size of one blob, in bytes."""
+    blobs_bytes_max: int = limits.BLOBS_BYTES_MAX
+    """Size of all blobs of one conversation, in bytes."""
     reflection: bool = False
     """Serve gRPC reflection."""
 

@@ -9,8 +9,10 @@ an ack, and every entry passed on, durable.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NewType
 
+from replica import limits
 from replica.conversation import Conversation, Shelf
 from replica.effects import (
     Draft,
@@ -23,6 +25,7 @@ from replica.effects import (
     LinkClosed,
     ListingItem,
     Message,
+    Opened,
     Welcome,
 )
 from replica.entry import Entry, Kind
@@ -34,7 +37,9 @@ from replica.refusals import (
     ConversationUnknown,
     CreateForbidden,
     EntriesMissing,
+    PendingFull,
 )
+from syncd.hint import Hint, hint_for
 from syncd.policy import Policy
 
 LinkId = NewType("LinkId", int)
@@ -50,18 +55,19 @@ class HubEffects:
     persist: tuple[Entry, ...] = ()
     """Durable BEFORE anything in `send` leaves."""
     send: tuple[tuple[LinkId, Message], ...] = ()
+    hints: tuple[tuple[LinkId, Hint], ...] = ()
+    """For watchers, after what they are sent."""
     closed: tuple[LinkId, ...] = ()
     """Links whose streams end after `send`."""
 
 
 @dataclass(slots=True)
 class _Collector:
+    brought: frozenset[EntryId] = frozenset()
+    """Entries the source itself has just sent, which it need not be offered."""
     persist: list[Entry] = field(default_factory=list)
     send: list[tuple[LinkId, Message]] = field(default_factory=list)
     closed: list[LinkId] = field(default_factory=list)
-
-    def build(self) -> HubEffects:
-        return HubEffects(tuple(self.persist), tuple(self.send), tuple(self.closed))
 
 
 class Hub:
@@ -76,6 +82,7 @@ class Hub:
         self.deleted: set[ConversationId] = set()
         self._next_link = 1
         self._listed: dict[LinkId, set[ConversationId]] = {}
+        self._watchers: set[LinkId] = set()
 
     # --- conversations ------------------------------------------------------
 
@@ -89,7 +96,7 @@ class Hub:
         self.shelf.pop(conversation, None)
         for link_id, link in self.links.items():
             self._collect(link_id, link.leave(conversation, fault), out, 0.0)
-        return out.build()
+        return self._build(out)
 
     def member_conversations(self, key: PublicKey) -> list[ListingItem]:
         """Return the conversations `key` is a member of, ordered by id."""
@@ -99,18 +106,20 @@ class Hub:
         )
 
     def hosts(self) -> tuple[HostInfo, ...]:
-        """Return the model hosts linked now, one per key."""
+        """Return the model hosts linked now, one per key; of very many, those linked longest."""
         hosts = {link.host.key: link.host for link in self.links.values() if link.host}
-        return tuple(hosts[key] for key in sorted(hosts))
+        return tuple(sorted(islice(hosts.values(), limits.HOSTS_MAX), key=lambda host: host.key))
 
     # --- links ----------------------------------------------------------------
 
-    def connect(self, peer: PublicKey, now: float) -> LinkId:
-        """Take a new link of an authenticated key."""
+    def connect(self, peer: PublicKey, now: float, *, watches: bool = False) -> LinkId:
+        """Take a new link of an authenticated key; a watcher gets a Hint with what it is sent."""
         link_id = LinkId(self._next_link)
         self._next_link += 1
         self.links[link_id] = self._new_link(peer, now)
         self._listed[link_id] = set()
+        if watches:
+            self._watchers.add(link_id)
         return link_id
 
     def _new_link(self, peer: PublicKey, now: float) -> Link:
@@ -128,6 +137,7 @@ class Hub:
         """Forget a link whose stream is gone."""
         link = self.links.pop(link_id, None)
         self._listed.pop(link_id, None)
+        self._watchers.discard(link_id)
         if link is not None:
             link.handle_disconnect()
 
@@ -142,10 +152,28 @@ class Hub:
             out.send.append((link_id, fault))
         elif link is not None:
             was_ready = link.phase is Phase.READY
+            waited_bytes = link.exchange.intake.pending_bytes
+            if isinstance(message, Entries):
+                out.brought = frozenset(entry.id for entry in message.entries)
             self._collect(link_id, link.receive(message, now, frame_bytes), out, now)
             if not was_ready and link.phase is Phase.READY:
                 self._list_all(link_id, link, out, now)
-        return out.build()
+            if link.exchange.intake.pending_bytes > waited_bytes:
+                self._bound_pending(out)
+        return self._build(out)
+
+    def _bound_pending(self, out: _Collector) -> None:
+        """Where all links together keep too much waiting, the one that keeps most gives it up."""
+        intakes = {link_id: link.exchange.intake for link_id, link in self.links.items()}
+        if sum(i.pending_bytes for i in intakes.values()) <= self.policy.pending_bytes_max:
+            return
+        for intake in intakes.values():
+            intake.settle()
+        while sum(i.pending_bytes for i in intakes.values()) > self.policy.pending_bytes_max:
+            link_id, intake = max(intakes.items(), key=lambda item: item[1].pending_bytes)
+            for conversation in sorted({c for c, _ in intake.pending.values()}):
+                out.send.append((link_id, Fault.of(PendingFull(), conversation)))
+            intake.drop_pending()
 
     def push(
         self, peer: PublicKey, message: Entries, now: float
@@ -164,21 +192,44 @@ class Hub:
         faults = [m for m in effects.send if isinstance(m, Fault)]
         self._collect(None, Effects(effects.persist, (), effects.deliver), out, now)
         link.handle_disconnect()  # what waits for others must not stay without a payer
+        return self._build(out), self._outcomes(message, faults)
+
+    def _outcomes(self, message: Entries, faults: list[Fault]) -> dict[EntryId, Fault | None]:
+        ids = (*(e.id for e in message.entries), *(i for i, _ in message.refused))
+        as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
+        if as_a_whole is not None:
+            # That an entry is here all the same is not for a stranger to know.
+            return {i: replace(as_a_whole, entry=None) for i in ids}
         held = self.shelf.get(message.conversation)
-        outcomes: dict[EntryId, Fault | None] = {}
-        for entry_id in (*(e.id for e in message.entries), *(i for i, _ in message.refused)):
-            durable = held is not None and entry_id in held.log.entries
-            outcomes[entry_id] = None if durable else _fault_of(entry_id, faults)
-        return out.build(), outcomes
+        known = held.log.entries if held is not None else {}
+        return {i: None if i in known else _fault_of(i, faults) for i in ids}
 
     def handle_deadlines(self, now: float) -> HubEffects:
         """Let every link do what is due."""
         out = _Collector()
         for link_id, link in tuple(self.links.items()):
             self._collect(link_id, link.handle_deadline(now), out, now)
-        return out.build()
+        return self._build(out)
 
     # --- fan-out ----------------------------------------------------------------
+
+    def _build(self, out: _Collector) -> HubEffects:
+        hints = self._hints(out.send) if self._watchers else ()
+        return HubEffects(tuple(out.persist), tuple(out.send), hints, tuple(out.closed))
+
+    def _hints(self, sent: list[tuple[LinkId, Message]]) -> tuple[tuple[LinkId, Hint], ...]:
+        """Return one hint for each watcher that is sent something, by what it may see now."""
+        news = {
+            link_id: message.conversation
+            for link_id, message in sent
+            if link_id in self._watchers and isinstance(message, (Entries, Opened))
+        }
+        hints = []
+        for link_id, conversation in news.items():
+            held, peer = self.shelf.get(conversation), self.links[link_id].peer
+            if held is not None and peer is not None and held.is_member(peer):
+                hints.append((link_id, hint_for(held, peer)))
+        return tuple(hints)
 
     def _collect(
         self, link_id: LinkId | None, effects: Effects, out: _Collector, now: float
@@ -213,8 +264,13 @@ class Hub:
         ids = [e.id for e in entries]
         membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
         for link_id, link in self.links.items():
-            if link_id != source:
-                self._collect(link_id, link.offer(conversation, ids, now), out, now)
+            lacking = ids
+            if link_id == source:
+                # What another link brought and this one's entries have set free is new to it too.
+                sent = link.exchange.intake.pending
+                lacking = [i for i in ids if i not in out.brought and i not in sent]
+            if lacking:
+                self._collect(link_id, link.offer(conversation, lacking, now), out, now)
             if membership_changed:
                 self._list_one(link_id, link, self.shelf[conversation], out, now)
 
@@ -243,6 +299,6 @@ class Hub:
 def _fault_of(entry_id: EntryId, faults: list[Fault]) -> Fault:
     """Return why an entry of a push is not durable."""
     own = (f for f in faults if f.entry == entry_id)
-    message_wide = (f for f in faults if f.entry is None or f.reason in _MESSAGE_WIDE)
+    general = (f for f in faults if f.entry is None)
     # What waits already, for another link, causes no fault here.
-    return next(own, None) or next(message_wide, None) or Fault.of(EntriesMissing())
+    return next(own, None) or next(general, None) or Fault.of(EntriesMissing())

@@ -5,6 +5,7 @@ Who may read or write a conversation is not decided here: the log says it.
 
 from dataclasses import dataclass
 
+from replica import limits
 from replica.ids import PublicKey
 
 
@@ -18,8 +19,8 @@ class Policy:
     """Entries one conversation may hold."""
     links_per_key_max: int = 64
     """Links one key may hold at a time."""
-    blob_bytes_max: int = 1024 * 1024 * 1024
-    """Size of one blob, in bytes."""
+    pending_bytes_max: int = limits.PENDING_BYTES_MAX
+    """Bytes all links together may keep waiting for missing entries."""
 
     def may_create(self, key: PublicKey) -> bool:
         """Say whether `key` may bring a conversation that is not here."""

@@ -31,6 +31,8 @@ from replica.refusals import (
     BlobMissing,
     BlobOffsetInvalid,
     BlobTooLarge,
+    ConversationDeleted,
+    QuotaExceeded,
 )
 
 SYNC_BYTES = 1024 * 1024
@@ -54,11 +56,24 @@ class BlobState:
 class Blobs:
     """All blobs of one replica; one process at a time uses a folder."""
 
-    def __init__(self, folder: Path, *, bytes_max: int = limits.BLOB_BYTES_MAX) -> None:
-        """Use `folder`, created on the first write; no blob is larger than `bytes_max`."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bytes_max: int = limits.BLOB_BYTES_MAX,
+        total_bytes_max: int = limits.BLOBS_BYTES_MAX,
+    ) -> None:
+        """Use `folder`, created on the first write.
+
+        No blob is larger than `bytes_max`, and those of one conversation
+        together not larger than `total_bytes_max`, uploads counted as whole.
+        """
         self._folder = folder
         self._bytes_max = bytes_max
+        self._total_bytes_max = total_bytes_max
         self._writers: dict[Path, BlobWriter] = {}
+        self._opening = asyncio.Lock()
+        self._deleted: set[ConversationId] = set()
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
         """Return how much is here; nothing is an incomplete blob of 0 bytes."""
@@ -74,15 +89,21 @@ class Blobs:
         A second writer of the same blob takes over from the first, whose writes
         then fail. Offset 0 with another size than before begins anew, since the
         size told before may have been the wrong one. Raises BlobTooLarge,
-        BlobOffsetInvalid, ArgumentInvalid or StoreError.
+        QuotaExceeded, BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid
+        or StoreError.
         """
         whole = self._path(conversation, digest)
         if size > self._bytes_max:
             raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are taken")
-        while (writer := self._writers.get(whole)) is not None:
-            await writer.close()
-        writer = self._writers[whole] = BlobWriter(whole, size, self._forget)
-        await writer.open(offset)
+        # One at a time, so that two uploads can't both take the last of the quota.
+        async with self._opening:
+            while (writer := self._writers.get(whole)) is not None:
+                await writer.close()
+            if conversation in self._deleted:
+                raise ConversationDeleted
+            writer = BlobWriter(whole, size, self._forget, self._total_bytes_max)
+            self._writers[whole] = writer
+            await writer.open(offset)
         return writer
 
     async def read(
@@ -112,7 +133,8 @@ class Blobs:
                 yield chunk
 
     async def delete(self, conversation: ConversationId) -> None:
-        """Delete all blobs of a conversation, uploads under way included."""
+        """Delete all blobs of a conversation for good, uploads under way included."""
+        self._deleted.add(conversation)
         folder = self._scope(conversation)
         for whole, writer in list(self._writers.items()):
             if whole.parent == folder:
@@ -138,13 +160,18 @@ class BlobWriter:
     """
 
     def __init__(
-        self, whole: Path, size: int, forget: Callable[[Path, "BlobWriter"], None]
+        self,
+        whole: Path,
+        size: int,
+        forget: Callable[[Path, "BlobWriter"], None],
+        total_bytes_max: int,
     ) -> None:
         """Prepare an upload of `size` bytes to become the file `whole`."""
         self._whole = whole
         self._part = whole.with_name(f"{whole.name}.{size}.part")
         self._size = size
         self._forget = forget
+        self._total_bytes_max = total_bytes_max
         self._file: FileIO | None = None
         self._written = 0
         self._busy = asyncio.Lock()
@@ -220,6 +247,8 @@ class BlobWriter:
                 f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
                 f" not {offset} of {self._size}"
             )
+        if not before.complete and _others_bytes(self._whole) + self._size > self._total_bytes_max:
+            raise QuotaExceeded("the blobs of this conversation are too many or too large")
         self.state = before
         self._written = before.committed_bytes
         if not before.complete:
@@ -274,6 +303,18 @@ def _name(id_: bytes) -> str:
     return id_.hex()
 
 
+def _others_bytes(whole: Path) -> int:
+    """Return the size of all other blobs of a conversation; an upload counts as announced."""
+    others = (file for file in whole.parent.iterdir() if not file.name.startswith(whole.name))
+    return sum(
+        _announced(file) if file.suffix == ".part" else file.stat().st_size for file in others
+    )
+
+
+def _announced(part: Path) -> int:
+    return int(part.suffixes[-2][1:])
+
+
 def _parts(whole: Path) -> list[Path]:
     return list(whole.parent.glob(f"{whole.name}.*.part"))
 
@@ -286,7 +327,7 @@ def _state(whole: Path) -> BlobState:
         # What a killed process wrote may not be durable yet; what is told here must be.
         with part.open("rb") as file:
             os.fsync(file.fileno())
-            return BlobState(False, file.seek(0, os.SEEK_END), int(part.suffixes[-2][1:]))
+            return BlobState(False, file.seek(0, os.SEEK_END), _announced(part))
     return BlobState(False, 0, 0)
 
 

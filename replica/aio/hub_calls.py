@@ -1,6 +1,8 @@
 """The unary calls of a hub, with one ticket kept fresh (spec/04-link §3)."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -8,14 +10,15 @@ from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from replica import limits
 from replica.aio import rpc, status
 from replica.aio.store import Store
 from replica.codec.entries import entry_to_pb
 from replica.codec.frames import entries_from_pb, fault_from_pb, heads_to_pb
 from replica.effects import Fault
 from replica.entry import Entry
+from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.limits import FETCH_IDS_MAX
 from replica.refusals import Unauthenticated
 
 
@@ -61,12 +64,31 @@ class HubCalls:
         self._ticket = ticket
         return hub_key, ticket
 
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """Prove the key now and then, so that streams on this channel outlive their ticket."""
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(limits.TICKET_LIFETIME_S / 3)
+                with suppress(AntiphonError):  # the streams tell what is wrong with the hub
+                    await self.authenticate()
+
+        renewing = asyncio.create_task(renew(), name="ticket renewal")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+
+    async def _ticket_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        if self._ticket is None:
+            await self.authenticate()
+        return ((rpc.TICKET_METADATA, self._ticket or b""),)
+
     async def _call(self, name: str, request: Any) -> Any:
+        method = getattr(self._stub, name)
         for attempt in range(2):
-            if self._ticket is None:
-                await self.authenticate()
-            metadata = ((rpc.TICKET_METADATA, self._ticket or b""),)
-            method = getattr(self._stub, name)
+            metadata = await self._ticket_metadata()
             try:
                 return await rpc.typed(
                     method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
@@ -76,6 +98,28 @@ class HubCalls:
                 if attempt:
                     raise
         raise AssertionError("the loop returns or raises")
+
+    async def _stream(self, name: str, request: Any, **options: float) -> AsyncGenerator[Any, None]:
+        """Yield the answers of a server stream; a ticket that was refused is replaced once."""
+        method = getattr(self._stub, name)
+        is_last = False
+        while True:
+            call = method(request, metadata=await self._ticket_metadata(), **options)
+            try:
+                async for response in call:
+                    is_last = True  # begun anew it would say the same again
+                    yield response
+            except grpc.aio.AioRpcError as error:
+                known = status.from_rpc_error(error)
+                if isinstance(known, Unauthenticated):
+                    self._ticket = None
+                if is_last or not isinstance(known, Unauthenticated):
+                    raise known from error
+                is_last = True
+            else:
+                return
+            finally:
+                call.cancel()
 
     async def push(
         self, conversation: ConversationId, entries: tuple[Entry, ...]
@@ -97,19 +141,14 @@ class HubCalls:
 
     async def fetch(self, conversation: ConversationId, ids: Sequence[EntryId]) -> list[Entry]:
         """Return those of the entries asked for that the hub holds, checked but for signatures."""
-        if self._ticket is None:
-            await self.authenticate()
         found: list[Entry] = []
-        for at in range(0, len(ids), FETCH_IDS_MAX):
-            wanted = pb.FetchRequest(conversation=conversation, ids=ids[at : at + FETCH_IDS_MAX])
-            metadata = ((rpc.TICKET_METADATA, self._ticket or b""),)
-            call = self._stub.Fetch(wanted, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
-            try:
-                async for response in call:
-                    raw = pb.Entries(conversation=conversation, entries=response.entries)
-                    found += entries_from_pb(raw).entries
-            except grpc.aio.AioRpcError as error:
-                raise status.from_rpc_error(error) from error
+        for at in range(0, len(ids), limits.FETCH_IDS_MAX):
+            wanted = pb.FetchRequest(
+                conversation=conversation, ids=ids[at : at + limits.FETCH_IDS_MAX]
+            )
+            async for response in self._stream("Fetch", wanted, timeout=rpc.CALL_TIMEOUT_S):
+                raw = pb.Entries(conversation=conversation, entries=response.entries)
+                found += entries_from_pb(raw).entries
         return found
 
     async def watch(
@@ -120,19 +159,11 @@ class HubCalls:
         A hub ends it now and then; call again with the heads of then. Raises
         HubUnreachable, LinkIdle and what the hub refuses with.
         """
-        if self._ticket is None:
-            await self.authenticate()
         request = pb.WatchRequest(conversation=conversation, cursor=heads_to_pb(cursor))
-        call = self._stub.Watch(request, metadata=((rpc.TICKET_METADATA, self._ticket or b""),))
-        try:
-            async for response in call:
+        async with self.renewed(), aclosing(self._stream("Watch", request)) as responses:
+            async for response in responses:
                 if response.HasField("entries"):
                     yield entries_from_pb(response.entries).entries
-        except grpc.aio.AioRpcError as error:
-            self._ticket = None  # it may be the reason; the next call gets a new one
-            raise status.from_rpc_error(error) from error
-        finally:
-            call.cancel()
 
     async def delete(self, conversation: ConversationId) -> int:
         """Delete a conversation from the hub (owners only); return how many entries went."""

@@ -218,11 +218,12 @@ class HubLink:
         link = self._link = self._new_link(hub_key)
         writer = asyncio.create_task(_write_all(call, outbox), name="link writer")
         try:
-            self._do(link.start(self._hello))
-            for conversation in tuple(self._followed):
-                await self._prepare(conversation)
-                self._open(conversation)
-            await self._read_all(call, link)
+            async with calls.renewed():
+                self._do(link.start(self._hello))
+                for conversation in tuple(self._followed):
+                    await self._prepare(conversation)
+                    self._open(conversation)
+                await self._read_all(call, link)
         except grpc.aio.AioRpcError as error:
             raise status.from_rpc_error(error) from error
         finally:

@@ -7,9 +7,11 @@ reach the peer. Parsing happens inside the handler, with a typed refusal.
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
+import structlog
 from antiphon.v1 import sync_pb2 as pb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from google.protobuf.message import Message as PbMessage
@@ -21,6 +23,8 @@ from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
 from replica.refusals import FrameMalformed, PeerIdentityChanged
+
+log = structlog.get_logger()
 
 TICKET_METADATA = "antiphon-ticket-bin"
 CALL_TIMEOUT_S = 20.0
@@ -66,12 +70,10 @@ def unary(
     """Wrap an async unary handler: parse inside, turn errors into typed statuses."""
 
     async def call(data: bytes, context: Context) -> bytes:
-        try:
-            return (
-                await handler(parse(request, data, FrameMalformed), context)
-            ).SerializeToString()
-        except AntiphonError as error:
-            await status.abort(context, error)
+        async with answering(context):
+            answer = await handler(parse(request, data, FrameMalformed), context)
+            return answer.SerializeToString()
+        raise AssertionError("a call that fails has ended")
 
     return grpc.unary_unary_rpc_method_handler(call)
 
@@ -82,11 +84,21 @@ def server_stream(
     """Wrap an async generator that answers one request with many messages."""
 
     async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
-        try:
+        async with answering(context):
             async for message in handler(parse(request, data, FrameMalformed), context):
                 yield message.SerializeToString()
-        except AntiphonError as error:
-            await status.abort(context, error)
+
+    return grpc.unary_stream_rpc_method_handler(call)
+
+
+def writing_stream(
+    request: type[_Request], handler: Callable[[_Request, Context], Awaitable[None]]
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap a coroutine that answers one request by writing to the context itself."""
+
+    async def call(data: bytes, context: Context) -> None:
+        async with answering(context):
+            await handler(parse(request, data, FrameMalformed), context)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -102,12 +114,33 @@ def client_stream(
             async for data in frames:
                 yield parse(request, data, FrameMalformed)
 
-        try:
+        async with answering(context):
             return (await handler(parsed(), context)).SerializeToString()
-        except AntiphonError as error:
-            await status.abort(context, error)
+        raise AssertionError("a call that fails has ended")
 
     return grpc.stream_unary_rpc_method_handler(call)
+
+
+@asynccontextmanager
+async def answering(context: Context) -> AsyncIterator[None]:
+    """End the call with a typed status on any error; of a bug the peer learns only that it is one.
+
+    gRPC would send it the exception's text.
+    """
+    try:
+        yield
+    except grpc.aio.BaseError:
+        raise  # gRPC's own word: the call is over already
+    except AntiphonError as error:
+        await status.abort(context, error)
+    except Exception:
+        log.exception("a call failed")
+        await status.abort(context, bug())
+
+
+def bug() -> AntiphonError:
+    """Return what a peer is told of a bug of ours."""
+    return AntiphonError("a bug on this side; its log says more")
 
 
 def caller(doorkeeper: auth.Doorkeeper, context: Context) -> PublicKey:

@@ -56,11 +56,15 @@ async def start(config: HubConfig) -> HubServer:
     doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
     store = await Store.open(data_dir / "log" / "log.db")
     try:
-        blobs = Blobs(data_dir / "blobs", bytes_max=config.blob_bytes_max)
-        driver = HubDriver(Hub(doorkeeper.public, _policy(config)), store)
+        blobs = Blobs(
+            data_dir / "blobs",
+            bytes_max=config.blob_bytes_max,
+            total_bytes_max=config.blobs_bytes_max,
+        )
+        driver = HubDriver(Hub(doorkeeper.public, _policy(config)), store, blobs)
         await driver.start()
         server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
-        sync_service = SyncService(driver, doorkeeper, blobs)
+        sync_service = SyncService(driver, doorkeeper)
         blob_service = BlobService(sync_service, blobs)
         server.add_generic_rpc_handlers((sync_service.handlers(), blob_service.handlers()))
         await add_health(server, "antiphon.v1.SyncService", "antiphon.v1.BlobService")
@@ -80,9 +84,7 @@ def _policy(config: HubConfig) -> Policy:
         creators = frozenset(PublicKey(bytes.fromhex(key)) for key in config.creators)
     except ValueError as error:
         raise ArgumentInvalid("creators: hex keys of 64 digits") from error
-    return Policy(
-        creators or None, config.entries_max, config.links_per_key_max, config.blob_bytes_max
-    )
+    return Policy(creators or None, config.entries_max, config.links_per_key_max)
 
 
 def _reflect(server: grpc.aio.Server) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -10,9 +11,9 @@ from antiphon.v1 import sync_pb2 as pb
 
 from replica import limits
 from replica.aio import rpc, status
-from replica.aio.blobs import Blobs
 from replica.auth import Doorkeeper
-from replica.body import Role
+from replica.body import Role, listed_ids
+from replica.codec import decode_body
 from replica.codec.entries import entry_to_pb
 from replica.codec.frames import (
     decode_frame,
@@ -32,50 +33,28 @@ from replica.effects import (
     Entries,
     Fault,
     Hello,
-    Message,
     Open,
-    Opened,
     Ping,
 )
+from replica.entry import CONTROL_KINDS, Entry
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, short
+from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, Track, short
 from replica.link import VERSION
-from replica.log import digest_of
+from replica.log import Log, digest_of
 from replica.refusals import (
     ArgumentInvalid,
+    ConversationDeleted,
     ConversationUnknown,
     NotAllowed,
-    QuotaExceeded,
-    SlowReader,
+    Unauthenticated,
 )
 from syncd.aio.driver import HubDriver
+from syncd.aio.outbox import Item, Outbox
+from syncd.aio.streams import Streams
+from syncd.hint import Hint
 from syncd.hub import LinkId
 
 log = structlog.get_logger()
-
-OUTBOX_MESSAGES_MAX = 20_000
-"""Messages waiting for one stream; credit bounds their bytes, this their number."""
-
-
-class Outbox:
-    """What waits for one stream, in order; never blocks the performer."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._queue: asyncio.Queue[Message | None] = asyncio.Queue()
-        self.overflowed = False
-
-    def put(self, message: Message | None) -> None:
-        """Queue a message; None ends the stream."""
-        if self._queue.qsize() >= OUTBOX_MESSAGES_MAX:
-            self.overflowed = True
-            message = None
-        self._queue.put_nowait(message)
-
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        """Yield messages until the end of the stream."""
-        while (message := await self._queue.get()) is not None:
-            yield message
 
 
 def _conversation(value: bytes) -> ConversationId:
@@ -87,11 +66,11 @@ def _conversation(value: bytes) -> ConversationId:
 class SyncService:
     """The calls of SyncService."""
 
-    def __init__(self, driver: HubDriver, doorkeeper: Doorkeeper, blobs: Blobs) -> None:
+    def __init__(self, driver: HubDriver, doorkeeper: Doorkeeper) -> None:
         """Serve `driver`'s hub to whoever `doorkeeper` lets in."""
         self._driver = driver
         self._doorkeeper = doorkeeper
-        self._blobs = blobs
+        self._streams = Streams(driver.hub.policy.links_per_key_max)
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Return the byte-level handlers."""
@@ -101,7 +80,7 @@ class SyncService:
                 "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate),
                 "Link": grpc.stream_stream_rpc_method_handler(self.link),
                 "Push": rpc.unary(pb.PushRequest, self.push),
-                "Watch": rpc.server_stream(pb.WatchRequest, self.watch),
+                "Watch": rpc.writing_stream(pb.WatchRequest, self.watch),
                 "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch),
                 "Resolve": rpc.unary(pb.ResolveRequest, self.resolve),
                 "Delete": rpc.unary(pb.DeleteRequest, self.delete),
@@ -109,47 +88,50 @@ class SyncService:
         )
 
     async def authenticate(
-        self, request: pb.AuthenticateRequest, _context: rpc.Context
+        self, request: pb.AuthenticateRequest, context: rpc.Context
     ) -> pb.AuthenticateResponse:
-        """Prove possession of a key."""
-        return rpc.answer_authenticate(self._doorkeeper, request)
+        """Prove possession of a key; the streams of this connection then go on as long again."""
+        response = rpc.answer_authenticate(self._doorkeeper, request)
+        if response.ticket:
+            self._streams.renew(PublicKey(request.client_key), context.peer())
+        return response
 
     # --- Link -------------------------------------------------------------------
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
-        try:
-            peer = rpc.caller(self._doorkeeper, context)
-            self._check_link_quota(peer)
-        except AntiphonError as error:
-            await status.abort(context, error)
-        outbox = Outbox()
-        link_id = self._driver.connect(peer, outbox.put)
+        async with rpc.answering(context):
+            await self._run_link(rpc.caller(self._doorkeeper, context), frames, context)
 
-        async def read() -> None:
-            try:
-                async for data in frames:
-                    message = decode_frame(data, "to_hub")
-                    await self._driver.receive(link_id, message, len(data))
-            except AntiphonError as error:
-                outbox.put(Close(None, Fault.of(error)))
-            outbox.put(None)
-
-        reader = asyncio.create_task(read(), name="link reader")
-        try:
-            async for message in outbox:
-                await context.write(encode_frame(message, "to_client"))
-            if outbox.overflowed:
-                await status.abort(context, SlowReader())
-        finally:
+    async def _run_link(
+        self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context
+    ) -> None:
+        def let_go() -> None:
             self._driver.disconnect(link_id)
             reader.cancel()
 
-    def _check_link_quota(self, peer: PublicKey) -> None:
-        hub = self._driver.hub
-        held = sum(link.peer == peer for link in hub.links.values())
-        if held >= hub.policy.links_per_key_max:
-            raise QuotaExceeded(f"this key holds {held} links already")
+        outbox = Outbox(let_go)
+        with self._streams.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
+            link_id = self._driver.connect(peer, outbox.put)
+            reader = asyncio.create_task(self._read(link_id, frames, outbox), name="link reader")
+            try:
+                await outbox.pour(context, _frame)
+            finally:
+                let_go()
+
+    async def _read(self, link_id: LinkId, frames: AsyncIterator[bytes], outbox: Outbox) -> None:
+        """Take frames until the peer ends the stream; no faster than it takes the answers."""
+        try:
+            async for data in frames:
+                await outbox.room()
+                await self._driver.receive(link_id, decode_frame(data, "to_hub"), len(data))
+        except AntiphonError as error:
+            outbox.end(error)
+        except Exception:
+            log.exception("a link's reader failed")
+            outbox.end(rpc.bug())
+        else:
+            outbox.put(None)
 
     # --- Push, Resolve, Fetch -------------------------------------------------------
 
@@ -176,11 +158,13 @@ class SyncService:
     ) -> Conversation:
         """Return a conversation the caller is a member of, and may write to if asked.
 
-        Raises ConversationUnknown, NotAllowed.
+        Raises ConversationUnknown, ConversationDeleted, NotAllowed.
         """
         peer = rpc.caller(self._doorkeeper, context)
         conversation_id = _conversation(conversation)
         await self._driver.ensure_loaded(conversation_id)
+        if conversation_id in self._driver.hub.deleted:
+            raise ConversationDeleted
         held = self._driver.hub.shelf.get(conversation_id)
         if held is None or not held.is_member(peer):
             raise ConversationUnknown
@@ -194,8 +178,7 @@ class SyncService:
         entry_id = EntryId(request.id)
         waiting = held.log.pending.get(entry_id)
         if waiting is not None:
-            named = waiting.header.ancestors()
-            missing = [i for i in named if i not in held.log.entries]
+            missing = _missing(held.log, waiting)
             return pb.ResolveResponse(fate=pb.FATE_PENDING, missing=missing)
         if entry_id not in held.log.entries:
             return pb.ResolveResponse(fate=pb.FATE_UNKNOWN)
@@ -214,7 +197,6 @@ class SyncService:
         if Role.OWNER not in held.log.membership.roles[peer]:
             raise NotAllowed("only an owner deletes a conversation")
         entries = await self._driver.delete(held.id)
-        await self._blobs.delete(held.id)
         log.info("conversation deleted", conversation=short(held.id), by=short(peer))
         return pb.DeleteResponse(entries=entries)
 
@@ -252,33 +234,29 @@ class SyncService:
 
     # --- Watch ------------------------------------------------------------------------
 
-    async def watch(
-        self, request: pb.WatchRequest, context: rpc.Context
-    ) -> AsyncIterator[pb.WatchResponse]:
+    async def watch(self, request: pb.WatchRequest, context: rpc.Context) -> None:
         """Follow a conversation: a link whose other half we speak ourselves."""
         peer = rpc.caller(self._doorkeeper, context)
-        self._check_link_quota(peer)
-        conversation = _conversation(request.conversation)
-        cursor = heads_from_pb(request.cursor)
-        outbox = Outbox()
-        link_id = self._driver.connect(peer, outbox.put)
-        beat = asyncio.create_task(self._beat(link_id), name="watch beat")
-        try:
-            await self._driver.receive(link_id, Hello((VERSION,)), 0)
-            # With the digest of the cursor itself, "nothing new" comes back as "equal".
-            opening = Open(conversation, digest_of(sorted(cursor)), cursor, request.drafts)
-            await self._driver.receive(link_id, opening, 0)
-            granted = 0
-            async for message in outbox:
-                for response in self._watch_responses(message, peer):
-                    granted += response.ByteSize()
-                    yield response
-                # gRPC's own flow control has taken it: the reader keeps up.
-                limit = Credit(granted + limits.CREDIT_BYTES)
-                await self._driver.receive(link_id, limit, 0)
-        finally:
-            beat.cancel()
+        opening = _opening(request)
+
+        def let_go() -> None:
             self._driver.disconnect(link_id)
+            beat.cancel()
+
+        async def grant(taken_bytes: int) -> None:
+            # gRPC's own flow control has taken it: the reader keeps up.
+            await self._driver.receive(link_id, Credit(taken_bytes + limits.CREDIT_BYTES), 0)
+
+        outbox = Outbox(let_go)
+        with self._streams.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
+            link_id = self._driver.connect(peer, outbox.put, watches=True)
+            beat = asyncio.create_task(self._beat(link_id), name="watch beat")
+            try:
+                await self._driver.receive(link_id, Hello((VERSION,)), 0)
+                await self._driver.receive(link_id, opening, 0)
+                await outbox.pour(context, _watch_response, grant)
+            finally:
+                let_go()
 
     async def _beat(self, link_id: LinkId) -> None:
         """Beat for a watcher, whose only word was its request; gRPC sees to its being there."""
@@ -286,39 +264,62 @@ class SyncService:
             await asyncio.sleep(limits.HEARTBEAT_S)
             await self._driver.receive(link_id, Ping(0), 0)
 
-    def _watch_responses(self, message: Message, peer: PublicKey) -> list[pb.WatchResponse]:
-        match message:
-            case Entries(conversation, _):
-                held = self._driver.hub.shelf[conversation]
-                entries = pb.WatchResponse(entries=entries_to_pb(message))
-                return [entries, pb.WatchResponse(hint=_hint(held, peer))]
-            case Opened(conversation, _, True):
-                held = self._driver.hub.shelf[conversation]
-                return [pb.WatchResponse(hint=_hint(held, peer))]
-            case Draft():
-                return [pb.WatchResponse(draft=draft_to_pb(message))]
-            case Fault() as fault:
-                raise status.error_of(fault)
-            case Close(_, fault):
-                raise status.error_of(fault or Fault.of(ConversationUnknown()))
-            case _:
-                return []
+
+def _missing(log: Log, waiting: Entry) -> list[EntryId]:
+    """Return what an entry waits for that is not here at all: named, or listed by its body."""
+    missing: list[EntryId] = []
+    seen, todo = {waiting.id}, [waiting]
+    while todo:
+        entry = todo.pop()
+        is_control = entry.header.kind in CONTROL_KINDS and entry.body is not None
+        body = decode_body(entry.header.kind, entry.body or b"") if is_control else None
+        for named in (*entry.header.ancestors(), *listed_ids(body)):
+            if named in seen or named in log.entries:
+                continue
+            seen.add(named)
+            if named in log.pending:
+                todo.append(log.pending[named])
+            else:
+                missing.append(named)
+    return sorted(missing)
 
 
-def _hint(held: Conversation, peer: PublicKey) -> pb.Hint:
-    """Say what the caller's next append needs (spec/04-link §5)."""
-    log, order = held.log, held.order
-    tips = order.tips()
-    tip = tips[-1] if tips else None
-    parents = order.frontier(tip)
-    named = [*parents, *([tip.id] if tip else [])]
-    lanes = (lane for lane in log.lanes() if lane.author == peer)
-    own = [log.position(i) for lane in lanes for i in log.lane_tips(lane)]
+def _frame(item: Item) -> bytes | None:
+    return None if isinstance(item, Hint) else encode_frame(item, "to_client")
+
+
+def _opening(request: pb.WatchRequest) -> Open:
+    cursor = heads_from_pb(request.cursor)
+    if any(head.lane.track not in set(Track) for head in cursor):
+        raise ArgumentInvalid("cursor: no such track")
+    # With the digest of the cursor itself, "nothing new" comes back as "equal".
+    digest = digest_of(sorted(cursor))
+    return Open(_conversation(request.conversation), digest, cursor, request.drafts)
+
+
+def _watch_response(item: Item) -> bytes | None:
+    """Return what a watcher is told of an item; raises what ends the call."""
+    match item:
+        case Entries():
+            return pb.WatchResponse(entries=entries_to_pb(item)).SerializeToString()
+        case Hint():
+            return pb.WatchResponse(hint=_hint_to_pb(item)).SerializeToString()
+        case Draft():
+            return pb.WatchResponse(draft=draft_to_pb(item)).SerializeToString()
+        case Fault() as fault:
+            raise status.error_of(fault)
+        case Close(_, fault):
+            raise status.error_of(fault or Fault.of(ConversationUnknown()))
+        case _:
+            return None
+
+
+def _hint_to_pb(hint: Hint) -> pb.Hint:
     return pb.Hint(
-        tip=tip.id if tip else b"",
-        parents=parents,
-        basis=tip.id if tip else b"",
-        lamport=1 + max(log.entries[i].header.lamport for i in named),
-        own_heads=heads_to_pb(own),
-        membership_heads=log.membership_heads(),
+        tip=hint.tip or b"",
+        parents=hint.parents,
+        basis=hint.tip or b"",
+        lamport=hint.lamport,
+        own_heads=heads_to_pb(hint.own_heads),
+        membership_heads=hint.membership_heads,
     )

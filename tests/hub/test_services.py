@@ -3,85 +3,26 @@
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
-from antiphon.v1.blob_pb2_grpc import BlobServiceStub
-from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from replica.aio import rpc, status
-from replica.aio.hub_calls import HubCalls
-from replica.aio.store import Store
+from replica.aio import rpc
 from replica.auth import Doorkeeper
 from replica.codec.entries import entry_from_pb, entry_to_pb
-from replica.ids import ConversationId
-from syncd.aio.server import HubServer, start
+from syncd.aio.server import start
 from syncd.config import HubConfig
-from tests.support.writers import Writer, said
-
-
-class Caller:
-    """A key with a ticket, and the raw stubs."""
-
-    def __init__(self, address: str, store: Store, key: Ed25519PrivateKey) -> None:
-        self.calls = HubCalls(address, key, store)
-        self.sync: Any = SyncServiceStub(self.calls.channel)
-        self.blobs: Any = BlobServiceStub(self.calls.channel)
-        self.metadata: tuple[tuple[str, bytes], ...] = ()
-
-    async def enter(self) -> "Caller":
-        _, ticket = await self.calls.authenticate()
-        self.metadata = ((rpc.TICKET_METADATA, ticket),)
-        return self
-
-
-class Town:
-    """A hub with one conversation of three messages, its owner, and a stranger."""
-
-    def __init__(self, hub: HubServer, owner: Caller, stranger: Caller, writer: Writer) -> None:
-        self.hub, self.owner, self.stranger, self.writer = hub, owner, stranger, writer
-        self.genesis = writer.genesis()
-        self.id = ConversationId(self.genesis.id)
-        self.entries = [self.genesis]
-
-    async def say(self, text: str) -> None:
-        entry = self.writer.write(self.id, said(text), parents=[self.entries[-1]])
-        self.entries.append(entry)
-        assert await self.owner.calls.push(self.id, (entry,)) == {entry.id: None}
+from tests.support.callers import CallersTown as Town
+from tests.support.callers import refused, town_in
+from tests.support.writers import said
 
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
-    store = await Store.open(tmp_path / "pins.db")
-    writer = Writer(1)
-    owner = await Caller(hub.address, store, writer.key).enter()
-    stranger = await Caller(hub.address, store, Writer(9).key).enter()
-    built = Town(hub, owner, stranger, writer)
-    assert await owner.calls.push(built.id, (built.genesis,)) == {built.genesis.id: None}
-    for text in ("one", "two", "three"):
-        await built.say(text)
-    yield built
-    await owner.calls.close()
-    await stranger.calls.close()
-    await hub.stop()
-    await store.close()
-
-
-async def refused(call: Any) -> str:
-    """Return the reason a call ends with."""
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        if hasattr(call, "read"):
-            async for _ in call:
-                pass
-        else:
-            await call
-    assert error.value.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
-    return status.from_rpc_error(error.value).reason
+    async with town_in(tmp_path) as built:
+        yield built
 
 
 async def test_what_push_acknowledged_is_in_the_store(town: Town):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
-from replica import exchange, limits
+from replica import channel, limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ _SMALL = (
     (limits, "CREDIT_BYTES", 6_000),
     (limits, "IDS_PER_FRAME", 5),
     (limits, "PENDING_LINK_BYTES_MAX", 4_000),
-    (exchange, "ENTRIES_FRAME_BYTES", 1_200),
+    (channel, "ENTRIES_FRAME_BYTES", 1_200),
 )
 
 

@@ -1,7 +1,16 @@
 """What tests do to files behind the back of the code that owns them."""
 
+import resource
 import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
+
+from replica.aio import schema
+from replica.aio.store import Store
+from replica.refusals import StoreFull
+from tests.support.writers import Writer
 
 
 def flip_byte(path: Path, content: bytes, *, occurrence: int = 0) -> None:
@@ -31,3 +40,30 @@ def query(database: Path, sql: str, *parameters: object) -> list[tuple[object, .
         return connection.execute(sql, parameters).fetchall()
     finally:
         connection.close()
+
+
+@asynccontextmanager
+async def full_disk(store: Store) -> AsyncIterator[None]:
+    """Let SQLite find no room for one page more, as on a full disk, while in the block."""
+    writer = store._commit._connection
+    pages = await schema.pragma(writer, "page_count")
+    await writer.execute(f"PRAGMA max_page_count = {pages}")
+    try:
+        # The pages there are have some room left: use it up.
+        with suppress(StoreFull):
+            for number in count():
+                await store.append([Writer(f"filler {number}".encode()).genesis()])
+        yield
+    finally:
+        await writer.execute(f"PRAGMA max_page_count = {2**32 - 2}")
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let the kernel refuse to let any file of this process grow beyond `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -171,7 +171,7 @@ def test_a_lost_stream_takes_every_conversation_offline(pair: Pair, writer: Writ
 @pytest.fixture
 def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(limits, "CREDIT_BYTES", 4_000)
-    monkeypatch.setattr("replica.exchange.ENTRIES_FRAME_BYTES", 1_000)
+    monkeypatch.setattr("replica.channel.ENTRIES_FRAME_BYTES", 1_000)
     return 4_000
 
 
@@ -244,6 +244,27 @@ def test_a_peer_that_sends_far_beyond_its_credit_is_cut_off(pair: Pair):
     effects = link.receive(draft, 0.0, frame_bytes=2 * limits.CREDIT_BYTES + 1)
     (closed,) = of(LinkClosed, list(effects.deliver))
     assert closed.fault.reason == "CREDIT_EXCEEDED"
+
+
+def test_lists_of_ids_wait_for_credit_too(
+    small_window: int, hub: Hub, writer: Writer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "IDS_PER_FRAME", 10)
+    pair = Pair(hub, writer.public)
+    conversation = begin(pair, writer)
+    write_many(pair, writer, conversation, 300)
+    at_hub = hub.links[pair.client.link_id]
+    before = len(of(Ids, pair.client.received))
+    pair.loses = lambda message: isinstance(message, Credit)
+    for _ in range(3):  # asked again and again, it has one list to send
+        pair.client.send(Ids(conversation, (), False, False))
+    assert at_hub._sent_bytes - at_hub._sent_limit < 1_000
+    pair.loses = lambda _: False
+    for _ in range(5):
+        pair.advance(limits.HEARTBEAT_S)
+    lists = of(Ids, pair.client.received)[before:]
+    assert len(lists) < 3 * 31  # each new list took the place of the rest of the old one
+    assert not lists[-1].more
 
 
 def test_control_messages_flow_without_credit(small_window: int, hub: Hub, writer: Writer):

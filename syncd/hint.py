@@ -1,0 +1,38 @@
+"""What a small client needs for its next append (spec/04-link §9).
+
+Pure. A hint is computed by the core, in the step that checks the reader's
+membership: read off later, it would name what is not durable yet, or what
+was written after the reader was revoked.
+"""
+
+from dataclasses import dataclass
+
+from replica.conversation import Conversation
+from replica.ids import ConversationId, EntryId, Position, PublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Where the next entry of one author goes; `tip` is also its basis."""
+
+    conversation: ConversationId
+    tip: EntryId | None
+    parents: tuple[EntryId, ...]
+    lamport: int
+    """On a fresh lane."""
+    own_heads: tuple[Position, ...]
+    membership_heads: tuple[EntryId, ...]
+
+
+def hint_for(held: Conversation, author: PublicKey) -> Hint:
+    """Return the place of an author's next entry, after the newest seal that counts."""
+    log, order = held.log, held.order
+    tips = order.tips()
+    tip = tips[-1] if tips else None
+    parents = order.frontier(tip)
+    named = [*parents, *([tip.id] if tip else [])]
+    lanes = (lane for lane in log.lanes() if lane.author == author)
+    own = tuple(log.position(i) for lane in lanes for i in log.lane_tips(lane))
+    lamport = 1 + max(log.entries[i].header.lamport for i in named)
+    tip_id = tip.id if tip else None
+    return Hint(held.id, tip_id, tuple(parents), lamport, own, log.membership_heads())

@@ -1,0 +1,78 @@
+"""What the hub of a town holds, and what it tells on a link or a call."""
+
+from typing import Any, TypeVar
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from replica.body import Grant, Member, Role
+from replica.conversation import Conversation
+from replica.effects import Hello, Open
+from replica.entry import Entry
+from replica.ids import ConversationId, Digest
+from tests.support.callers import Caller, CallersTown, RawLink
+from tests.support.writers import Writer, said
+
+_M = TypeVar("_M")
+
+
+def held(town: CallersTown) -> Conversation:
+    """Return the conversation as the hub has it in memory."""
+    return town.hub.driver.hub.shelf[town.id]
+
+
+async def stored(town: CallersTown) -> list[Entry]:
+    """Return the conversation as the hub has it on disk."""
+    return await town.hub.driver.store.load(town.id)
+
+
+def membership_heads(town: CallersTown) -> list[Entry]:
+    """Return what the next change of membership follows."""
+    log = held(town).log
+    return [log.entries[i] for i in log.membership_heads()] or [town.genesis]
+
+
+async def grant(town: CallersTown, writer: Writer, role: Role) -> None:
+    """Let a key in."""
+    body = Member(Grant(writer.public, role))
+    entry = town.writer.write(town.id, body, parents=membership_heads(town))
+    assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
+
+
+def next_message(town: CallersTown, text: str) -> Entry:
+    """Write the owner's next message without sending it."""
+    entry = town.writer.write(town.id, said(text), parents=[town.entries[-1]])
+    town.entries.append(entry)
+    return entry
+
+
+async def open_link(caller: Caller, conversation: ConversationId) -> RawLink:
+    """Greet, and open a conversation as one who holds nothing of it."""
+    link = caller.link()
+    await link.send(Hello((1,)), Open(conversation, Digest(bytes(32)), ()))
+    return link
+
+
+async def next_of(link: RawLink, kind: type[_M]) -> _M:
+    """Skip to the next message of a kind."""
+    while (message := await link.read()) is not None:
+        if isinstance(message, kind):
+            return message
+    raise AssertionError(f"the link ended before any {kind.__name__}")
+
+
+async def refusal(call: Any) -> tuple[str, str]:
+    """Return the reason and the next step a call ends with, as they came over the wire."""
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        if hasattr(call, "read"):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        else:
+            await call
+    rich = rpc_status.from_call(error.value)
+    assert rich is not None, error.value
+    info = error_details_pb2.ErrorInfo()
+    assert any(detail.Unpack(info) for detail in rich.details)
+    return info.reason, info.metadata["next_step"]
