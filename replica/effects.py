@@ -87,6 +87,11 @@ class Entries:
     entries: tuple[Entry, ...]
     refused: tuple[tuple[EntryId, EntryRefused], ...] = ()
 
+    @property
+    def ids(self) -> tuple[EntryId, ...]:
+        """The ids of all that came, refused or not."""
+        return (*(e.id for e in self.entries), *(i for i, _ in self.refused))
+
 
 @dataclass(frozen=True, slots=True)
 class Ids:

@@ -195,7 +195,7 @@ class Hub:
         return self._build(out), self._outcomes(message, faults)
 
     def _outcomes(self, message: Entries, faults: list[Fault]) -> dict[EntryId, Fault | None]:
-        ids = (*(e.id for e in message.entries), *(i for i, _ in message.refused))
+        ids = message.ids
         as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
         if as_a_whole is not None:
             # That an entry is here all the same is not for a stranger to know.

@@ -36,7 +36,7 @@ from replica.effects import (
     Open,
     Ping,
 )
-from replica.entry import CONTROL_KINDS, Entry
+from replica.entry import CONTROL_KINDS, Entry, entry_id
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, Track, short
 from replica.link import VERSION
@@ -55,6 +55,14 @@ from syncd.hint import Hint
 from syncd.hub import LinkId
 
 log = structlog.get_logger()
+
+
+def _outcome(entry: EntryId, fault: Fault | None) -> pb.PushOutcome:
+    return pb.PushOutcome(
+        id=entry,
+        durable=fault is None,
+        fault=fault_to_pb(fault) if fault is not None else None,
+    )
 
 
 def _conversation(value: bytes) -> ConversationId:
@@ -142,16 +150,8 @@ class SyncService:
             pb.Entries(conversation=request.conversation, entries=request.entries)
         )
         outcomes = await self._driver.push(peer, message)
-        return pb.PushResponse(
-            outcomes=[
-                pb.PushOutcome(
-                    id=entry_id,
-                    durable=fault is None,
-                    fault=fault_to_pb(fault) if fault is not None else None,
-                )
-                for entry_id, fault in outcomes.items()
-            ]
-        )
+        ids = [entry_id(item.header) for item in request.entries]
+        return pb.PushResponse(outcomes=[_outcome(i, outcomes[i]) for i in ids])
 
     async def member(
         self, conversation: bytes, context: rpc.Context, *, role_writes: bool = False
@@ -175,19 +175,19 @@ class SyncService:
     async def resolve(self, request: pb.ResolveRequest, context: rpc.Context) -> pb.ResolveResponse:
         """Say what became of an entry; of a request, also its seal and generation."""
         held = await self.member(request.conversation, context)
-        entry_id = EntryId(request.id)
-        waiting = held.log.pending.get(entry_id)
+        wanted = EntryId(request.id)
+        waiting = held.log.pending.get(wanted)
         if waiting is not None:
             missing = _missing(held.log, waiting)
             return pb.ResolveResponse(fate=pb.FATE_PENDING, missing=missing)
-        if entry_id not in held.log.entries:
+        if wanted not in held.log.entries:
             return pb.ResolveResponse(fate=pb.FATE_UNKNOWN)
         # What is admitted may still be on its way to the disk.
-        await self._driver.performer.flush()
+        await self._driver.performer.flush(held.id)
         return pb.ResolveResponse(
             fate=pb.FATE_DURABLE,
-            seal=held.order.seal_of.get(entry_id, b""),
-            generation=held.order.generation_of(entry_id) or b"",
+            seal=held.order.seal_of.get(wanted, b""),
+            generation=held.order.generation_of(wanted) or b"",
         )
 
     async def delete(self, request: pb.DeleteRequest, context: rpc.Context) -> pb.DeleteResponse:

@@ -48,6 +48,16 @@ async def test_push_tells_each_entry_its_own_fate(town: Town):
     assert list(response.outcomes[1].fault.missing) == [good.id]
 
 
+async def test_push_answers_in_the_order_of_the_request(town: Town):
+    good = town.writer.write(town.id, said("good"), parents=[town.entries[-1]])
+    broken = entry_to_pb(good)
+    broken.header += b"\x00"
+    request = sync_pb2.PushRequest(entries=[broken, entry_to_pb(good)])
+    response = await town.owner.sync.Push(request, metadata=town.owner.metadata)
+    assert [o.durable for o in response.outcomes] == [False, True]
+    assert response.outcomes[1].id == good.id
+
+
 async def test_resolve_tells_durable_from_unknown(town: Town):
     assert (await town.owner.calls.resolve(town.id, town.entries[1].id)).fate == (
         sync_pb2.FATE_DURABLE
