@@ -3,7 +3,11 @@
 import argparse
 import asyncio
 import json
+import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 
 import structlog
 from pydantic import ValidationError
@@ -12,6 +16,21 @@ from replica.aio.serving import explain
 from replica.errors import AntiphonError
 from syncd.aio.server import serve
 from syncd.config import HubConfig
+
+STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
+"""Set by a supervisor that alone holds the other end of stdin."""
+
+
+def _stop_at_end_of_stdin() -> None:
+    """Take the end of stdin for SIGTERM: a supervisor that is killed can't send one."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="end of stdin", daemon=True).start()
 
 
 def main() -> int:
@@ -33,6 +52,8 @@ def main() -> int:
     if print_config:
         print(json.dumps(config.model_dump(mode="json"), indent=2))
         return 0
+    if os.environ.get(STOP_AT_EOF):
+        _stop_at_end_of_stdin()
     try:
         asyncio.run(serve(config))
     except AntiphonError as error:

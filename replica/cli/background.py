@@ -35,10 +35,17 @@ class Background:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop the loop and the thread."""
+        """End what still runs, the loop and the thread."""
+        self.run(self._cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
         """Begin a coroutine."""
@@ -49,10 +56,7 @@ class Background:
         return self.start(work).result()
 
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Yield what an async iterator yields; an interrupt leaves it running.
-
-        Iterating the same result again goes on where the interrupt came.
-        """
+        """Yield what an async iterator yields; an interrupt leaves it running."""
         return _Items(self, items)
 
 

@@ -13,8 +13,8 @@ from replica.aio.client import Client
 from replica.aio.disk import FILE_MODE, sync_folder
 from replica.aio.intake import import_entries
 from replica.bundle import Bundle, decode_bundle, encode_bundle
-from replica.cli.command import ConversationArgument, command
-from replica.cli.errors import ChecksFailed, FileUnusable
+from replica.cli.command import ConversationArgument, command, interruptible
+from replica.cli.errors import ChecksFailed, FileExists, FileUnusable
 from replica.cli.log import own_key, print_row
 from replica.cli.rows import entries_at, entry_record, row_of
 from replica.cli.session import Session, load_from
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     @command(app, "export", rich_help_panel="Keep")
     async def export(
         session: Session,
-        conversation: Annotated[str, typer.Argument(metavar="ID")],
+        conversation: Annotated[str, typer.Argument(metavar="ID", help="First digits of its id.")],
         file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle to write.")],
         *,
         force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -112,7 +112,8 @@ def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
         raise ArgumentInvalid("deleting asks first, and there is no terminal to ask; give --yes")
     where = "this replica and the hub, for good" if hub else "this replica"
     session.out.note(f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)")
-    return typer.confirm(f"Delete it from {where}?", err=True)
+    with interruptible():
+        return typer.confirm(f"Delete it from {where}?", err=True)
 
 
 async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Digest, bytes]:
@@ -138,7 +139,7 @@ def _write_bundle(
 ) -> int:
     """Write the file whole or not at all; return its size."""
     if file.exists() and not force:
-        raise FileUnusable(f"{file} exists; --force replaces it")
+        raise FileExists(f"{file} exists already")
     draft = file.with_name(f".{file.name}.part")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)

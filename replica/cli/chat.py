@@ -1,11 +1,14 @@
 """`antiphon chat`: talk, watch the answer come, cancel it, undo, branch."""
 
 import contextlib
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Any, Self
 
 import typer
 from rich.text import Text
@@ -15,26 +18,27 @@ from replica.aio.client import Client
 from replica.cli.background import Background
 from replica.cli.command import ConversationArgument, command
 from replica.cli.log import own_key, print_row
-from replica.cli.rows import counted, entries_at, row_of
+from replica.cli.rows import counted, cut, entries_at, row_of
 from replica.cli.screen import AnswerScreen
-from replica.cli.send import ConflictOption, parse_conflict
+from replica.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict
 from replica.cli.session import Choices, Session, find_entry
-from replica.cli.turn import take_turn, wish_for
+from replica.cli.turn import check_text, may_write, take_turn, wish_for
 from replica.conversation import Conversation
-from replica.entry import Conflict, Kind
+from replica.entry import Conflict, Entry, Kind
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.place import Place, place_at
+from replica.refusals import ArgumentInvalid
 
 HELP = """\
-/undo            take the last turn back: the next message branches off before it
-/again           ask for another answer to the last message
-/fork [ENTRY]    let the next message follow a seal or entry; without, the last answer
-/log             show this branch
-/status          show what the hub has
-/help            this
-/quit            leave (so does Ctrl-D; the conversation stays)
-Ctrl-C           cancels the answer under way, and keeps what came; again: leaves"""
+/undo           take the last turn back; the next message branches off there
+/again          ask for another answer to the last message
+/fork [ENTRY]   let the next message follow ENTRY, else the last answer
+/log            show this branch
+/status         show what the hub has
+/help           show this
+/quit           leave, as does Ctrl-D; the conversation stays
+Ctrl-C          cancel the answer under way, and keep what came; again: leave"""
 _TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
 _RECENT = 6
 
@@ -49,7 +53,7 @@ def register(app: typer.Typer) -> None:
         *,
         conflict: ConflictOption = "fork",
         max_tokens: Annotated[
-            int | None, typer.Option(min=1, help="Output tokens per answer.")
+            int | None, typer.Option(metavar="N", min=1, help="Output tokens per answer.")
         ] = None,
     ) -> int:
         """Talk with the model in a terminal; /help lists what else can be typed."""
@@ -57,6 +61,39 @@ def register(app: typer.Typer) -> None:
             room = Room(session, background, parse_conflict(conflict), max_tokens)
             with room.opened(conversation):
                 return room.talk()
+
+
+class Interrupts:
+    """Ctrl-C while an answer comes: the first one cancels it, any other raises.
+
+    A handler and not an exception, so that no event is lost, whatever was being shown.
+    """
+
+    def __init__(self, cancel: Callable[[EntryId], "Future[Entry]"]) -> None:
+        """Cancel with `cancel`, once `request` is known."""
+        self.request: EntryId | None = None
+        self._cancel = cancel
+        self._cancelling: Future[Entry] | None = None
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        """Take Ctrl-C over."""
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Give it back."""
+        signal.signal(signal.SIGINT, self._before)
+
+    def settle(self) -> None:
+        """Raise what the cancelling came to, if it failed."""
+        if self._cancelling is not None:
+            self._cancelling.result()
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if self.request is None or self._cancelling is not None:
+            raise KeyboardInterrupt
+        self._cancelling = self._cancel(self.request)
 
 
 @dataclass(slots=True)
@@ -100,7 +137,9 @@ class Room:
                 style="dim",
             )
         )
-        if not online:
+        if not may_write(self.client, self.held):
+            out.note("you can read this conversation; to write, an owner must grant your key")
+        elif not online:
             await self.session.say_offline(self.client, self.held)
         if out.is_terminal:
             for entry in entries[-_RECENT:]:
@@ -116,6 +155,9 @@ class Room:
                 line = self._read_line()
             except EOFError:
                 return 0
+            except ArgumentInvalid as error:
+                self.session.out.fail(error)
+                continue
             except KeyboardInterrupt:
                 self.session.out.note("")
                 return 0
@@ -132,13 +174,15 @@ class Room:
                 self.session.out.fail(error)
 
     def _read_line(self) -> str:
-        if not self.session.out.is_terminal:
-            line = sys.stdin.readline()
-            if not line:
-                raise EOFError
-            return line.rstrip("\n")
-        # \x01 … \x02 tell readline that the colour takes no room.
-        return input("\x01\x1b[36m\x02> \x01\x1b[0m\x02" if _has_color(self.session) else "> ")
+        """Read what a person or a pipe says next. Raises EOFError, ArgumentInvalid."""
+        if self.session.out.is_terminal:
+            # \x01 … \x02 tell readline that the colour takes no room.
+            colored = "\x01\x1b[36m\x02> \x01\x1b[0m\x02"
+            return check_text(input(colored if _has_color(self.session) else "> "))
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return check_text(line.rstrip("\n"))
 
     def _obey(self, name: str, rest: str) -> bool:
         """Do what a /command says; False to leave."""
@@ -177,30 +221,23 @@ class Room:
     def _watch(self, events: Iterator[turns.TurnEvent]) -> None:
         """Show an answer; the first Ctrl-C cancels it, the second leaves."""
         screen = AnswerScreen(self.session.out)
-        request: EntryId | None = None
-        cancelled = False
         try:
-            while True:
-                try:
-                    event = next(events, None)
-                except KeyboardInterrupt:
-                    if cancelled or request is None:
-                        raise
-                    cancelled = True
-                    self.background.run(turns.cancel(self.client, self.held.id, request))
-                    continue
-                if event is None:
-                    return
-                if isinstance(event, turns.Asked):
-                    request = event.request
-                    self._say_if_offline()
-                screen.show(event)
-                if isinstance(event, turns.Finished):
-                    turns.raise_if_refused(event.generation)
-                    self._record(event)
-                    screen.cost(event)
+            with Interrupts(self._cancel) as interrupts:
+                for event in events:
+                    if isinstance(event, turns.Asked):
+                        interrupts.request = event.request
+                        self._say_if_offline()
+                    screen.show(event)
+                    if isinstance(event, turns.Finished):
+                        interrupts.settle()
+                        turns.raise_if_refused(event.generation)
+                        self._record(event)
+                        screen.cost(event)
         finally:
             screen.end()
+
+    def _cancel(self, request: EntryId) -> "Future[Entry]":
+        return self.background.start(turns.cancel(self.client, self.held.id, request))
 
     def _say_if_offline(self) -> None:
         if not self.client.is_linked:
@@ -231,7 +268,7 @@ class Room:
         parents = self.held.log.entries[last].header.parents
         await self._go_to(parents[0])
         words = row_of(self.held, self.held.log.entries[last], None).text
-        self.session.out.note(f"taken back: {' '.join(words.split())[:60]}")
+        self.session.out.note(f"taken back: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
         self.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
 
     def _again(self) -> None:
@@ -242,8 +279,8 @@ class Room:
         at = find_entry(self.held, prefix) if prefix else await self._last(Kind.GENERATION)
         place = place_at(self.held, at)
         await self._go_to(at)
-        row = row_of(self.held, self.held.log.entries[place.parents[0]], None)
-        words = " ".join(row.text.split())[:60]
+        row = row_of(self.held, self.held.log.entries[place.parents[0]], own_key(self.session))
+        words = cut(" ".join(row.text.split()), PREVIEW_CELLS)
         self.session.out.note(f"the next message follows {row.id}  {row.who}: {words}")
 
     async def _last(self, kind: Kind) -> EntryId:
@@ -256,12 +293,11 @@ class Room:
         raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
 
     async def _status(self) -> None:
-        waiting = await self.session.unsynced(self.client.store, self.held)
+        waiting = self.client.unsynced(self.held.id)
         state = self.client.state(self.held.id).value
         branches = counted(len(self.held.order.tips()), "branch", "branches")
         self.session.out.note(
-            f"{state} · {len(self.held.log)} entries · {waiting.entries} not at the hub yet"
-            f" · {branches}"
+            f"{state} · {len(self.held.log)} entries · {waiting} not at the hub yet · {branches}"
         )
 
 

@@ -10,15 +10,18 @@ turns every AntiphonError into words and exit code 1.
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from replica.cli.config import load_settings
-from replica.cli.errors import ConfigInvalid
+from replica.cli.errors import ConfigInvalid, FileUnusable
 from replica.cli.output import Output
 from replica.cli.session import Session
 from replica.errors import AntiphonError
@@ -35,12 +38,18 @@ DataDir = Annotated[
     typer.Option("--data-dir", help="This replica's folder.", rich_help_panel=COMMON),
 ]
 Hub = Annotated[
-    str | None, typer.Option("--hub-address", help="Hub, host:port.", rich_help_panel=COMMON)
+    str | None,
+    typer.Option(
+        "--hub-address",
+        metavar="HOST:PORT",
+        help="The hub to sync with.",
+        rich_help_panel=COMMON,
+    ),
 ]
 ConversationArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID]", help="Conversation: first digits of its id; without, the last used."
+        metavar="ID", help="Conversation: first digits of its id; without, the last used."
     ),
 ]
 
@@ -52,6 +61,25 @@ class RootOptions:
     config: Path | None = None
     data_dir: Path | None = None
     hub: str | None = None
+
+
+class _PlainFlags:
+    """Shows flags without a type in the help: there is no value to give."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class beside it
+        for param in params:
+            if isinstance(param, TyperOption) and param.is_flag:
+                param.metavar = ""
+        return params
+
+
+class Command(_PlainFlags, TyperCommand):
+    """A command."""
+
+
+class Group(_PlainFlags, TyperGroup):
+    """Commands under one word."""
 
 
 Body = Callable[..., Coroutine[Any, Any, int | None] | int | None]
@@ -89,10 +117,15 @@ def command(
             except AntiphonError as error:
                 out.fail(error)
                 raise typer.Exit(EXIT_FAILED) from None
+            except BrokenPipeError:
+                raise  # who read our output has seen enough
+            except OSError as error:
+                out.fail(FileUnusable(f"{error.filename or 'a file'}: {error.strerror or error}"))
+                raise typer.Exit(EXIT_FAILED) from None
             raise typer.Exit(code or 0)
 
         _declare(run, body, has_replica=has_replica)
-        app.command(name, **options)(run)
+        app.command(name, cls=Command, **options)(run)
         return body
 
     return register
@@ -114,3 +147,13 @@ def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     del run.__wrapped__  # type: ignore[attr-defined]  # inspect would look through it
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a question asked inside an event loop, which else waits for the answer."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -14,6 +14,8 @@ from pydantic_settings import (
 
 from replica.cli.errors import ConfigInvalid
 
+Dtype = Literal["bf16", "fp32"]
+PORT_MAX = 65_535
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
 
 
@@ -30,12 +32,25 @@ class Settings(BaseSettings):
     """Where `antiphon up` keeps the hub's and the host's data."""
     model: str = "SmolLM2-135M-Instruct"
     """The model `antiphon up` serves: a name, or the path of a GGUF."""
-    dtype: str = "bf16"
+    dtype: Dtype = "bf16"
     """Number format of the computation: bf16 or fp32."""
     host_module: str = "model_host"
     """Python module `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
     """How long a command waits for the hub before it goes on without."""
+
+    @field_validator("hub")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+            raise ValueError(f"'{value}' is not host:port")
+        return value
+
+    @property
+    def hub_port(self) -> int:
+        """The port of `hub`."""
+        return int(self.hub.rpartition(":")[2])
 
     @property
     def store_path(self) -> Path:
@@ -88,6 +103,6 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigInvalid(f"{where}: {first['msg']}") from error
+        raise ConfigInvalid(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
     except ValueError as error:  # tomllib names line and column
         raise ConfigInvalid(f"{path}: {error}") from error

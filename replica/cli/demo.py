@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 from replica.aio import turns
@@ -25,7 +25,7 @@ from replica.aio.host_calls import HostCalls
 from replica.aio.keys import load_or_create, public
 from replica.aio.turns import Wish
 from replica.body import Genesis, Grant, Member, Message, Request, Role, Sampling, Text
-from replica.cli.demo_stage import Stage
+from replica.cli.demo_stage import Stage, bytes_words
 from replica.cli.main import quiet
 from replica.cli.relay import Relay
 from replica.cli.supervisor import Supervisor
@@ -62,24 +62,25 @@ class Demo:
         self.relay: Relay
         self.conversation: ConversationId
         self.wire_bytes: list[int] = []
-        self.turns = 0
+        """One number per turn, in the order of the turns."""
 
     async def play(self) -> None:
         """Run all acts."""
         self.stage.say("starting a hub and a model host …")
         async with self.daemons, Relay(self.daemons.hub.ready.address) as self.relay:
-            async with self._replica("a") as client:
+            async with self._replica("a", self.relay) as client:
                 await self.act_1_talk(client)
                 fourth = await self.act_2_kill(client)
                 await self.act_3_forget(client, fourth)
                 await self.act_4_reseed(client)
             await self.act_5_branches()
-            self.stage.result["turns"] = self.turns
+            self.stage.result["turns"] = len(self.wire_bytes)
             self.stage.result["wire_bytes_per_turn"] = self.wire_bytes
 
-    def _replica(self, name: str, *, online: bool = True) -> AbstractAsyncContextManager[Client]:
+    def _replica(self, name: str, relay: Relay | None) -> AbstractAsyncContextManager[Client]:
+        """Open a replica, linked through a relay that counts; without one, offline."""
         folder = self.folder / name
-        address = self.relay.address if online else None
+        address = relay.address if relay is not None else None
         key = load_or_create(folder / "identity.key")
         return Client.open(folder / "log" / "log.db", key, address)
 
@@ -99,12 +100,9 @@ class Demo:
         await turns.say_as_system(client, created, SYSTEM, newest_place(client.shelf[created]))
         await client.wait_synced(created, WAIT_S)
         for question in QUESTIONS:
-            before = self.relay.bytes_total
             await self._turn(client, question)
-            await client.wait_synced(created, WAIT_S)
-            self.wire_bytes.append(self.relay.bytes_total - before)
-        sizes = " · ".join(f"{size:,} B" for size in self.wire_bytes)
-        self.stage.say(f"each turn at the client's socket, both ways, drafts included: {sizes}")
+        sizes = bytes_words(self.wire_bytes)
+        self.stage.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
     async def act_2_kill(self, client: Client) -> turns.Finished:
         """Kill both daemons; the fourth turn restores what the first three computed."""
@@ -123,11 +121,12 @@ class Demo:
         self.stage.say(f"{restored} tokens restored, {computed} recomputed ({new} are new)")
         self.stage.result["restored_tokens"] = restored
         self.stage.result["recomputed_tokens"] = computed
+        self.stage.result["new_tokens"] = new
         self.stage.result["ttft_restored_s"] = usage.first_token_us / 1e6
         self.stage.check(
             "a checkpoint survives kill -9",
             restored > 0 and computed <= PAGE_TOKENS + new,
-            f"{restored} restored, {computed} computed for {new} new",
+            f"{restored} restored, {computed} computed, {new} new",
         )
         return finished
 
@@ -170,13 +169,13 @@ class Demo:
         shutil.rmtree(store)
         await self._start("hub")
         await self._relinked(client)
-        async with self._replica("b") as fresh:
+        async with self._replica("b", self.relay) as fresh:
             await fresh.follow(self.conversation)
             await fresh.wait_synced(self.conversation, WAIT_S)
             held = await fresh.load(self.conversation)
             ours, theirs = client.shelf[self.conversation].log.digest, held.log.digest
-            self.stage.say(f"our replica     {ours.hex()}")
-            self.stage.say(f"an empty one, filled by the hub\n                {theirs.hex()}")
+            self.stage.say("our replica's digest, and that of an empty one the hub has filled:")
+            self.stage.say(f"{ours.hex()}\n{theirs.hex()}")
         equal = ours == theirs
         self.stage.result["hub_reseeded"] = equal
         self.stage.check("a replica gives the hub its log back", equal, f"{len(held.log)} entries")
@@ -187,20 +186,31 @@ class Demo:
         starting = asyncio.create_task(self._start("host"))
         requests = {}
         for name, text in (("a", OFFLINE_A), ("b", OFFLINE_B)):
-            async with self._replica(name, online=False) as client:
+            async with self._replica(name, None) as client:
                 requests[name] = await self._write_offline(client, name, text)
         await starting
-        async with self._replica("a") as a, self._replica("b") as b:
-            for client in (a, b):
-                await client.follow(self.conversation)
-            wanted = tuple(requests.values())
-            await a.wait_for(lambda: self._all_answered(a, wanted), WAIT_S)
-            await b.wait_for(lambda: self._all_answered(b, wanted), WAIT_S)
-            for client in (a, b):
-                await client.wait_synced(self.conversation, WAIT_S)
-            self.turns += 2
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            relays = [await enter(Relay(self.daemons.hub.ready.address)) for _ in requests]
+            a, b = [
+                await enter(self._replica(name, relay))
+                for name, relay in zip(requests, relays, strict=True)
+            ]
+            await self._meet(a, b, tuple(requests.values()))
+            sizes = [relay.bytes_total for relay in relays]
+            self.wire_bytes += sizes
+            self.stage.say(f"each replica, its link and the other's turn too: {bytes_words(sizes)}")
             self._compare(a, b, requests["a"])
             await self._show_graph()
+
+    async def _meet(self, a: Client, b: Client, requests: tuple[EntryId, ...]) -> None:
+        """Wait until both replicas hold both answers."""
+        for client in (a, b):
+            await client.follow(self.conversation)
+        await a.wait_for(lambda: self._all_answered(a, requests), WAIT_S)
+        await b.wait_for(lambda: self._all_answered(b, requests), WAIT_S)
+        for client in (a, b):
+            await client.wait_synced(self.conversation, WAIT_S)
 
     def _compare(self, a: Client, b: Client, request: EntryId) -> None:
         held = a.shelf[self.conversation]
@@ -228,6 +238,7 @@ class Demo:
         place = place or newest_place(held)
         wish = wish or Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
         self.stage.question(text)
+        before = self.relay.bytes_total
         finished: turns.Finished | None = None
         async for event in turns.ask(
             client, self.conversation, text, place, wish, silence_max_s=WAIT_S
@@ -237,7 +248,8 @@ class Demo:
                 turns.raise_if_refused(event.generation)
                 finished = event
         assert finished is not None, "a followed answer ends with Finished"
-        self.turns += 1
+        await client.wait_synced(self.conversation, WAIT_S)
+        self.wire_bytes.append(self.relay.bytes_total - before)
         return finished
 
     async def _wait_for_checkpoint(self, client: Client) -> int:

@@ -1,6 +1,7 @@
 """What the demo shows: acts, answers as they come, checks, and the closing table."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +24,7 @@ class Stage:
         """Show on stdout; on stderr where stdout is for JSON."""
         self.result: dict[str, Any] = {}
         self.checks: list[tuple[str, bool, str]] = []
+        self._as_json = as_json
         self._file = sys.stderr if as_json else sys.stdout
         self._console = Console(file=self._file, highlight=False, soft_wrap=True)
         self._text = WrappedText(min(100, self._console.width) - 12)
@@ -45,7 +47,9 @@ class Stage:
     def verbatim(self, output: str) -> None:
         """Show what a command wrote."""
         for line in output.splitlines():
-            self._console.print(Text(INDENT + " " + line[: max(20, self._console.width - 4)]))
+            shown = Text(INDENT + " " + line)
+            shown.truncate(max(20, self._console.width - 1), overflow="ellipsis")
+            self._console.print(shown)
 
     def question(self, text: str | None) -> None:
         """Show what is asked, and make room for the answer."""
@@ -64,7 +68,7 @@ class Stage:
             case Finished(_, generation):
                 self._console.print()
                 width = self._console.width - 12 if self._console.is_terminal else 0
-                for line in wrapped(usage_line(generation.usage), width):
+                for line in wrapped(usage_line(generation.usage), width, " · "):
                     self._console.print(Text(INDENT + " " * 8 + line, "dim"))
             case _:
                 pass
@@ -84,14 +88,15 @@ class Stage:
     def fail(self, error: AntiphonError) -> None:
         """Say what ended the show."""
         self._console.print()
-        Output().fail(error)
+        Output(as_json=self._as_json).fail(error)
 
     def curtain(self) -> None:
         """Show the closing table."""
         self.act(6, "What was promised, and what happened")
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-        for name in ("", "promise", "measured"):
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for name in ("", "promise"):
             table.add_column(name, no_wrap=True)
+        table.add_column("measured")
         for promise, ok, detail in self.checks:
             mark = Text("held", style="green") if ok else Text("FAILED", style="bold red")
             table.add_row(mark, promise, detail)
@@ -99,8 +104,13 @@ class Stage:
         if restored is not None and computed is not None:
             table.add_row(
                 "", "time to first token",
-                f"{restored:.2f} s restored, {computed:.2f} s computed from the log",
+                f"{restored:.2f} s restored, {computed:.2f} s recomputed",
             )  # fmt: skip
         sizes = self.result.get("wire_bytes_per_turn", [])
-        table.add_row("", "bytes per turn", " · ".join(f"{size:,}" for size in sizes))
+        table.add_row("", "bytes per turn", bytes_words(sizes))
         self._console.print(table)
+
+
+def bytes_words(sizes: Sequence[int]) -> str:
+    """Return sizes as one line for people."""
+    return " · ".join(f"{size:,}" for size in sizes) + " B"

@@ -18,9 +18,9 @@ from replica.aio import keys
 from replica.aio.client import Client
 from replica.aio.host_calls import HostCalls
 from replica.cli.command import command
-from replica.cli.errors import ChecksFailed
+from replica.cli.errors import NotInPlace
 from replica.cli.output import brief
-from replica.cli.rows import counted
+from replica.cli.rows import counted, wrapped
 from replica.cli.session import Session
 from replica.effects import HostInfo
 from replica.errors import AntiphonError
@@ -31,6 +31,8 @@ PYTHON_MIN = (3, 11)
 DISK_WARN_BYTES = 2 * 1024**3
 DISK_FAIL_BYTES = 200 * 1024**2
 CALL_TIMEOUT_S = 3.0
+INDENT = 14
+"""Where details begin."""
 COLORS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -55,7 +57,7 @@ def register(app: typer.Typer) -> None:
             failures += finding.verdict == "fail"
             _report(session, finding)
         if failures:
-            raise ChecksFailed(f"{failures} of the checks above failed")
+            raise NotInPlace(f"{counted(failures, 'check', 'checks')} of those above failed")
 
 
 def _report(session: Session, finding: Finding) -> None:
@@ -63,10 +65,14 @@ def _report(session: Session, finding: Finding) -> None:
         session.out.emit(asdict(finding))
         return
     color = COLORS[finding.verdict]
-    line = Text.assemble((f"{finding.verdict:<5}", color), f"{finding.check:<9}", finding.detail)
+    width = session.out.data.width - INDENT if session.out.data.is_terminal else 0
+    detail, *rest = wrapped(finding.detail, width)
+    line = Text.assemble((f"{finding.verdict:<5}", color), f"{finding.check:<9}", detail)
     session.out.show(line)
-    if finding.next_step:
-        session.out.show(Text(" " * 14 + finding.next_step, style="dim"))
+    for part in rest:
+        session.out.show(" " * INDENT + part)
+    for part in wrapped(finding.next_step, width) if finding.next_step else []:
+        session.out.show(Text(" " * INDENT + part, style="dim"))
 
 
 async def _findings(session: Session) -> AsyncIterator[Finding]:

@@ -5,13 +5,23 @@ AntiphonError
 │   ├── PrefixUnknown        nothing here has an id that begins so
 │   ├── PrefixAmbiguous      several ids begin so
 │   ├── NothingHere          no conversation is held here yet
+│   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check found something bad
-│   └── ConfigInvalid        the settings don't parse
-└── Unavailable
-    └── DaemonFailed         a daemon did not start, or keeps ending
+│   │   └── NotInPlace       of what doctor looks at
+│   ├── ConfigInvalid        the settings don't parse
+│   └── FileUnusable         a file can't be read or written
+│       └── FileExists       it is there already
+├── EntryRefused
+│   └── MessageTooLong       a message that no entry can carry
+├── Unavailable
+│   ├── HostUnlinked         no model host is linked to the hub
+│   └── DaemonFailed         a daemon did not start, or keeps ending
+│       └── ModelNotFetched  the model it is to serve is not here
+└── Unforeseen               a mistake of ours
 """
 
-from replica.errors import RequestRefused, Unavailable
+from replica.errors import AntiphonError, RequestRefused, Unavailable
+from replica.refusals import BodyTooLarge, NotAllowed
 
 
 class PrefixUnknown(RequestRefused):
@@ -48,11 +58,29 @@ class HostUnlinked(Unavailable):
     next_step = "antiphon up    starts a hub and a host; or name one with --host KEY"
 
 
+class ReadOnlyHere(NotAllowed):
+    """Your key may read this conversation, but not write in it."""
+
+    next_step = "antiphon key show    prints the key an owner must grant the writer's role"
+
+
+class MessageTooLong(BodyTooLarge):
+    """One message takes at most half a mebibyte."""
+
+    next_step = "Send it in parts: antiphon send --no-request, and the last one without."
+
+
 class ChecksFailed(RequestRefused):
     """A check found something bad; the lines above say what."""
 
     reason = "CHECKS_FAILED"
     next_step = "Fetch sound copies: link a replica that verifies, or import its bundle."
+
+
+class NotInPlace(ChecksFailed):
+    """Something that is needed is not in place."""
+
+    next_step = "Do what stands below each failed check, then run antiphon doctor again."
 
 
 class ConfigInvalid(RequestRefused):
@@ -69,8 +97,27 @@ class FileUnusable(RequestRefused):
     next_step = "Check the path and its permissions."
 
 
+class FileExists(FileUnusable):
+    """Nothing is overwritten unless told so."""
+
+    next_step = "Choose another name, or give --force."
+
+
 class DaemonFailed(Unavailable):
     """A daemon did not start, or ended."""
 
     reason = "DAEMON_FAILED"
     next_step = "Read the last lines of its log above."
+
+
+class ModelNotFetched(DaemonFailed):
+    """The model could not be fetched; what is above says why."""
+
+    reason = "MODEL_NOT_FETCHED"
+    next_step = "antiphon model list    shows the models known by name, and which are here"
+
+
+class Unforeseen(AntiphonError):
+    """It is a mistake of ours, not of yours."""
+
+    next_step = "antiphon --verbose COMMAND …    says where it happened; please report that"

@@ -49,6 +49,8 @@ class _Drawing:
                 rank = self._activity[tip.id]
                 self._latest[node.id] = max(rank, self._latest.get(node.id, rank))
         self._tail_drawn: set[EntryId] = set()
+        nodes = held.order.nodes.values()
+        self._sealed = {i for node in nodes for i in (*node.seal.entries, node.generation)}
 
     def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
         """Draw what follows a node: side branches, tail, then the main branch in a loop."""
@@ -101,10 +103,31 @@ class _Drawing:
 
     def _tail_of(self, node: SealNode | None) -> list[Entry]:
         """Return unsealed entries behind a node that are worth a line."""
-        wanted = []
-        for entry in self._held.order.tail(node):
-            if entry.id in self._tail_drawn or entry.header.track != Track.CONVERSATION:
-                continue
-            if entry.header.kind in _SHOWN or is_open(self._held, entry):
-                wanted.append(entry)
-        return wanted
+        return [
+            entry
+            for entry in self._loose_behind(node)
+            if entry.id not in self._tail_drawn
+            and (entry.header.kind in _SHOWN or is_open(self._held, entry))
+        ]
+
+    def _loose_behind(self, node: SealNode | None) -> list[Entry]:
+        """Return visible entries that no seal lists, and that follow what this node's lists.
+
+        Not only what follows its answer: words written while it came follow the request.
+        """
+        log = self._held.log
+        found: set[EntryId] = set()
+        todo = [EntryId(self._held.id)] if node is None else [*node.seal.entries]
+        if node is not None and node.generation is not None:
+            todo.append(node.generation)
+        while todo:
+            for child in log.children.get(todo.pop(), ()):
+                header = log.entries[child].header
+                if child in found or child in self._sealed or header.kind == Kind.SEAL:
+                    continue
+                if header.track == Track.CONVERSATION:
+                    found.add(child)
+                    todo.append(child)
+        visible = log.membership.is_visible
+        loose = (log.entries[i] for i in found if not log.is_malformed(i))
+        return sorted((e for e in loose if visible(e)), key=lambda e: e.order_key)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from replica.aio import keys
 from replica.aio.disk import FILE_MODE, sync_folder
-from replica.cli.command import command
+from replica.cli.command import Group, command
 from replica.cli.errors import FileUnusable
 from replica.cli.session import Session
 from replica.cli.verify import read_file
@@ -22,13 +22,13 @@ PASSPHRASE_VARIABLE = "ANTIPHON_PASSPHRASE"  # noqa: S105  # the name of a varia
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True)
+    group = typer.Typer(cls=Group, no_args_is_help=True)
     app.add_typer(
         group, name="key", help="Show, back up or restore your key.", rich_help_panel="Keep"
     )
 
     @command(group, "show")
-    async def show(session: Session) -> None:
+    def show(session: Session) -> None:
         """Print your public key: what an owner grants a role to."""
         path = session.settings.key_path
         existed = path.exists()
@@ -41,9 +41,9 @@ def register(app: typer.Typer) -> None:
         session.out.note(Text(f"{made}{path}", style="dim"))
 
     @command(group, "backup")
-    async def backup(
+    def backup(
         session: Session,
-        file: Annotated[Path, typer.Argument(help="Where the encrypted key goes.")],
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the encrypted key goes.")],
     ) -> None:
         """Write your key into a file, encrypted with a passphrase."""
         path = session.settings.key_path
@@ -54,8 +54,8 @@ def register(app: typer.Typer) -> None:
         _report(session, file, "backed up to")
 
     @command(group, "restore")
-    async def restore(
-        session: Session, file: Annotated[Path, typer.Argument(help="The backup.")]
+    def restore(
+        session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
     ) -> None:
         """Put a backed-up key in place; never over another key."""
         keys.restore(session.settings.key_path, read_file(file), _passphrase(confirm=False))

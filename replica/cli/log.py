@@ -19,6 +19,7 @@ from replica.entry import Entry, Kind
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.refusals import StoreLocked
 
+NARROW_CELLS = 60
 WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
@@ -126,13 +127,20 @@ def print_row(session: Session, row: Row) -> None:
     out = session.out
     color = WHO_COLORS.get(row.who, "yellow")
     head = Text.assemble((row.id, "dim"), "  ", (f"{row.who:<8}", color))
-    width = out.data.width - 20 if out.data.is_terminal else 0
-    lines = wrapped(row.text, width)
-    out.show(head + "  " + lines[0])
-    for line in lines[1:]:
-        out.show(" " * 20 + line)
-    for line in wrapped(row.note, width) if row.note else []:
-        out.show(Text(" " * 20 + line, style="dim"))
+    # A narrow terminal has no room beside the head; the text goes below it.
+    is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
+    indent = " " * (4 if is_narrow else 20)
+    width = out.data.width - len(indent) if out.data.is_terminal else 0
+    first, *rest = wrapped(row.text, width)
+    if is_narrow:
+        out.show(head)
+        out.show(indent + first)
+    else:
+        out.show(head + "  " + first)
+    for line in rest:
+        out.show(indent + line)
+    for line in wrapped(row.note, width, " · ") if row.note else []:
+        out.show(Text(indent + line, style="dim"))
 
 
 def _print_graph(session: Session, held: Conversation) -> None:

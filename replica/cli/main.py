@@ -9,6 +9,7 @@ One module per family; `command` gives them all the same options and the same
 way to fail: exit code 1 with words, 2 for usage, 130 for Ctrl-C.
 """
 
+import io
 import json
 import logging
 import os
@@ -33,13 +34,16 @@ from replica.cli import (
     up,
     verify,
 )
-from replica.cli.command import EXIT_USAGE, RootOptions
+from replica.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
 from replica.cli.config import load_settings
-from replica.cli.errors import ConfigInvalid
+from replica.cli.errors import ConfigInvalid, Unforeseen
 from replica.cli.output import Output
+
+VERBOSE = {"--verbose", "-v"}
 
 app = typer.Typer(
     name="antiphon",
+    cls=Group,
     help="Keep a language-model conversation in sync: the log is yours, the KV cache is its cache.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -55,7 +59,9 @@ def antiphon(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file, TOML.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="This replica's folder.")] = None,
-    hub_address: Annotated[str | None, typer.Option(help="Hub, host:port.")] = None,
+    hub_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The hub to sync with.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Logs on stderr.")] = False,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the settings in force, as JSON.")
@@ -97,7 +103,17 @@ def main() -> None:
     """Run the command; the entry point."""
     # gRPC's own log would speak between our lines.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    app()
+    # What can't be shown becomes a question mark; what can't be read is refused in words later.
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+    try:
+        app()
+    except Exception as error:  # whatever it is, it is said in words
+        if VERBOSE & set(sys.argv):
+            raise
+        Output(as_json="--json" in sys.argv).fail(Unforeseen(f"{type(error).__name__}: {error}"))
+        sys.exit(EXIT_FAILED)
 
 
 if __name__ == "__main__":

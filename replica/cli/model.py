@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from replica.cli.command import command
+from replica.cli.command import Group, command
 from replica.cli.errors import DaemonFailed
 from replica.cli.session import Session
 
@@ -21,14 +21,15 @@ class HostNotInstalled(DaemonFailed):
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True)
+    group = typer.Typer(cls=Group, no_args_is_help=True)
     app.add_typer(group, name="model", help="Fetch or list models.", rich_help_panel="Run")
 
     @command(group, "pull")
     def pull(
         session: Session,
         name: Annotated[
-            str | None, typer.Argument(help="The model; else the one `up` serves.")
+            str | None,
+            typer.Argument(metavar="NAME", help="The model; else the one `up` serves."),
         ] = None,
     ) -> int:
         """Fetch a model once, check its digest, keep it in the cache folder."""

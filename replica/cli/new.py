@@ -12,11 +12,14 @@ from replica.cli.command import command
 from replica.cli.errors import HostUnlinked
 from replica.cli.output import brief
 from replica.cli.session import Choices, Session, is_synced
+from replica.cli.turn import check_text
 from replica.effects import HostInfo
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.limits import STOP_STRINGS_MAX
 from replica.place import newest_place
 from replica.refusals import ArgumentInvalid
 
+LOCAL = "Remembered by this replica only"
 ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
 
 
@@ -27,28 +30,51 @@ def register(app: typer.Typer) -> None:
     async def new(
         session: Session,
         *,
-        system: Annotated[str | None, typer.Option("--system", "-s", help="System text.")] = None,
+        system: Annotated[
+            str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
+        ] = None,
         host: Annotated[
-            str | None, typer.Option(help="Key of the model host; without, the linked one.")
+            str | None,
+            typer.Option(metavar="KEY", help="Key of the model host; without, the linked one."),
         ] = None,
         member: Annotated[
             list[str] | None,
             typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
         ] = None,
-        temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.2,
-        top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.9,
-        top_k: Annotated[int, typer.Option(min=0, help="0 for all.")] = 0,
-        min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
-        repetition_penalty: Annotated[float, typer.Option(min=0.0, help="0 for none.")] = 0.0,
+        temperature: Annotated[
+            float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
+        ] = 0.2,
+        top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
+        top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
+        min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
+        repetition_penalty: Annotated[
+            float, typer.Option(metavar="X", min=0.0, help="0 for none.")
+        ] = 0.0,
         seed: Annotated[
-            int, typer.Option(min=0, help="Draw every answer with this seed; 0 for fresh ones.")
+            int,
+            typer.Option(
+                metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."
+            ),
         ] = 0,
         max_tokens: Annotated[
-            int, typer.Option(min=0, help="Output tokens per answer; 0 for what fits.")
+            int,
+            typer.Option(
+                metavar="N", min=0, help="Output tokens per answer; 0 for what fits.",
+                rich_help_panel=LOCAL,
+            ),
         ] = 0,
-        stop: Annotated[list[str] | None, typer.Option(help="End an answer here.")] = None,
-    ) -> None:
-        """Begin a conversation and print its id."""
+        stop: Annotated[
+            list[str] | None,
+            typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
+        ] = None,
+    ) -> None:  # fmt: skip
+        """Begin a conversation and print its id.
+
+        How to sample is written into the log: every device asks by it. Limits
+        and stop texts have no place there; this replica alone remembers them.
+        """
+        check_text(system or "")
+        _check_stop(stop or [])
         sampling = Sampling(
             temperature=temperature,
             top_p=top_p,
@@ -70,6 +96,13 @@ def register(app: typer.Typer) -> None:
             await session.use(client.store, created)
             await session.meet(client, created)
             await _report(session, client, created, grants)
+
+
+def _check_stop(texts: list[str]) -> None:
+    for text in texts:
+        check_text(text)
+    if len(texts) > STOP_STRINGS_MAX or "" in texts:
+        raise ArgumentInvalid(f"--stop takes at most {STOP_STRINGS_MAX} texts, none empty")
 
 
 async def _begin(

@@ -2,7 +2,8 @@
 
 With `--json`, stdout carries one JSON object per line and nothing else; an
 error is such an object too. Colour and width come from rich, which knows
-terminals and NO_COLOR.
+terminals and NO_COLOR. What others wrote is shown without its control
+characters: a message must not steer the terminal of who reads it.
 """
 
 import json
@@ -12,7 +13,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from replica.aio.status import PeerError
+from replica.cli.rows import wrapped
 from replica.errors import AntiphonError
+from replica.refusals import HubUnreachable
+
+HUB_UNREACHABLE = HubUnreachable.reason
+_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+"""Control characters, and the pictures Unicode has of them; as many as before."""
 
 
 class Output:
@@ -26,29 +35,37 @@ class Output:
 
     def emit(self, record: dict[str, Any]) -> None:
         """Write one JSON object as a line of data."""
-        sys.stdout.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
+        only_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
+        line = json.dumps(record, ensure_ascii=only_ascii, separators=(",", ":"))
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def show(self, line: str | Text = "") -> None:
         """Write a line of data for people to read; nothing with --json."""
         if not self.as_json:
-            self.data.print(line, markup=False)
+            self.data.print(_line_of(line))
 
     def note(self, line: str | Text) -> None:
-        """Tell people what happens, on stderr."""
-        self.people.print(line, markup=False)
+        """Tell people what happens, on stderr; a terminal gets it wrapped at words."""
+        self.people.print(_line_of(line), soft_wrap=not self.people.is_terminal)
 
     def fail(self, error: AntiphonError) -> None:
         """Say what happened, what to do next, and the reason word."""
         if self.as_json:
             self.emit({"error": error_record(error)})
-        head = Text.assemble(("error", "bold red"), ": ", error.detail.rstrip())
-        self.people.print(head)
-        why = why_of(error)
+        detail, why = detail_of(error), why_of(error)
+        self._hang(Text.assemble(("error", "bold red"), ": "), detail)
         if why:
-            self.people.print(Text.assemble(("  why     ", "dim"), why))
-        self.people.print(Text.assemble(("  next    ", "dim"), error.next_step))
-        self.people.print(Text.assemble(("  reason  ", "dim"), error.reason), style=None)
+            self._hang(Text.assemble(("  why     ", "dim")), why)
+        self._hang(Text.assemble(("  next    ", "dim")), error.next_step)
+        self._hang(Text.assemble(("  reason  ", "dim")), error.reason)
+
+    def _hang(self, head: Text, words: str) -> None:
+        """Write words behind a head; what a terminal wraps stands below the first word."""
+        width = self.people.width - head.cell_len if self.people.is_terminal else 0
+        for line in wrapped(words, width):
+            self.people.print(_line_of(head + line))
+            head = Text(" " * head.cell_len)
 
     @property
     def is_terminal(self) -> bool:
@@ -61,19 +78,48 @@ class Output:
         return not (self.people.encoding or "").lower().startswith("utf")
 
 
-def brief(error: AntiphonError) -> str:
-    """Return an error in one short line, with its reason word.
+def harmless(text: str) -> str:
+    """Return text with pictures in place of control characters."""
+    return text.translate(_VISIBLE)
 
-    What gRPC says of a connection is a chain of causes; the last one tells.
-    """
-    detail = error.detail.rpartition(": ")[2] if error.reason == "HUB_UNREACHABLE" else error.detail
+
+def _line_of(shown: str | Text) -> Text:
+    """Return a line to print, with nothing in it that rich or a terminal would obey."""
+    line = shown if isinstance(shown, Text) else Text(shown)
+    line.plain = harmless(line.plain)
+    return line
+
+
+def brief(error: AntiphonError) -> str:
+    """Return an error in one short line, with its reason word."""
+    detail = _last_cause(error.detail) if error.reason == HUB_UNREACHABLE else error.detail
     return f"{detail[:1].lower()}{detail[1:].rstrip('.')} [{error.reason}]"
+
+
+def detail_of(error: AntiphonError) -> str:
+    """Return what happened, for people."""
+    if error.reason == HUB_UNREACHABLE and error.detail != rule_of(error):
+        return f"the hub does not answer: {_last_cause(error.detail)}"
+    return error.detail.rstrip()
+
+
+def _last_cause(detail: str) -> str:
+    """Return the end of the chain of causes that gRPC tells of a connection."""
+    return detail.rpartition(": ")[2] or detail
+
+
+def rule_of(error: AntiphonError) -> str:
+    """Return the general rule an error's class states."""
+    return (type(error).__doc__ or "").split("\n")[0]
 
 
 def why_of(error: AntiphonError) -> str:
     """Return the general rule behind an error, where its detail does not say it already."""
-    rule = (type(error).__doc__ or "").split("\n")[0]
-    return rule if rule and rule != error.detail else ""
+    # Of a peer's own reasons, this version knows no rule.
+    if isinstance(error, PeerError) or error.reason == HUB_UNREACHABLE:
+        return ""
+    rule = rule_of(error)
+    return rule if rule != error.detail else ""
 
 
 def error_record(error: AntiphonError) -> dict[str, Any]:

@@ -5,8 +5,11 @@ with what the provider gave; people see their fallback text and size.
 """
 
 import base64
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from rich.cells import cell_len, chop_cells
 
 from replica.body import (
     FinishReason,
@@ -158,17 +161,42 @@ def counted(number: int, singular: str, plural: str) -> str:
     return f"{number:,} {singular if number == 1 else plural}"
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Break a text into lines at spaces; a width of 20 cells or less breaks nothing."""
-    lines: list[str] = []
-    for line in text.rstrip("\n").split("\n"):
-        while width > 20 and len(line) > width:
-            cut = line.rfind(" ", 0, width + 1)
-            cut = cut if cut > 0 else width
-            lines.append(line[:cut])
-            line = line[cut:].lstrip(" ")  # noqa: PLW2901  # the rest of the same line
-        lines.append(line)
-    return lines
+def cut(text: str, width: int) -> str:
+    """Return a line of at most `width` cells, with an ellipsis where something is left out."""
+    if cell_len(text) <= width:
+        return text
+    return chop_cells(text[:width], width - 1)[0] + "…"
+
+
+def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
+    """Break a text into lines of at most `width` cells; 20 or less breaks nothing.
+
+    It breaks where `joint` stands, else at a space, else anywhere.
+    """
+    lines = text.rstrip("\n").split("\n")
+    if width <= 20:
+        return lines
+    return [piece for line in lines for piece in _pieces(line.expandtabs(4), width, joint)]
+
+
+def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
+    start = 0
+    while True:
+        # Characters have up to two cells, so a piece is found without measuring all the rest.
+        fits = chop_cells(line[start : start + width + 1], width)[0] if line else ""
+        end = start + len(fits)
+        if end >= len(line):
+            yield line[start:]
+            return
+        for mark in (joint, " "):
+            at = line.rfind(mark, start, end + len(mark))
+            if at > start:
+                yield line[start:at].rstrip(" ")
+                start = at + len(mark)
+                break
+        else:
+            yield fits
+            start = end
 
 
 def role_name(role: int) -> str:

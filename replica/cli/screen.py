@@ -23,7 +23,7 @@ from replica.aio.turns import (
     TurnEvent,
 )
 from replica.body import FinishReason
-from replica.cli.output import Output
+from replica.cli.output import Output, harmless
 from replica.cli.rows import finish_name, usage_line, wrapped
 from replica.effects import Progress
 
@@ -132,15 +132,18 @@ class AnswerScreen:
         if generation.finish_reason != FinishReason.STOP:
             line = f"{finish_name(generation.finish_reason)} · {line}"
         width = self._out.people.width - 1 if self._live else 0
-        for part in wrapped(line, width):
+        for part in wrapped(line, width, " · "):
             self._out.note(Text(part, style="dim"))
 
     def _write(self, text: str) -> None:
         if self._out.as_json:
             return
         self._erase_status()
-        written = self._text.feed(text) if self._live else text
-        sys.stdout.write(written)
+        if self._live:
+            text = self._text.feed(text)
+        elif self._out.data.is_terminal:
+            text = harmless(text)
+        sys.stdout.write(text)
         sys.stdout.flush()
         self.wrote = self.wrote or bool(text)
 

@@ -1,5 +1,6 @@
 """`antiphon send`: one message, one answer; and `antiphon fork`: where the next one goes."""
 
+import asyncio
 import contextlib
 import sys
 from typing import Annotated, Any
@@ -11,17 +12,26 @@ from replica.aio import turns
 from replica.aio.client import Client
 from replica.body import Text as TextPart
 from replica.cli.command import ConversationArgument, command
+from replica.cli.log import own_key
 from replica.cli.new import parse_key
-from replica.cli.rows import row_of
+from replica.cli.rows import cut, row_of
 from replica.cli.screen import AnswerScreen
 from replica.cli.session import Choices, Session, find_entry, load_from
-from replica.cli.turn import is_typed_over, take_turn, turn_record, wish_for
+from replica.cli.turn import (
+    check_role,
+    check_text,
+    is_typed_over,
+    take_turn,
+    turn_record,
+    wish_for,
+)
 from replica.conversation import Conversation
 from replica.entry import Conflict
 from replica.ids import short
 from replica.place import Place, place_at
 from replica.refusals import ArgumentInvalid
 
+PREVIEW_CELLS = 36
 ConflictOption = Annotated[
     str,
     typer.Option(
@@ -49,7 +59,9 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option(metavar="ENTRY", help="Follow this seal or entry: makes a branch there."),
         ] = None,
-        host: Annotated[str | None, typer.Option(help="Key of the host to ask.")] = None,
+        host: Annotated[
+            str | None, typer.Option(metavar="KEY", help="Key of the host to ask.")
+        ] = None,
         request: Annotated[
             bool, typer.Option("--request/--no-request", help="Ask the model to answer.")
         ] = True,
@@ -60,49 +72,48 @@ def register(app: typer.Typer) -> None:
         timeout_s: Annotated[
             float,
             typer.Option(
-                "--timeout", min=0.1, help="Give up after this many seconds without news."
+                "--timeout", metavar="SECONDS", min=0.1, help="Give up after so long without news."
             ),
         ] = 300.0,
         conflict: ConflictOption = "fork",
-        temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
-        top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
-        top_k: Annotated[int | None, typer.Option(min=0)] = None,
-        seed: Annotated[int | None, typer.Option(min=1)] = None,
-        max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
+        temperature: Annotated[
+            float | None, typer.Option(metavar="X", min=0.0, help="Here and below: this once.")
+        ] = None,
+        top_p: Annotated[float | None, typer.Option(metavar="X", min=0.0, max=1.0)] = None,
+        top_k: Annotated[int | None, typer.Option(metavar="N", min=0)] = None,
+        seed: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
+        max_tokens: Annotated[
+            int | None, typer.Option(metavar="N", min=1, help="Output tokens.")
+        ] = None,
     ) -> int:
         """Send one message and print the answer.
 
         Without TEXT it asks again: a new answer to what --at names, or to the
-        end of the branch.
+        end of the branch. Sampling is the conversation's, unless given.
         """
         changes = {
             "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
             "output_tokens_max": max_tokens,
         }  # fmt: skip
-        message = sys.stdin.read().rstrip("\n") if text == "-" else text
-        if not request and not message:
+        message = _message_of(text)
+        if not request and message is None:
             raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
+        way, host_key = parse_conflict(conflict), parse_key(host) if host else None
         async with session.replica() as client:
             chosen = await session.choose(client.store, to)
             held = await client.load(chosen)
             online = await session.meet(client, chosen)
             choices = await session.choices(client.store, chosen)
+            check_role(client, held)
             place = place_at(held, find_entry(held, at)) if at else choices.place(held)
             await session.use(client.store, chosen)
+            if at is None and is_typed_over(held, place) and (not request or way is Conflict.FORK):
+                _say_typed_over(session, is_request=request)
             if not request:
                 return await _say(session, client, held, message or "", place)
-            wish = wish_for(
-                client, held, choices,
-                host=parse_key(host) if host else None,
-                conflict=parse_conflict(conflict), changes=changes,
-            )  # fmt: skip
-            if wish.conflict is Conflict.FORK and at is None and is_typed_over(held, place):
-                session.out.note(
-                    "note: an answer on this branch is still awaited, so this makes a new branch;"
-                    " --conflict queue goes after that answer"
-                )
+            wish = wish_for(client, held, choices, host=host_key, conflict=way, changes=changes)
             wait_s = timeout_s if _should_wait(session, client, wish, wait, online=online) else None
-            return await _ask(session, client, held, message or None, place, wish, wait_s)
+            return await _ask(session, client, held, message, place, wish, wait_s)
 
     @command(app, "fork", rich_help_panel="Talk")
     async def fork(
@@ -148,11 +159,26 @@ def _report_place(session: Session, held: Conversation, place: Place, choices: C
             }
         )
         return
-    row = row_of(held, held.log.entries[place.parents[0]], None)
+    row = row_of(held, held.log.entries[place.parents[0]], own_key(session))
     words = " ".join(row.text.split())
-    words = words if len(words) < 60 else words[:59] + "…"
-    session.out.show(f"the next message follows {row.id}  {row.who}: {words}")
+    session.out.show(f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}")
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
+
+
+def _say_typed_over(session: Session, *, is_request: bool) -> None:
+    branching = "so this makes a new branch; --conflict queue goes after that answer"
+    rest = branching if is_request else "and this stands beside it"
+    session.out.note(f"note: an answer on this branch is still awaited, {rest}")
+
+
+def _message_of(text: str | None) -> str | None:
+    """Return what to send; None where only an answer is asked for. Raises ArgumentInvalid."""
+    if text is None:
+        return None
+    message = sys.stdin.read().rstrip("\n") if text == "-" else text
+    if not message.strip():
+        raise ArgumentInvalid("the message is empty; to ask again, leave TEXT out")
+    return check_text(message)
 
 
 def _should_wait(
@@ -184,7 +210,7 @@ async def _say(
                 "conversation": held.id.hex(),
                 "message": entry.id.hex(),
                 "synchronized": synced,
-                "unsynced": (await session.unsynced(client.store, held)).entries,
+                "unsynced": client.unsynced(held.id),
             }
         )
     else:
@@ -215,12 +241,17 @@ async def _ask(
                 if isinstance(event, turns.Finished):
                     finished = event
                 screen.show(event)
+        except asyncio.CancelledError:
+            screen.end()
+            if asked is not None:
+                session.out.note("left; the answer goes on into the log: antiphon log -f")
+            raise
         finally:
             screen.end()
     synced = await _flush(session, client, held)
     record = turn_record(held, asked, finished)
     record["synchronized"] = synced
-    record["unsynced"] = (await session.unsynced(client.store, held)).entries
+    record["unsynced"] = client.unsynced(held.id)
     if finished is not None:
         turns.raise_if_refused(finished.generation)
         screen.cost(finished)

@@ -14,7 +14,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica import reconcile
 from replica.aio import keys
 from replica.aio.client import Client
 from replica.aio.intake import fetch_missing
@@ -28,20 +27,13 @@ from replica.cli.rows import counted
 from replica.conversation import Conversation
 from replica.effects import EntryFailed, Event, SyncState
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.ids import ID_BYTES, ConversationId, EntryId, short
 from replica.place import Place, newest_place, place_at, place_on_branch
 from replica.refusals import ConversationUnknown
 
+STRANGER_S = 0.5
+"""How long a hub is asked about a conversation we are no member of."""
 _CURRENT = "cli current"
-
-
-@dataclass(frozen=True, slots=True)
-class Unsynced:
-    """What the hub is not known to hold."""
-
-    entries: int
-    acked_ms: int | None
-    """When the hub last acknowledged anything, Unix milliseconds."""
 
 
 @dataclass(slots=True)
@@ -159,6 +151,8 @@ class Session:
                 case _:
                     pass
 
+        held = await client.load(conversation)
+        bare = _bodies_missing(held)
         stop = client.listen(receive)
         try:
             await client.follow(conversation)
@@ -167,30 +161,37 @@ class Session:
                 away = client.last_error is not None and not client.is_linked
                 return away or bool(refusals) or is_synced(client, conversation)
 
-            await client.wait_for(settled, self.settings.sync_timeout_s)
+            # A stranger is told nothing; only a grant not seen yet would make it a member.
+            timeout_s = self.settings.sync_timeout_s
+            if not held.is_member(client.public):
+                timeout_s = min(timeout_s, STRANGER_S)
+            await client.wait_for(settled, timeout_s)
         finally:
             stop()
         if refusals:
             raise refusals[0]
         if not is_synced(client, conversation):
             return False
-        fetched = await fetch_missing(client, conversation)
+        # The link asks for them too; whichever is first.
+        await fetch_missing(client, conversation)
+        fetched = bare - _bodies_missing(held)
         if fetched:
             self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
         return True
 
-    async def unsynced(self, store: Store, held: Conversation) -> Unsynced:
-        """Count what the configured hub is not known to hold, without asking it."""
-        hub_key = await store.get_meta(f"hub key {self.settings.hub}")
-        acked, acked_ms = await store.load_acks(held.id, PublicKey(hub_key or b""))
-        known = reconcile.compare_heads(held.log, acked).held
-        return Unsynced(len(held.log.covered() - known), acked_ms)
-
     async def say_offline(self, client: Client, held: Conversation) -> int:
         """Tell people how much waits for the hub; return the count."""
-        waiting = (await self.unsynced(client.store, held)).entries
+        if not held.is_member(client.public):
+            reason = "your key is no member" if client.is_linked else "offline: the hub is away"
+            self.out.note(f"{reason}; this is what is held here")
+            return 0
+        waiting = client.unsynced(held.id)
         self.out.note(offline_words(waiting))
         return waiting
+
+
+def _bodies_missing(held: Conversation) -> int:
+    return sum(entry.body is None for entry in held.log.entries.values())
 
 
 def offline_words(waiting: int) -> str:

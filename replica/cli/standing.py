@@ -8,12 +8,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from replica.aio.acks import Acks
 from replica.aio.client import Client
 from replica.aio.store import Store
 from replica.body import Message, Speaker
 from replica.cli.command import ConversationArgument, command
-from replica.cli.output import brief
-from replica.cli.rows import KEY_DIGITS, entries_at, words_of
+from replica.cli.output import brief, harmless
+from replica.cli.rows import KEY_DIGITS, cut, entries_at, words_of
 from replica.cli.session import Session, load_from, offline_words
 from replica.conversation import Conversation
 from replica.entry import Kind
@@ -23,6 +24,9 @@ from replica.place import newest_place
 from replica.refusals import StoreLocked
 
 TITLE_CELLS = 48
+FLEXIBLE_CELLS_MIN = 8
+NOT_ASKED = "not asked"
+NOTHING_YET = "no conversation yet; next: antiphon new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,13 @@ def register(app: typer.Typer) -> None:
     @command(app, "list", rich_help_panel="Look")
     async def list_(session: Session) -> None:
         """List the conversations held here; the one used last is marked."""
-        async with session.looking() as store:
-            stored = [s.conversation for s in await store.conversations()]
-            current = await session.current(store, stored)
-            standings = [await _local(session, store, c) for c in stored]
+        standings: list[Standing] = []
+        current = None
+        if session.settings.store_path.is_file():
+            async with session.looking() as store:
+                stored = [s.conversation for s in await store.conversations()]
+                current = await session.current(store, stored)
+                standings = [await _local(session, store, c) for c in stored]
         standings.sort(
             key=lambda s: max(e.header.create_time_ms for e in s.held.log.entries.values())
         )
@@ -54,16 +61,14 @@ def register(app: typer.Typer) -> None:
                 session.out.emit(_list_record(standing, current))
             return
         if not standings:
-            session.out.note("no conversation yet; next: antiphon new")
+            session.out.note(NOTHING_YET)
             return
         session.out.data.print(_list_table(standings, current))
 
     @command(app, "status", rich_help_panel="Look")
     async def status(session: Session, conversation: ConversationArgument = None) -> None:
         """Show how this replica and the hub stand: heads, unsynced, last ack, state."""
-        async with session.looking() as store:
-            stored = [s.conversation for s in await store.conversations()]
-            wanted = [await session.choose(store, conversation)] if conversation else stored
+        wanted = await _wanted(session, conversation)
         try:
             async with session.replica() as client:
                 standings = [await _met(session, client, c) for c in wanted]
@@ -75,14 +80,28 @@ def register(app: typer.Typer) -> None:
         except StoreLocked:
             async with session.looking() as store:
                 standings = [await _local(session, store, c) for c in wanted]
-            hub = {"address": session.settings.hub, "state": "held by another process", "hosts": []}
+            hub: dict[str, Any] = {
+                "address": session.settings.hub, "state": NOT_ASKED, "key": None,
+                "error": "another process holds this replica", "hosts": [],
+            }  # fmt: skip
             _report(session, standings, hub)
+
+
+async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
+    if prefix is None and not session.settings.store_path.is_file():
+        return []  # the hub can be asked all the same
+    async with session.looking() as store:
+        if prefix is not None:
+            return [await session.choose(store, prefix)]
+        return [stored.conversation for stored in await store.conversations()]
 
 
 async def _local(session: Session, store: Store, conversation: ConversationId) -> Standing:
     held = await load_from(store, conversation)
-    waiting = await session.unsynced(store, held)
-    return Standing(held, waiting.entries, waiting.acked_ms, "not asked")
+    acks = await Acks.of_hub(store, session.settings.hub)
+    await acks.load(conversation)
+    waiting = len(acks.unacked(held))
+    return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED)
 
 
 async def _met(session: Session, client: Client, conversation: ConversationId) -> Standing:
@@ -93,9 +112,11 @@ async def _met(session: Session, client: Client, conversation: ConversationId) -
     except AntiphonError as error:
         refusal = error.reason
     held = await client.load(conversation)
-    waiting = await session.unsynced(client.store, held)
+    waiting, acked_ms = client.unsynced(conversation), client.acks.acked_ms(conversation)
     state = client.state(conversation).value
-    return Standing(held, waiting.entries, waiting.acked_ms, state, refusal)
+    if client.is_linked and not held.is_member(client.public):
+        state = "not a member"
+    return Standing(held, waiting, acked_ms, state, refusal)
 
 
 def _hub_record(session: Session, client: Client) -> dict[str, Any]:
@@ -134,9 +155,10 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
     if standings:
         out.show()
         out.data.print(_status_table(standings))
-    waiting = sum(s.unsynced for s in standings)
-    if standings and hub["state"] == "away":
-        out.note(offline_words(waiting))
+    if not standings:
+        out.note(NOTHING_YET)
+    elif hub["state"] == "away":
+        out.note(offline_words(sum(s.unsynced for s in standings)))
 
 
 def _status_table(standings: list[Standing]) -> Table:
@@ -152,7 +174,7 @@ def _status_table(standings: list[Standing]) -> Table:
             str(len(standing.held.order.tips())),
             Text(str(standing.unsynced), style="yellow" if standing.unsynced else ""),
             ago(standing.acked_ms),
-            Text(state, style=color),
+            Text(state, style=color, no_wrap=True, overflow="ellipsis"),
         )
     return table
 
@@ -164,7 +186,7 @@ def _list_table(standings: list[Standing], current: ConversationId | None) -> Ta
         table.add_row(
             "*" if held.id == current else "",
             short(held.id),
-            title_of(held),
+            Text(title_of(held), no_wrap=True, overflow="ellipsis"),
             str(_turns(held)),
             str(len(held.log.membership.roles)),
             ago(max(e.header.create_time_ms for e in held.log.entries.values())),
@@ -173,10 +195,17 @@ def _list_table(standings: list[Standing], current: ConversationId | None) -> Ta
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in columns:
         counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
-        table.add_column(name, justify="right" if counts else "left", no_wrap=True)
+        # Where a terminal is narrow, these give way.
+        is_flexible = name in ("title", "state")
+        table.add_column(
+            name,
+            justify="right" if counts else "left",
+            no_wrap=not is_flexible,
+            min_width=FLEXIBLE_CELLS_MIN if is_flexible else None,
+        )
     return table
 
 
@@ -226,8 +255,7 @@ def title_of(held: Conversation) -> str:
     for entry in entries_at(held, newest_place(held)):
         body = held.log.body(entry.id)
         if isinstance(body, Message) and body.speaker == Speaker.USER:
-            words = " ".join(words_of(body.parts).split())
-            return words if len(words) <= TITLE_CELLS else words[: TITLE_CELLS - 1] + "…"
+            return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)
     owner = next(iter(held.log.membership.roles), b"")
     return f"(nothing said yet; owner {owner.hex()[:KEY_DIGITS]})"
 

@@ -2,7 +2,9 @@
 
 Each daemon prints one ready line on stdout, `hub ADDRESS KEY` or
 `host ADDRESS KEY PROFILE DIGEST`, and its log on stderr, which goes to a file.
-Only processes started here are ever signalled. The hub keeps its address over
+Only processes started here are ever signalled. Stdin is a pipe that nothing is
+ever written to: its end tells a daemon that we are gone, even if we were killed,
+and it stops as at SIGTERM. The hub keeps its address over
 a restart, so that whoever is linked finds it again by itself.
 """
 
@@ -28,6 +30,8 @@ BACKOFF_MAX_S = 30.0
 STEADY_S = 60.0
 """A daemon that ran this long begins its backoff anew."""
 LOG_LINES_SHOWN = 8
+STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
+"""Tells a daemon to stop when its stdin ends; alone, it may have none to begin with."""
 
 Tell = Callable[[str], None]
 
@@ -74,9 +78,10 @@ class Daemon:
             # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv(),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
+                env=os.environ | {STOP_AT_EOF: "1"},
                 start_new_session=True,
             )
         self.starts += 1

@@ -9,14 +9,41 @@ from replica.aio import turns
 from replica.aio.client import Client
 from replica.aio.turns import TurnEvent, Wish, choose_host
 from replica.body import Genesis, Sampling
+from replica.cli.errors import MessageTooLong, ReadOnlyHere
 from replica.cli.rows import generation_record, words_of
 from replica.cli.session import Choices, Session
 from replica.conversation import Conversation
-from replica.entry import Conflict
-from replica.ids import EntryId, PublicKey
+from replica.entry import Conflict, Kind
+from replica.ids import EntryId, PublicKey, short
+from replica.limits import BODY_BYTES_MAX
 from replica.place import Place
+from replica.refusals import ArgumentInvalid
 
 SEED_BITS = 63
+TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
+"""What is left of a body beside salt and framing."""
+
+
+def check_text(text: str) -> str:
+    """Return a text that an entry can carry. Raises ArgumentInvalid, MessageTooLong."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ArgumentInvalid("the text is not valid UTF-8") from error
+    if size > TEXT_BYTES_MAX:
+        raise MessageTooLong(f"the text has {size:,} bytes, and {TEXT_BYTES_MAX:,} fit")
+    return text
+
+
+def may_write(client: Client, held: Conversation) -> bool:
+    """Say whether this replica's key may write messages."""
+    return held.log.membership.may_write(client.public, Kind.MESSAGE)
+
+
+def check_role(client: Client, held: Conversation) -> None:
+    """Raise ReadOnlyHere unless this replica's key may write messages."""
+    if not may_write(client, held):
+        raise ReadOnlyHere(f"your key {short(client.public)} is no writer of {short(held.id)}")
 
 
 def wish_for(
@@ -57,7 +84,11 @@ async def take_turn(
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
-    """Ask, and remember that the next message goes on behind this request."""
+    """Ask, and remember that the next message goes on behind this request.
+
+    Raises ReadOnlyHere, and what `turns.ask` raises.
+    """
+    check_role(client, held)
     choices = await session.choices(client.store, held.id)
     events = turns.ask(client, held.id, text, place, wish, silence_max_s=silence_max_s)
     async for event in events:

@@ -4,13 +4,14 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.text import Text
 
 from replica.cli.command import command
-from replica.cli.errors import DaemonFailed
+from replica.cli.config import Dtype
+from replica.cli.errors import DaemonFailed, ModelNotFetched
 from replica.cli.session import Session
 from replica.cli.supervisor import Daemon, Supervisor
 from replica.ids import short
@@ -28,18 +29,26 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option(help="Folder for hub/, host/ and logs/.")
         ] = None,
         hub_port: Annotated[
-            int | None, typer.Option(min=0, max=65535, help="Port of the hub; 0 for a free one.")
+            int | None,
+            typer.Option(
+                metavar="PORT", min=0, max=65535, help="Port of the hub; 0 for a free one."
+            ),
         ] = None,
         model: Annotated[
             str | None, typer.Option(help="A model's name, or the path of a GGUF.")
         ] = None,
-        dtype: Annotated[str | None, typer.Option(metavar="bf16|fp32")] = None,
+        dtype: Annotated[
+            str | None,
+            typer.Option(metavar="bf16|fp32", help="Number format of the computation."),
+        ] = None,
     ) -> None:
         """Run a hub and a model host until Ctrl-C; restart whichever crashes."""
         settings = session.settings
+        if dtype not in (None, *get_args(Dtype)):
+            raise ArgumentInvalid(f"--dtype is bf16 or fp32, not '{dtype}'")
         supervisor = Supervisor(
             data_dir or settings.services_dir,
-            hub_port=_port_of(settings.hub) if hub_port is None else hub_port,
+            hub_port=settings.hub_port if hub_port is None else hub_port,
             model=model or settings.model,
             dtype=dtype or settings.dtype,
             host_module=settings.host_module,
@@ -69,7 +78,7 @@ async def fetch_model(model: str) -> None:
         sys.executable, "-m", "model_host", "pull", model, stdout=asyncio.subprocess.DEVNULL
     )
     if await process.wait():
-        raise DaemonFailed("the model could not be fetched; what is above says why")
+        raise ModelNotFetched
 
 
 def _stop_signal() -> asyncio.Event:
@@ -133,10 +142,3 @@ def _show_last_words(session: Session, daemon: Daemon) -> None:
     if words:
         session.out.note(Text(f"--- {daemon.log_file}", style="dim"))
         session.out.note(words)
-
-
-def _port_of(address: str) -> int:
-    port = address.rpartition(":")[2]
-    if not port.isdigit():
-        raise ArgumentInvalid(f"the hub's address is host:port, not '{address}'")
-    return int(port)

@@ -107,8 +107,12 @@ def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) 
 
 
 def test_before_the_first_conversation_everything_says_how_to_begin(me: Terminal) -> None:
-    for arguments in (["log"], ["list"], ["status"], ["verify"], ["export", "ab", "x.bundle"]):
+    for arguments in (["log"], ["verify"], ["export", "ab", "x.bundle"], ["send", "hello"]):
         assert me.refused(*arguments) == "NO_CONVERSATION"
+    assert me.records("list") == []
+    assert me.record("status")["hub"]["state"] == "linked"
+    for name in ("list", "status"):
+        assert "antiphon new" in me.run(name).stderr
 
 
 def test_verify_finds_a_flipped_byte(me: Terminal, talked: str) -> None:
@@ -181,7 +185,7 @@ def test_a_bundle_can_be_read_without_storing_it(
     me.ok("export", talked, str(file))
     other = world.replica("other")
     assert "the second message" in other.ok("import", str(file), "--read-only")
-    assert other.refused("list") == "NO_CONVERSATION"
+    assert other.records("list") == []
 
 
 def test_a_bundle_from_another_machine_reseeds_a_hub_that_lost_its_log(

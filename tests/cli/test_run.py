@@ -8,39 +8,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from replica.cli.errors import DaemonFailed
 from replica.cli.supervisor import Daemon, Supervisor
 from tests.cli.conftest import Terminal, World
-
-HOST_MODULE = "tests.support.scripted_host"
-ANTIPHON = [sys.executable, "-m", "replica.cli.main"]
-ROOT = Path(__file__).parents[2]
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which nothing of the user's own is used."""
-    return {
-        **os.environ,
-        "ANTIPHON_DATA_DIR": str(folder / "replica"),
-        "ANTIPHON_SERVICES_DIR": str(folder),
-        "ANTIPHON_HOST_MODULE": HOST_MODULE,
-        "ANTIPHON_CONFIG": str(folder / "config.toml"),
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUNBUFFERED": "1",
-        "NO_COLOR": "1",
-    }
-
-
-def antiphon(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command in a process of its own."""
-    argv = [*ANTIPHON, *arguments]
-    return subprocess.run(
-        argv, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
-    )
+from tests.cli.processes import (
+    ANTIPHON,
+    HOST_MODULE,
+    antiphon,
+    environment,
+    exits_within,
+    first_line,
+    is_alive,
+    serves,
+)
+from tests.host import tiny_model
 
 
 @pytest.fixture
@@ -54,19 +38,6 @@ def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
-
-
-def first_line(stream: "IO[str] | None") -> str:
-    assert stream is not None
-    return stream.readline()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_up_prints_addresses_and_serves_a_conversation(
@@ -86,6 +57,46 @@ def test_ctrl_c_stops_both_daemons(running_up: "subprocess.Popen[str]") -> None:
     assert running_up.wait(timeout=30) == 0
     assert not is_alive(ready["hub"]["pid"])
     assert not is_alive(ready["host"]["pid"])
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits as only Linux can")
+def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    flags = ["--json", "--hub-port", "0", "--model", str(model)]
+    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
+    process = subprocess.Popen(
+        [*ANTIPHON, "up", *flags], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        ready = json.loads(first_line(process.stdout))
+        assert all(serves(ready[name]["address"]) for name in ("hub", "host"))
+        process.kill()
+    pids = [ready[name]["pid"] for name in ("hub", "host")]
+    try:
+        assert [exits_within(pid, 30) for pid in pids] == [True, True]
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+    # A store that was closed has no write-ahead log left beside it.
+    for name in ("hub", "host"):
+        assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
+
+
+@pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])
+def test_a_daemon_run_alone_does_not_mind_a_closed_stdin(module: list[str], tmp_path: Path) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    flags = ["--data-dir", str(tmp_path / "data")]
+    flags += ["--model", str(model)] if module[0] == "model_host" else ["--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, *flags], env=environment(tmp_path),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        assert serves(first_line(process.stdout).split()[1])
+        process.terminate()
+        assert process.wait(timeout=30) == 0
 
 
 def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(

@@ -3,7 +3,9 @@
 import random
 
 import pytest
+from rich.cells import cell_len
 
+from replica.cli.rows import cut, wrapped
 from replica.cli.screen import WrappedText
 
 
@@ -74,3 +76,32 @@ def test_wide_characters_count_twice() -> None:
     wrapped = WrappedText(10)
     wrapped.feed("語語語")
     assert wrapped.column == 6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_broken_lines_fit_and_lose_no_word(seed: int) -> None:
+    chance = random.Random(seed)
+    alphabet = ["word", "語語", "é", "👩", "·", "x" * 50]
+    text = " ".join(chance.choice(alphabet) for _ in range(80))
+    width = chance.randint(21, 60)
+    lines = wrapped(text, width)
+    assert max(map(cell_len, lines)) <= width
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_lines_are_broken_at_joints_where_there_are_some() -> None:
+    line = "prompt 27 = 27 prefilled · output 8 · first token 0.10 s · 25.4 tok/s"
+    assert wrapped(line, 40, " · ") == [
+        "prompt 27 = 27 prefilled · output 8",
+        "first token 0.10 s · 25.4 tok/s",
+    ]
+
+
+def test_a_long_line_without_spaces_is_broken_in_no_time() -> None:
+    assert len(wrapped("x" * 500_000, 60)) == 8334
+
+
+def test_a_line_cut_short_says_so() -> None:
+    assert cut("short", 8) == "short"
+    assert cut("a longer line", 8) == "a longe…"
+    assert cell_len(cut("語" * 9, 8)) <= 8

@@ -135,8 +135,8 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
     await scene.reached.wait()
     (request,) = scene.client.shelf[scene.conversation].order.requests
     await turns.cancel(scene.client, scene.conversation, request)
-    cancels = scene.host.client.shelf[scene.conversation].order.cancels
-    await scene.host.client.wait_for(lambda: request in cancels, 10.0)
+    order = scene.host.client.shelf[scene.conversation].order
+    await scene.host.client.wait_for(lambda: order.is_cancelled(request), 10.0)
     scene.gate.set()
     events = await asking
     finished = events[-1]

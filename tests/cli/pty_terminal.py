@@ -1,0 +1,108 @@
+"""A person at a pseudo-terminal: types, reads what appears, presses Ctrl-C."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+WAIT_S = 30.0
+# Forking is not for a process with threads; so a new one takes the terminal, and becomes another.
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios;"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+class PtyTerminal:
+    """One process on a terminal of its own; what it shows is kept in `shown`."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 80
+    ) -> None:
+        self.shown = ""
+        self._raw = b""
+        self._read = 0
+        # Who runs the tests may have sized a terminal of its own by these.
+        kept = {n: v for n, v in environment.items() if n not in ("COLUMNS", "LINES")}
+        self._terminal, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_TERMINAL, *argv], env=kept,
+            stdin=inside, stdout=inside, stderr=inside, start_new_session=True,
+        )  # fmt: skip
+        os.close(inside)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._terminal)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was shown, without colours and movements of the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown).splitlines()
+
+    def type(self, keys: str) -> None:
+        """Press keys; a control character is the key the terminal takes it for."""
+        os.write(self._terminal, keys.encode())
+
+    def expect(self, words: str) -> None:
+        """Read until words appear that were not read yet."""
+        deadline = time.monotonic() + WAIT_S
+        while words not in self.shown[self._read :]:
+            assert self._take(deadline - time.monotonic()), f"no '{words}' in:\n{self.shown}"
+        self._read = self.shown.index(words, self._read) + len(words)
+
+    def ends(self, timeout_s: float = WAIT_S) -> bool:
+        """Read on until the process has closed the terminal."""
+        deadline = time.monotonic() + timeout_s
+        while self._take(deadline - time.monotonic()):
+            pass
+        return time.monotonic() < deadline
+
+    def leave(self, keys: str) -> int:
+        """Press keys until the process ends; return its exit code.
+
+        A signal between a prompt and the wait for keys behind it shows with the next key only.
+        """
+        for _ in range(5):
+            self.type(keys)
+            if self.ends(WAIT_S / 5):
+                break
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        """Wait for the end of the process."""
+        assert self.ends(), f"still running:\n{self.shown}"
+        return self._process.wait(WAIT_S)
+
+    def _take(self, timeout_s: float) -> bool:
+        """Read what is there; False at the end, or after the time."""
+        if not select.select([self._terminal], [], [], max(0.0, timeout_s))[0]:
+            return False
+        try:
+            read = os.read(self._terminal, 65536)
+        except OSError:  # Linux says so when the other side has closed
+            return False
+        self._raw += read
+        self.shown = self._raw.decode(errors="replace")
+        return bool(read)
