@@ -395,8 +395,19 @@ class Order:
 
     def tail(self, tip: SealNode | None) -> list[Entry]:
         """Return what follows `tip` and is not sealed yet, in (lamport, id) order."""
+        unsealed = self._unsealed_behind(self._start_behind(tip))
+        if tip is not None and tip.generation is not None:
+            unsealed |= self._said_meanwhile(tip.seal.request)
+        entries = map(self.log.entries.__getitem__, unsealed)
+        return sorted(filter(self.is_said, entries), key=_order_key)
+
+    def _start_behind(self, tip: SealNode | None) -> EntryId:
+        if tip is None:
+            return EntryId(self.log.conversation)
+        return tip.generation or tip.seal.request
+
+    def _unsealed_behind(self, start: EntryId) -> set[EntryId]:
         log = self.log
-        start = (tip.generation or tip.seal.request) if tip else EntryId(log.conversation)
         sealed = {i for node in self.nodes.values() for i in node.seal.entries}
         seen: set[EntryId] = set()
         todo = list(log.children.get(start, ()))
@@ -409,7 +420,25 @@ class Order:
                 continue
             seen.add(entry_id)
             todo += log.children.get(entry_id, ())
-        return sorted(filter(self.is_said, map(log.entries.__getitem__, seen)), key=_order_key)
+        return seen
+
+    def _said_meanwhile(self, request: EntryId) -> set[EntryId]:
+        """Return what was typed behind a request while its answer came.
+
+        Without what a further request asks about: that goes where its conflict says.
+        """
+        unsealed = self._unsealed_behind(request)
+        entries = self.log.entries
+        # Only what counts: another replica may not hold what a cut left out.
+        requests = (e for i in unsealed if (e := entries[i]).header.kind == Kind.REQUEST)
+        todo = [request.id for request in requests if self.is_said(request)]
+        while todo:
+            entry_id = todo.pop()
+            if entry_id in unsealed:
+                unsealed.discard(entry_id)
+                todo += entries[entry_id].header.parents
+                todo += self.log.children.get(entry_id, ())
+        return unsealed
 
     def is_said(self, entry: Entry) -> bool:
         """Say whether an entry stands in a tail: visible, readable, and of a writer or a host.
@@ -425,12 +454,8 @@ class Order:
 
     def frontier(self, tip: SealNode | None) -> tuple[EntryId, ...]:
         """Return the parents for the next entry on `tip`'s branch, ascending; at most 64."""
-        tail = self.tail(tip)
-        if not tail:
-            if tip is None:
-                return (EntryId(self.log.conversation),)
-            return (tip.generation or tip.seal.request,)
-        return self.ends(tail)
+        start = self.log.entries[self._start_behind(tip)]
+        return self.ends([start, *self.tail(tip)])
 
     def ends(self, said: Iterable[Entry]) -> tuple[EntryId, ...]:
         """Return which of these entries none of them follows, ascending: the last 64."""

@@ -241,6 +241,16 @@ def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
     assert place_on_branch(scene.held, open_request.id).parents == (open_request.id,)
 
 
+def test_what_is_said_while_an_answer_comes_is_in_the_next_context() -> None:
+    scene = Scene()
+    wait = scene.say("wait", scene.ask)
+    tip = scene.held.order.nodes[scene.seal.id]
+    assert set(scene.held.order.frontier(tip)) == {wait.id, scene.answer.id}
+    request = scene.request(wait, scene.answer, basis=scene.seal)
+    seal = scene.sealed(request, [scene.answer, wait, request], scene.seal)
+    assert seal.id in scene.held.order.nodes
+
+
 def test_of_more_than_64_ends_the_last_are_followed() -> None:
     scene = Scene()
     ends = []

@@ -406,6 +406,23 @@ def _tails() -> dict[str, object]:
     )
 
 
+def _meanwhile() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.say("wait", BOB, "ask")
+    s.say("and", BOB, "wait")
+    s.say("but", ADA, "ask")
+    s.ask("ask-but", ADA, "but", basis="seal")
+    return s.vector(
+        "meanwhile",
+        "what was said behind a request while its answer came is in the tail, and followed next;"
+        " what a further request asks about is not",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[_tail("seal", ["wait", "and"], ["and", "answer"])],
+    )
+
+
 def _membership_heads() -> dict[str, object]:
     s = Story()
     s.say("hello", ADA)
@@ -452,7 +469,7 @@ def build() -> dict[str, object]:
         _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
         _regenerate, _void_one, _void_prev, _void_basis, _passed_through, _equivocation, _refusal,
         _foreign_answer, _two_answers, _sealed_twice, _revoked_host, _revoked_writer, _tails,
-        _membership_heads, _spam,
+        _meanwhile, _membership_heads, _spam,
     )  # fmt: skip
     return {
         "file": "order",
