@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import io
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 from pydantic import ValidationError
@@ -32,6 +34,21 @@ def _stop_at_end_of_stdin() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="end of stdin", daemon=True).start()
+
+
+class Stderr(io.TextIOBase):
+    """Standard error, on which no answer depends: lines a full disk does not take are lost."""
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Push it out as far as that goes."""
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def _serve(arguments: list[str]) -> int:
@@ -67,7 +84,7 @@ def main(arguments: list[str]) -> int:
     )
     structlog.configure(
         processors=[*structlog.get_config()["processors"][:-1], show],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Stderr())),
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     command = arguments[0] if arguments else ""

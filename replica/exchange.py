@@ -111,10 +111,12 @@ class Exchange:
         self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
 
     def append(self, entry: Entry, out: EffectsBuilder, now: float) -> None:
-        """Admit an entry of our own, persist it, and offer it to the hub."""
+        """Admit an entry of our own, persist it, and offer it to the hub. Raises EntryRefused."""
         conversation = self._conversation(entry.conversation)
         verdict = conversation.admit(entry)
-        assert not isinstance(verdict, Pending), "our own entries follow what we hold"
+        if isinstance(verdict, Pending):
+            conversation.log.drop_pending([entry.id])
+            raise NotAllowed("the author is no member here, or the entry follows what is not held")
         if isinstance(verdict, Admitted):
             out.persist += verdict.entries
             out.deliver.append(EntriesAdmitted(conversation.id, verdict.entries))

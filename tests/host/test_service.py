@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from antiphon.v1 import host_pb2 as pb
 
@@ -11,15 +12,20 @@ from model_host.aio.server import HostServer
 from model_host.aio.server import start as start_host
 from model_host.config import HostConfig
 from model_host.engine import TorchEngine
+from replica.aio import rpc
 from replica.aio.client import Client
 from replica.aio.host_calls import HostCalls
+from replica.aio.keys import load_or_create, load_or_create_secret
+from replica.auth import Doorkeeper, prove
 from replica.body import Grant, Member, Role
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
-from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
+from replica.limits import TICKET_LIFETIME_S
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, Unauthenticated
 from syncd.aio.server import start as start_hub
 from syncd.config import HubConfig
 from tests.support.talk import Talk, key_of
+from tests.support.town_views import refusal
 
 
 @pytest.fixture
@@ -53,10 +59,10 @@ async def test_only_members_learn_of_a_conversation(talk_and_host: tuple[Talk, H
     await talk.ask("Hello.", tokens=3)
     async with HostCalls(host.address, key_of(9), host.key) as stranger:
         for conversation in (talk.id, ConversationId(bytes(32))):
-            with pytest.raises(ConversationUnknown) as refusal:
+            with pytest.raises(ConversationUnknown) as refused:
                 await stranger.list_checkpoints(conversation)
             # The same words for "no such conversation" and "not yours".
-            assert refusal.value.detail == str(ConversationUnknown())
+            assert refused.value.detail == str(ConversationUnknown())
     async with HostCalls(host.address, talk.client.key, host.key) as member:
         assert await member.list_checkpoints(talk.id)
 
@@ -77,9 +83,9 @@ async def test_a_reader_evicts_nothing_and_nobody_what_is_being_answered(
         with pytest.raises(NotAllowed):
             await calls._call("Evict", asked)
     async with HostCalls(host.address, talk.client.key, host.key) as calls:
-        with pytest.raises(AntiphonError) as refusal:
+        with pytest.raises(AntiphonError) as refused:
             await calls._call("Evict", asked)
-        assert refusal.value.reason == "CACHE_BUSY"
+        assert refused.value.reason == "CACHE_BUSY"
         assert len((await talk.answer(request)).token_ids) == 60
         assert (await calls._call("Evict", asked)).memory_tokens > 60
 
@@ -105,6 +111,29 @@ async def test_a_host_can_be_described_at_any_moment_of_a_turn(
     assert (1, 0) in seen
 
 
+async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
+    talk_and_host: tuple[Talk, HostServer], tmp_path: Path
+):
+    talk, host = talk_and_host
+    secret = load_or_create_secret(tmp_path / "host" / "ticket.secret")
+    door = Doorkeeper(load_or_create(tmp_path / "host" / "identity.key"), secret)
+    key, nonce, then = talk.client.key, bytes(32), rpc.now_ms() - TICKET_LIFETIME_S * 1000
+    challenge = door.challenge(talk.client.public, nonce, then)
+    proof = prove(key, nonce, challenge, expected_server=host.key, now_ms=then)
+    expired = door.admit(talk.client.public, nonce, challenge.expire_time_ms, proof, then)
+    methods = pb.DESCRIPTOR.services_by_name["HostService"].methods
+    async with grpc.aio.insecure_channel(host.address) as channel:
+        for name in [method.name for method in methods if method.name != "Authenticate"]:
+            call = channel.unary_unary(f"/antiphon.v1.HostService/{name}")
+            for metadata in ((), ((rpc.TICKET_METADATA, expired),)):
+                told = await refusal(call(b"", metadata=metadata))
+                assert told == (Unauthenticated.reason, Unauthenticated.next_step)
+    # Our own calls get a fresh one by themselves.
+    async with HostCalls(host.address, key, host.key) as calls:
+        calls._ticket = expired
+        assert (await calls.describe()).host_key == host.key
+
+
 async def test_a_malformed_argument_gets_a_typed_answer(talk_and_host: tuple[Talk, HostServer]):
     talk, host = talk_and_host
     async with HostCalls(host.address, talk.client.key, host.key) as calls:
@@ -117,6 +146,6 @@ async def test_a_host_with_another_key_than_expected_is_refused(
 ):
     talk, host = talk_and_host
     async with HostCalls(host.address, talk.client.key, talk.client.public) as calls:
-        with pytest.raises(AntiphonError) as refusal:
+        with pytest.raises(AntiphonError) as refused:
             await calls.describe()
-    assert refusal.value.reason == "PEER_IDENTITY_CHANGED"
+    assert refused.value.reason == "PEER_IDENTITY_CHANGED"

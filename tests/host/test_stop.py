@@ -61,10 +61,13 @@ def test_random_outputs_agree_with_the_naive_twin() -> None:
 
 
 def test_what_is_shown_never_ends_inside_a_character() -> None:
-    data = "né🦊東".encode()
     matcher = StopMatcher(["🦊!"])
-    for at in range(len(data)):
-        matcher.feed(data[at : at + 1]).text.decode()  # each piece is whole characters
+    pieces = [matcher.feed(bytes([byte])).text for byte in "né🦊東".encode()]
+    # The fox is held back while it may begin the stop string.
+    assert [piece.decode() for piece in pieces] == [
+        *("n", "", "é", "", "", "", ""),
+        *("🦊", "", "東"),
+    ]
 
 
 def test_a_stop_string_over_real_tokens_is_found(tokenizer: Tokenizer) -> None:

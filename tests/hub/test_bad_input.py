@@ -123,9 +123,9 @@ async def test_each_bad_entry_on_a_link_costs_neither_its_neighbours_nor_the_lin
         for v in REFUSED
         if v["given"]
     }
-    stored = await book.stored()
-    assert sound <= stored
-    assert stored.isdisjoint(id_of(v["entry"]) for v in REFUSED)
+    on_disk = await book.stored()
+    assert sound <= on_disk
+    assert on_disk.isdisjoint(id_of(v["entry"]) for v in REFUSED)
 
 
 async def test_each_bad_entry_of_a_push_is_refused_alone(book: Book):

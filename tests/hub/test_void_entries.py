@@ -1,4 +1,4 @@
-"""Entries that are sound but may not count: carried, void for one reason everywhere, in no way."""
+"""Entries that are sound but may not count: carried, and void for the same reason everywhere."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

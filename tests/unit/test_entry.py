@@ -11,6 +11,7 @@ from replica.entry import (
     Kind,
     body_digest,
     salted,
+    sign,
     verify_body,
     verify_signature,
 )
@@ -32,9 +33,12 @@ def test_short_is_twelve_hex_digits() -> None:
     assert ids.short(bytes(range(32))) == "000102030405"
 
 
-def test_a_signed_entry_verifies() -> None:
+def test_a_signed_entry_verifies_as_its_authors_alone() -> None:
+    assert MESSAGE.signature == sign(MESSAGE.header_bytes, ADA.key)
     verify_signature(MESSAGE)
-    verify_body(MESSAGE)
+    another = replace(MESSAGE, header=replace(MESSAGE.header, author=Writer(2).public))
+    with pytest.raises(SignatureInvalid):
+        verify_signature(another)
 
 
 @pytest.mark.parametrize("bit", range(0, 512, 37))
@@ -52,12 +56,16 @@ def test_an_id_covers_the_header_alone() -> None:
     assert entry_id(MESSAGE.header_bytes + b"\0") != MESSAGE.id
 
 
-def test_a_missing_body_is_no_mismatch() -> None:
+def test_a_missing_body_is_no_mismatch_but_an_empty_one_is() -> None:
     verify_body(replace(MESSAGE, body=None))
+    with pytest.raises(BodyDigestMismatch):
+        verify_body(replace(MESSAGE, body=b""))
 
 
 def test_a_body_has_the_size_and_digest_stated() -> None:
     assert MESSAGE.body is not None
+    assert body_digest(MESSAGE.body) == MESSAGE.header.body_digest
+    verify_body(MESSAGE)
     with pytest.raises(BodyDigestMismatch, match="bytes, the header says"):
         verify_body(replace(MESSAGE, body=MESSAGE.body + b"x"))
     with pytest.raises(BodyDigestMismatch, match="SHA-256"):

@@ -22,7 +22,7 @@ from replica.effects import (
 from replica.entry import Entry, entry_id
 from replica.exchange import BUSY_CHECKS_MAX
 from replica.ids import ConversationId, Digest
-from replica.refusals import SignatureInvalid
+from replica.refusals import NotAllowed, SignatureInvalid
 from replica.testing import Network
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -203,6 +203,17 @@ def test_only_keys_the_policy_names_may_create():
     scene.begin()
     assert "CREATE_FORBIDDEN" in [f.reason for f in of(Fault, scene.client.received)]
     assert scene.id not in scene.hub.shelf
+
+
+# --- appending -----------------------------------------------------------------------------
+
+
+def test_who_is_no_member_appends_nothing(scene: Scene):
+    stranger = Writer(9)
+    entry = stranger.write(scene.id, said("hello"), parents=[scene.genesis])
+    with pytest.raises(NotAllowed):
+        scene.client.link.append(entry, 0.0)
+    assert not scene.client.shelf[scene.id].log.pending
 
 
 # --- comparing in the middle of traffic ---------------------------------------------------

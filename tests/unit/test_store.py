@@ -12,7 +12,7 @@ from replica.entry import Entry
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId, Lane, Position, Track
 from replica.refusals import StoreCorrupt, StoreFull, StoreLocked, StoreVersionUnknown
-from tests.support.files import flip_byte, query, wal_commits
+from tests.support.files import flip_byte, full_disk, query, wal_commits
 from tests.support.writers import Writer, said
 
 
@@ -419,6 +419,23 @@ async def test_acks_reach_the_disk_without_an_append(
         await store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
         while not await asyncio.to_thread(query, path, "SELECT 1 FROM acks"):
             pass
+
+
+async def test_acks_that_find_no_room_are_known_once_there_is(path: Path) -> None:
+    entries = log(1)
+    conversation, peer = entries[0].conversation, Writer(2).public
+    lanes = [Lane(peer, epoch, Track.CONVERSATION) for epoch in range(1, 500)]
+    fresh = [Position(lane, 0, entries[1].id) for lane in lanes]
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.save_acks(conversation, peer, [position(entries[1])], now_ms=1)
+        assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
+        async with full_disk(store):
+            await store.save_acks(conversation, peer, fresh, now_ms=2)
+            # Older acks only ask more of the peer than need be; that is no failure.
+            assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
+        positions, _ = await store.load_acks(conversation, peer)
+        assert set(positions) == {position(entries[1]), *fresh}
 
 
 async def test_small_values_are_kept(path: Path) -> None:

@@ -32,31 +32,34 @@ def test_a_padded_varint_is_refused(value: int, padding: int) -> None:
 
 @given(st.binary(max_size=80))
 def test_random_bytes_are_refused_or_read_alike_by_a_parser(data: bytes) -> None:
-    try:
-        wire.check(data, HEADER)
-    except WireMalformed:
-        return
-    # What the scan lets through, every parser reads and writes back unchanged.
-    assert pb.Header.FromString(data).SerializeToString(deterministic=True) == data
+    assert is_refused(data) or rewritten(data) == data
 
 
 @given(st.data())
 def test_a_damaged_header_is_refused_or_reads_back_alike(data: st.DataObject) -> None:
     header = bytearray(Writer(1).genesis().header_bytes)
+    assert not is_refused(bytes(header))
     at = data.draw(st.integers(0, len(header) - 1))
     header[at] = data.draw(st.integers(0, 255))
-    test_random_bytes_are_refused_or_read_alike_by_a_parser.hypothesis.inner_test(bytes(header))
+    assert is_refused(bytes(header)) or rewritten(bytes(header)) == header
+
+
+def is_refused(header: bytes) -> bool:
+    try:
+        wire.check(header, HEADER)
+    except WireMalformed:
+        return True
+    return False
+
+
+def rewritten(header: bytes) -> bytes:
+    """What the scan lets through, every parser reads and writes back unchanged."""
+    return pb.Header.FromString(header).SerializeToString(deterministic=True)
 
 
 def test_every_proper_prefix_that_ends_inside_a_field_is_refused() -> None:
     header = Writer(1).genesis().header_bytes
-    whole = 0
-    for end in range(len(header)):
-        try:
-            wire.check(header[:end], HEADER)
-            whole += 1
-        except WireMalformed:
-            pass
+    whole = sum(not is_refused(header[:end]) for end in range(len(header)))
     assert whole == len(pb.Header.FromString(header).ListFields())
 
 
