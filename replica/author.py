@@ -21,6 +21,7 @@ from replica.body import (
     Member,
     Message,
     Request,
+    Revocation,
     Seal,
     Tools,
     listed_ids,
@@ -29,7 +30,7 @@ from replica.conversation import Conversation
 from replica.entry import Conflict, Entry, Header, Kind, body_digest, entry_id, salted, sign
 from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
-from replica.refusals import BodyTooLarge, CriticalKindUnknown
+from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
 
 KIND_OF_BODY: dict[type[Body], Kind] = {
     Genesis: Kind.GENESIS,
@@ -84,8 +85,12 @@ class Author:
         """Write the next entry of this author's lane; the caller admits and persists it.
 
         `parents` may come in any order; more than 64 must be joined first.
-        Raises CriticalKindUnknown, BodyTooLarge.
+        Raises NotAllowed, CriticalKindUnknown, BodyTooLarge.
         """
+        kind = KIND_OF_BODY[type(body)]
+        if not self.may_write(held, body):
+            # Others would carry it and count it for nothing.
+            raise NotAllowed(f"your role in this conversation takes no {kind.name} entry")
         # Membership stays writable: whoever wrote the entry can be revoked for it.
         if held.log.critical_unknown and not isinstance(body, Member):
             raise CriticalKindUnknown
@@ -96,7 +101,6 @@ class Author:
         content = salted(salt, codec.encode_body(body))
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
-        kind = KIND_OF_BODY[type(body)]
         track = codec.TRACK_OF_KIND.get(kind) or _track_of(held, parents)
         seq, prev = held.next_place(self.lane(track))
         named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
@@ -106,6 +110,14 @@ class Author:
             basis, lamport, kind, False, body_digest(content), len(content), time_ms, conflict,
         )  # fmt: skip
         return self._signed(header, content)
+
+    def may_write(self, held: Conversation, body: Body) -> bool:
+        """Say whether this key's roles take such an entry now."""
+        match body:
+            case Member(Revocation(key)) if key == self.public:
+                return True  # anyone may leave
+            case _:
+                return held.log.membership.may_write(self.public, KIND_OF_BODY[type(body)])
 
     def _signed(self, header: Header, content: bytes) -> Entry:
         data = codec.encode_header(header)

@@ -83,6 +83,13 @@ class VoidReason(StrEnum):
     CONTEXT_DIGEST_WRONG = "its context digest is wrong"
     SEALED_BEFORE = "the host sealed this request before"
 
+    @property
+    def next_step(self) -> str:
+        """What whoever waits for an answer does now."""
+        if self is VoidReason.SEALED_BEFORE:
+            return "Nothing: the first seal answers."
+        return "Ask again, or ask another host: this one did not keep to the rules."
+
 
 class SealVoid(Exception):
     """A seal breaks a rule. Void is a verdict, not a refusal."""

@@ -169,5 +169,4 @@ async def serve(config: HostConfig) -> None:
     """Run until SIGINT or SIGTERM, or until the host can't go on."""
     async with start(config) as server:
         line = f"host {server.address} {server.key.hex()} {server.profile.name}"
-        print(f"{line} {server.profile.digest.hex()}", flush=True)  # noqa: T201  # the ready line
-        await run_until_stopped(server.failed())
+        await run_until_stopped(server.failed(), f"{line} {server.profile.digest.hex()}")

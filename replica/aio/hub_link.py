@@ -40,7 +40,7 @@ from replica.effects import (
     conversation_of,
 )
 from replica.entry import Entry
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import Link, Phase
@@ -279,7 +279,12 @@ class HubLink:
         pause_s = self._pauses_s.get(conversation, REOPEN_FIRST_S)
         self._pauses_s[conversation] = min(2 * pause_s, REOPEN_MAX_S)
         await asyncio.sleep(pause_s)
-        await self._prepare(conversation)
+        try:
+            await self._prepare(conversation)
+        except StoreError as error:
+            log.warning("could not read it again", reason=error.reason, detail=error.detail)
+            self._spawn(self._reopen(conversation))
+            return
         if self._is_left(conversation):
             self._open(conversation)
 

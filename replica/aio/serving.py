@@ -43,12 +43,16 @@ async def add_health(server: grpc.aio.Server, *services: str) -> None:
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
 
-async def run_until_stopped(vital: Awaitable[None]) -> None:
-    """Wait for SIGINT or SIGTERM; raise what ended `vital`, which should never end."""
+async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:
+    """Print `ready_line`, wait for SIGINT or SIGTERM; raise what ended `vital`, which never should.
+
+    Signals are heard before the line is printed: whoever reads it may send one.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    print(ready_line, flush=True)  # noqa: T201  # what a supervisor waits for
     stopping = asyncio.ensure_future(stop.wait())
     working = asyncio.ensure_future(vital)
     await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)

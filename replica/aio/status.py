@@ -124,6 +124,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
             missing = tuple(bytes.fromhex(m) for m in info.metadata.get("missing", "").split())
         elif detail.Unpack(retry):
             wait_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    if not reason and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return refusals.FrameTooLarge(error.details() or "")  # gRPC's own limit
     if not reason:
         return refusals.HubUnreachable(f"{error.code().name.lower()}: {error.details()}")
     fault = Fault(reason, error.details() or "", next_step, retry_after_ms=int(wait_s * 1000))

@@ -128,6 +128,8 @@ def generation_note(generation: Generation) -> str:
     finish = finish_name(generation.finish_reason)
     if generation.finish_reason == FinishReason.REFUSED:
         return f"{finish}: {generation.finish_detail}"
+    if generation.finish_reason == FinishReason.INTERRUPTED:
+        return f"{finish}: {generation.finish_detail} · {usage_line(generation.usage)}"
     return f"{finish} · {usage_line(generation.usage)}"
 
 

@@ -158,7 +158,7 @@ def _check_bodies(fresh: Conversation, findings: Findings) -> None:
 
 def _check_order(fresh: Conversation, findings: Findings) -> None:
     for seal_id, reason in fresh.order.void.items():
-        words = f"seal {short(seal_id)} is void: {reason.value}"
+        words = f"seal {short(seal_id)} is void: {reason.value}. {reason.next_step}"
         (findings.bad if reason in _FORGED else findings.noted).append(words)
     findings.seals = len(fresh.order.nodes)
     for node in fresh.order.nodes.values():

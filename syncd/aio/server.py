@@ -96,8 +96,7 @@ def _reflect(server: grpc.aio.Server) -> None:
 async def serve(config: HubConfig) -> None:
     """Run until SIGINT or SIGTERM, or until the hub can't go on."""
     server = await start(config)
-    print(f"hub {server.address} {server.key.hex()}", flush=True)  # noqa: T201  # the ready line
     try:
-        await run_until_stopped(server.failed())
+        await run_until_stopped(server.failed(), f"hub {server.address} {server.key.hex()}")
     finally:
         await server.stop()

@@ -45,6 +45,7 @@ from replica.refusals import (
     ArgumentInvalid,
     ConversationDeleted,
     ConversationUnknown,
+    FrameTooLarge,
     NotAllowed,
     Unauthenticated,
 )
@@ -146,6 +147,8 @@ class SyncService:
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
         """Append; answered once everything admitted is durable."""
         peer = rpc.caller(self._doorkeeper, context)
+        if request.ByteSize() > limits.FRAME_BYTES_MAX:
+            raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
         message = entries_from_pb(
             pb.Entries(conversation=request.conversation, entries=request.entries)
         )

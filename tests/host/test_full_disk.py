@@ -100,7 +100,7 @@ async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(house: Hou
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         await talk.say(STORY)
-        request = await talk.request(tokens=20, sampling=SEEDED)
+        request = await talk.request(tokens=80, sampling=SEEDED)
         assert await house.client.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
         (journal,) = house.journals.iterdir()
         limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
@@ -112,7 +112,7 @@ async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(house: Hou
         (told,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
         assert told == StoreError.reason
         answer = await talk.answer(request)
-        assert len(answer.token_ids) == 20
+        assert len(answer.token_ids) == 80
         assert text_of(answer.parts) == talk.shown(request)
         await assert_the_log_is_one(house, host, talk)
         again = await talk.answer(await talk.regenerate(request))

@@ -11,7 +11,6 @@ from typing import TextIO, cast
 import pytest
 from structlog import PrintLogger
 
-from model_host.__main__ import Stderr
 from model_host.aio.server import start
 from model_host.config import HostConfig
 from model_host.engine import TorchEngine
@@ -23,6 +22,7 @@ from model_host.errors import (
     TokenizerUnknown,
 )
 from model_host.refusals import ContextTooLong
+from replica.aio.daemon import Stderr
 from replica.body import FinishReason
 from replica.errors import AntiphonError
 from replica.refusals import ArgumentInvalid

@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -215,3 +217,25 @@ async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tm
             lambda: me.id in yours.shelf and long.id in yours.shelf[me.id].log.entries, PATIENCE_S
         )
         assert {e.id for e in await yours.store.load(me.id)} == await at(hub, me.id)
+
+
+def test_a_hub_whose_log_can_not_be_written_serves_on(tmp_path: Path):
+    command = [
+        sys.executable,
+        "-m",
+        "syncd",
+        "--data-dir",
+        str(tmp_path),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    with (
+        Path("/dev/full").open("wb") as full,
+        subprocess.Popen(
+            [sys.executable, *argv], stdout=subprocess.PIPE, stderr=full, text=True
+        ) as hub,
+    ):
+        assert hub.stdout is not None
+        assert hub.stdout.readline().startswith("hub 127.0.0.1:")
+        hub.terminate()
+        assert hub.wait(30) == 0

@@ -21,7 +21,7 @@ from replica.entry import Conflict, Entry, Kind
 from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
 from replica.log import Admitted
-from replica.refusals import BodyTooLarge, CriticalKindUnknown
+from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
 from tests.support.writers import KIND_OF_BODY as WRITERS_KINDS
 from tests.support.writers import Writer, said
 
@@ -108,8 +108,23 @@ def test_too_large_a_body_is_refused_before_it_is_signed() -> None:
     assert desk.held.next_place(desk.author.lane(Track.CONVERSATION)) == (0, None)
 
 
+def test_nobody_writes_what_their_role_does_not_take() -> None:
+    desk, reader = Desk(), Author(Writer(2).key, epoch=3)
+    grant = desk.write(Member(Grant(reader.public, Role.READER)), desk.genesis)
+    with pytest.raises(NotAllowed):
+        reader.write(desk.held, said("hi"), parents=(grant.id,), salt=SALT, time_ms=5)
+    with pytest.raises(NotAllowed):
+        Author(Writer(3).key, epoch=3).write(
+            desk.held, Join(), parents=(grant.id,), salt=SALT, time_ms=5
+        )
+    leave = Member(Revocation(reader.public))
+    desk.admit(reader.write(desk.held, leave, parents=(grant.id,), salt=SALT, time_ms=5))
+    assert not desk.held.log.membership.is_member(reader.public)
+
+
 def test_a_seal_that_nobody_would_admit_is_not_written() -> None:
     desk = Desk()
+    desk.write(Member(Grant(desk.author.public, Role.HOST)))
     listed = (desk.genesis,) * (SEAL_ENTRIES_MAX + 1)
     digest = Digest(bytes(32))
     ones = (1,) * len(listed)
