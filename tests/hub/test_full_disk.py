@@ -220,19 +220,14 @@ async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tm
 
 
 def test_a_hub_whose_log_can_not_be_written_serves_on(tmp_path: Path):
-    command = [
-        sys.executable,
-        "-m",
-        "syncd",
-        "--data-dir",
-        str(tmp_path),
-        "--listen",
-        "127.0.0.1:0",
-    ]
+    command = [sys.executable, "-m", "syncd", "--listen", "127.0.0.1:0"]
     with (
         Path("/dev/full").open("wb") as full,
         subprocess.Popen(
-            [sys.executable, *argv], stdout=subprocess.PIPE, stderr=full, text=True
+            [*command, "--data-dir", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
         ) as hub,
     ):
         assert hub.stdout is not None
