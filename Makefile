@@ -57,7 +57,7 @@ bench: $(VENV)/.test model
 	$(BIN)/python -m bench
 
 bench-peers: $(VENV)/.test
-	$(PIP) -c constraints.txt transformers llama-cpp-python
+	$(PIP) -c constraints.txt transformers accelerate llama-cpp-python
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -3,11 +3,10 @@
 Run by hand, in an environment of its own; the tests need none of these packages:
 
     pip install torch==2.13.0 transformers accelerate gguf
-    python bench/make_golden.py MODEL.gguf tests/host/golden/smollm2.json
+    python -m bench.make_golden MODEL.gguf tests/host/golden/smollm2.json
 
-fp32, plain linear layers (transformers' packed ones are read out by feeding them the
-identity), eager attention. Of the last position's logits it keeps the 64 best, every
-768th, and the vector's sum and Euclidean length.
+fp32, plain linear layers, eager attention. Of the last position's logits it keeps the 64
+best, every 768th, and the vector's sum and Euclidean length.
 """
 
 import json
@@ -16,7 +15,8 @@ from pathlib import Path
 
 import torch
 import transformers
-from torch import nn
+
+from bench.transformers_peer import load
 
 PROMPTS = [
     "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n",
@@ -34,22 +34,6 @@ TEXTS = [
     "x = [i**2 for i in range(10)]  # comment",
 ]
 GREEDY_TOKENS = 64
-
-
-def load(path: Path) -> transformers.PreTrainedModel:
-    """Load the GGUF in fp32 with every packed module replaced by a plain one."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    for name, module in list(model.named_modules()):
-        if type(module).__name__ == "GgufLinear":
-            plain = nn.Linear(module.in_features, module.out_features, bias=False)
-            plain.weight = nn.Parameter(module(torch.eye(module.in_features)).T.contiguous())
-            model.set_submodule(name, plain)
-        elif type(module).__name__ == "GgufEmbedding":
-            rows = module(torch.arange(module.num_embeddings))
-            model.set_submodule(name, nn.Embedding.from_pretrained(rows.clone()))
-    return model
 
 
 def describe(model: transformers.PreTrainedModel, ids: list[int]) -> dict[str, object]:
@@ -81,7 +65,7 @@ def main() -> None:
     torch.set_num_threads(2)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     with torch.inference_mode():
-        model = load(path)
+        model = load(path, torch.float32, attn_implementation="eager")
         golden = {
             "made_with": f"transformers {transformers.__version__}, torch {torch.__version__}",
             "prompts": [

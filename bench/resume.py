@@ -11,10 +11,12 @@ import asyncio
 import importlib.util
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -48,32 +50,65 @@ def nothing(*_: object) -> None:
     """Take progress, and say nothing."""
 
 
-async def first_token(worker: Worker, conversation: ConversationId, ids: list[int]) -> float:
-    """Return the seconds until the logits of the first new token are there."""
-    await worker.evict(conversation, checkpoints=False)
+def checkpoints(folder: Path) -> Checkpoints:
+    """Open the folder as a host does at its start."""
+    return Checkpoints(folder / "checkpoints", mac_key=b"k" * 32, budget_bytes=8 << 30)
+
+
+@asynccontextmanager
+async def warm_host(engine: TorchEngine, folder: Path) -> AsyncIterator[Worker]:
+    """Start over with an empty memory and what the folder holds; the model stays loaded."""
+    pool = CachePool(engine.new_cache, 2 << 30)
+    worker = Worker(engine, pool, checkpoints(folder), lambda owner: owner)
+    yield worker
+    await worker.close()
+
+
+async def first_token(
+    engine: TorchEngine, folder: Path, conversation: ConversationId, ids: list[int]
+) -> float:
+    """Return the seconds until the logits of the first new token are there, after a restart."""
+    async with warm_host(engine, folder) as worker:
+        began = time.perf_counter()
+        await worker.prefill(conversation, OWNER, ids, on_progress=nothing, cancelled=never)
+        return time.perf_counter() - began
+
+
+def process_ready_seconds(folder: Path) -> float:
+    """Return the time from the start of a host's process to its ready line."""
+    command = [sys.executable, "-m", "model_host", "serve", "--data-dir", str(folder)]
     began = time.perf_counter()
-    await worker.prefill(conversation, OWNER, ids, on_progress=nothing, cancelled=never)
-    return time.perf_counter() - began
+    with subprocess.Popen(
+        [*command, "--hub", "127.0.0.1:1"],  # nobody there: a host is ready without its hub
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        if not process.stdout.readline().startswith("host "):
+            raise RuntimeError("the host ended before it was ready")
+        seconds = time.perf_counter() - began
+        process.terminate()
+    return seconds
 
 
 async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]:
     """Measure restored and computed first tokens, in turns."""
-    pool = CachePool(engine.new_cache, 2 << 30)
-    tiers = Checkpoints(folder / "checkpoints", mac_key=b"k" * 32, budget_bytes=8 << 30)
-    worker = Worker(engine, pool, tiers, lambda owner: owner)
     figures: dict[int, dict[str, float]] = {}
     for size in SIZES:
         conversation = ConversationId(size.to_bytes(32, "little"))
         context = token_ids(size, size)
         new = context + token_ids(NEW_TOKENS, size + 1)
-        await worker.prefill(conversation, OWNER, context, on_progress=nothing, cancelled=never)
         none = EntryId(bytes(32))
-        await worker.checkpoint(conversation, OWNER, none, none, context)
+        async with warm_host(engine, folder) as worker:
+            await worker.prefill(conversation, OWNER, context, on_progress=nothing, cancelled=never)
+            await worker.checkpoint(conversation, OWNER, none, none, context)
+        tiers = checkpoints(folder)
         bare = ConversationId((size + 1).to_bytes(32, "little"))
         restored, computed, floor, restore = [], [], [], []
         for _ in range(ROUNDS):
-            restored.append(await first_token(worker, conversation, new))
-            computed.append(await first_token(worker, bare, new))
+            restored.append(await first_token(engine, folder, conversation, new))
+            computed.append(await first_token(engine, folder, bare, new))
             restore.append(restore_seconds(engine, tiers, conversation, new))
             floor.append(floor_seconds(engine, tiers, conversation, size))
         ratios = [c / r for c, r in zip(computed, restored, strict=True)]
@@ -87,7 +122,6 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
             "prefill_tok_per_s": len(new) / statistics.median(computed),
         }
         say(f"{size} tokens: {figures[size]}")
-    await worker.close()
     return figures
 
 
@@ -128,11 +162,9 @@ def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
     """Return a timed prefill by transformers, bf16, or None where it is not installed."""
     if importlib.util.find_spec("transformers") is None:
         return None
-    from transformers import AutoModelForCausalLM
+    from bench.transformers_peer import load
 
-    model = AutoModelForCausalLM.from_pretrained(
-        str(path.parent), gguf_file=path.name, dtype=torch.bfloat16
-    ).eval()
+    model = load(path, torch.bfloat16)
 
     def prefill(ids: list[int]) -> float:
         began = time.perf_counter()
@@ -194,10 +226,10 @@ def main() -> int:
     """Measure and print."""
     flags = arguments(__doc__ or "")
     path = resolve("SmolLM2-135M-Instruct")
-    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        ready_s = process_ready_seconds(Path(name))
     engine = TorchEngine.load(path, dtype="bf16", cache_dir=cache_dir())
-    ready_s = time.perf_counter() - began
-    say(f"engine ready after {ready_s:.1f} s, of which self-test {engine.tested.seconds:.1f} s")
+    say(f"ready {ready_s:.1f} s after process start; self-test {engine.tested.seconds:.1f} s")
     with tempfile.TemporaryDirectory() as name:
         figures = asyncio.run(ours(engine, Path(name)))
     peers = peer_prefill(engine, path)

@@ -8,6 +8,7 @@ link, in another role, or behind another certificate.
 import hashlib
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -56,6 +57,9 @@ def _check_widths(client_key: bytes, client_nonce: bytes) -> None:
         raise ProofInvalid("key and nonce have 32 bytes each")
 
 
+TICKETS_REMEMBERED = 4096
+
+
 class Doorkeeper:
     """The server's side: stateless between the two steps, so nothing piles up."""
 
@@ -70,6 +74,8 @@ class Doorkeeper:
         self.public = PublicKey(key.public_key().public_bytes_raw())
         self._secret = secret
         self._certificate_digest = certificate_digest
+        # A client shows one ticket with every call; those refused are not remembered.
+        self._genuine = lru_cache(TICKETS_REMEMBERED)(self._open)
 
     def challenge(self, client_key: PublicKey, client_nonce: bytes, now_ms: int) -> Challenge:
         """Answer the first step. Raises ProofInvalid."""
@@ -106,15 +112,19 @@ class Doorkeeper:
 
     def holder(self, ticket: bytes, now_ms: int) -> PublicKey:
         """Return the key a ticket is bound to. Raises Unauthenticated."""
+        key, expire_ms = self._genuine(ticket)
+        if now_ms >= expire_ms:
+            raise Unauthenticated("the ticket has expired")
+        return key
+
+    def _open(self, ticket: bytes) -> tuple[PublicKey, int]:
         content, mac = ticket[:-32], ticket[-32:]
         genuine = len(ticket) == _TICKET_BYTES and hmac.compare_digest(
             mac, self._mac(TICKET_TAG, content)
         )
         if not genuine:
             raise Unauthenticated("the ticket is missing or not from this server's present life")
-        if now_ms >= int.from_bytes(content[KEY_BYTES:], "little"):
-            raise Unauthenticated("the ticket has expired")
-        return PublicKey(content[:KEY_BYTES])
+        return PublicKey(content[:KEY_BYTES]), int.from_bytes(content[KEY_BYTES:], "little")
 
     def _nonce(self, client_key: PublicKey, client_nonce: bytes, expire_ms: int) -> bytes:
         content = client_key + client_nonce + expire_ms.to_bytes(8, "little")
