@@ -305,3 +305,9 @@ def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
     scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=[second]))
     assert order.is_cancelled(second.id)
     assert not order.is_cancelled(scene.ask.id)
+
+
+def test_every_verdict_on_a_seal_says_what_to_do_next() -> None:
+    for reason in VoidReason:
+        assert reason.next_step.endswith(".")
+        assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))
