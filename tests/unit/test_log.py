@@ -341,7 +341,7 @@ def test_the_digest_moves_with_every_entry(pad: Pad) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_digest_does_not_depend_on_the_order_of_arrival(chance: random.Random) -> None:
     entries = list(STORY.entries)
     chance.shuffle(entries)

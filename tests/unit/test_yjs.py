@@ -212,7 +212,7 @@ def test_one_changed_byte_is_read_or_refused() -> None:
     assert all(is_read_whole(found) for found in read)
 
 
-@settings(max_examples=400, deadline=500)
+@settings(max_examples=400)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     for given_bytes in (data, HEAD + data, any_update(data)):
