@@ -15,7 +15,7 @@ from replica.cli.session import Choices, Session, is_synced
 from replica.cli.turn import check_text
 from replica.effects import HostInfo
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.limits import STOP_STRINGS_MAX
+from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 from replica.place import newest_place
 from replica.refusals import ArgumentInvalid
 
@@ -101,8 +101,11 @@ def register(app: typer.Typer) -> None:
 def _check_stop(texts: list[str]) -> None:
     for text in texts:
         check_text(text)
-    if len(texts) > STOP_STRINGS_MAX or "" in texts:
-        raise ArgumentInvalid(f"--stop takes at most {STOP_STRINGS_MAX} texts, none empty")
+    sizes = [len(text.encode()) for text in texts]
+    if len(sizes) > STOP_STRINGS_MAX or not all(0 < n <= STOP_STRING_BYTES_MAX for n in sizes):
+        raise ArgumentInvalid(
+            f"--stop takes at most {STOP_STRINGS_MAX} texts of 1 to {STOP_STRING_BYTES_MAX} bytes"
+        )
 
 
 async def _begin(

@@ -67,6 +67,7 @@ def test_a_message_longer_than_an_entry_is_refused_before_anything_is_written(
 
 def test_stop_texts_no_request_could_carry_are_refused_at_once(me: Terminal) -> None:
     assert me.refused("new", "--stop", "") == "ARGUMENT_INVALID"
+    assert me.refused("new", "--stop", "x" * 257) == "ARGUMENT_INVALID"
     many = [argument for number in range(17) for argument in ("--stop", f"stop {number}")]
     assert me.refused("new", *many) == "ARGUMENT_INVALID"
 

@@ -171,6 +171,7 @@ class Bare:
         self.shelf: Shelf = {}
         self.heard: list[Event] = []
         self.is_synced = asyncio.Event()
+        self.failures = 0
         self.performer = Performer(store, lambda *_failure: None)
         self.link = HubLink(
             calls, Hello((1,)), key=ME.public, shelf=self.shelf, performer=self.performer,
@@ -178,6 +179,9 @@ class Bare:
         )  # fmt: skip
 
     async def load(self, conversation: ConversationId) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("a broken page")
         if conversation not in self.shelf:
             stored = await self.store.load(conversation)
             self.shelf[conversation] = Conversation.restore(conversation, stored)
@@ -221,6 +225,20 @@ async def test_a_conversation_the_disk_refused_is_read_again_before_it_is_opened
     assert len(bare.shelf[bare.id].log) == 2
     # Nothing had to come from the hub again.
     assert not any(isinstance(event, EntriesAdmitted) for event in bare.heard)
+
+
+async def test_a_conversation_that_can_not_be_read_now_is_read_later(
+    bare: Bare, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hub_link, "REOPEN_FIRST_S", 0.01)
+    bare.is_synced.clear()
+    del bare.shelf[bare.id]
+    bare.failures = 2
+    bare.link.abandon(bare.id, Fault.of(StoreFull(), bare.id))
+    async with asyncio.timeout(10.0):
+        await bare.is_synced.wait()
+    assert bare.failures == 0
+    assert len(bare.shelf[bare.id].log) == 2
 
 
 async def test_a_dropped_link_tells_of_its_end_last(bare: Bare):

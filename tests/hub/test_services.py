@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from replica.aio import rpc
 from replica.auth import Doorkeeper
 from replica.codec.entries import entry_from_pb, entry_to_pb
+from replica.refusals import FrameTooLarge
 from syncd.aio.server import start
 from syncd.config import HubConfig
 from tests.support.callers import CallersTown as Town
@@ -56,6 +57,20 @@ async def test_push_answers_in_the_order_of_the_request(town: Town):
     response = await town.owner.sync.Push(request, metadata=town.owner.metadata)
     assert [o.durable for o in response.outcomes] == [False, True]
     assert response.outcomes[1].id == good.id
+
+
+@pytest.mark.parametrize("last", [60_000, 400_000], ids=["the hub's limit", "gRPC's limit"])
+async def test_a_push_beyond_one_frame_is_refused_with_its_reason(town: Town, last: int):
+    parent = town.entries[-1]
+    entries = []
+    for size in (500_000, 500_000, last):
+        parent = town.writer.write(town.id, said("x" * size), parents=[parent])
+        entries.append(parent)
+    with pytest.raises(FrameTooLarge):
+        await town.owner.calls.push(town.id, tuple(entries))
+    assert len(town.hub.driver.hub.shelf[town.id].log) == 4
+    for entry in entries:
+        assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
 
 
 async def test_resolve_tells_durable_from_unknown(town: Town):
