@@ -42,6 +42,7 @@ from replica.body import (
 from replica.cli.relay import Relay
 from replica.codec import encode_body
 from replica.ids import ConversationId, EntryId, PublicKey
+from replica.tail import frontier
 from syncd.aio.server import start as start_hub
 from syncd.config import HubConfig
 
@@ -70,7 +71,7 @@ class Talk:
         tips = held.order.tips()
         tip = tips[-1] if tips else None
         basis = tip.id if tip else None
-        parents = held.order.frontier(tip)
+        parents = frontier(held.order, tip)
         said = Message(Speaker.USER, (Text(text),))
         asked = Request(self.host, Sampling(), membership_heads=held.log.membership_heads())
         _, request = await self.client.append_chain(

@@ -9,6 +9,7 @@
     ├── TokensControl          ids of control tokens in a message
     ├── TokenizerBytesMissing  a byte of the text that the vocabulary lacks
     ├── ObligationsOpen        tool calls without a result
+    ├── RequestExpired         its turn came after the time the requester set
     ├── ProfileUnknown         a profile the host doesn't offer
     ├── BodyUnavailable        a body that is missing here
     ├── ContextTooLong         more tokens than the model's context holds
@@ -95,6 +96,13 @@ class ObligationsOpen(GenerationRefused):
 
     reason = "OBLIGATIONS_OPEN"
     next_step = "Append a tool_result for each call named, an is_error one if need be."
+
+
+class RequestExpired(GenerationRefused):
+    """The request's turn came after the time its author set for it."""
+
+    reason = "REQUEST_EXPIRED"
+    next_step = "Ask again if the answer is still wanted."
 
 
 class ProfileUnknown(GenerationRefused):

@@ -47,7 +47,9 @@ from replica.body import (
 )
 from replica.ids import Digest, EntryId, short, tagged_sha256
 
-RECIPE = b"antiphon/v1/render-recipe:1 sentinel-split next-entry-closes ids-spliced"
+RECIPE = (
+    b"antiphon/v1/render-recipe:2 sentinel-split next-entry-closes ids-spliced follow-continues"
+)
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
 
 ROLES = {
@@ -90,6 +92,7 @@ class ContextItem:
     entry: EntryId
     body: Body | None
     is_final: bool
+    parents: tuple[EntryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +281,16 @@ def _opens_answer(item: ContextItem) -> bool:
 
 
 def _continues(context: Sequence[ContextItem], index: int) -> bool:
-    """Say whether the request at `index` goes on inside the answer right before it."""
-    before = context[index - 1].body if index > 0 else None
-    return isinstance(before, Generation) and before.finish_reason in CONTINUABLE
+    """Say whether the request at `index` goes on inside the answer right before it.
+
+    Only one that follows that answer was written knowing that it was cut off;
+    one that queued behind it opens a turn of its own.
+    """
+    if index == 0:
+        return False
+    before = context[index - 1]
+    is_cut_off = isinstance(before.body, Generation) and before.body.finish_reason in CONTINUABLE
+    return is_cut_off and before.entry in context[index].parents
 
 
 def _continued_tokens(context: Sequence[ContextItem], turns: Sequence[_Turn]) -> int:

@@ -22,6 +22,7 @@ from model_host.refusals import (
     ContextTooLong,
     ObligationsOpen,
     ProfileUnknown,
+    RequestExpired,
     SealTooLarge,
     TokensForeign,
 )
@@ -43,7 +44,7 @@ from replica.conversation import Conversation
 from replica.drafts import extend_digest, start_digest
 from replica.effects import Draft, Progress
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.order import SealNode
+from replica.seal_node import SealNode
 from replica.sealing import Sealable
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
@@ -97,7 +98,8 @@ def context_items(
             body = held.log.body(entry_id)
             if body is None and not held.log.is_malformed(entry_id):
                 raise BodyUnavailable(missing=(entry_id,))
-            items.append(ContextItem(entry_id, body, is_final=entry_id == listed[-1]))
+            parents = held.log.entries[entry_id].header.parents
+            items.append(ContextItem(entry_id, body, entry_id == listed[-1], parents))
     return items
 
 
@@ -115,6 +117,16 @@ def check_obligations(items: Sequence[ContextItem]) -> None:
                 open_calls.pop(part.call_id, None)
     if open_calls:
         raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
+
+
+def check_deadline(request: Request, now_ms: int) -> None:
+    """Raise RequestExpired once `answer_by_ms` has passed; a sealed request is past this check.
+
+    `now_ms` is the host's own clock, in Unix milliseconds (spec/07-host, HOST-27).
+    """
+    if 0 < request.answer_by_ms < now_ms:
+        late_s = (now_ms - request.answer_by_ms) / 1000
+        raise RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
 
 
 def plan(

@@ -67,7 +67,7 @@ class Author:
         content = salted(salt, codec.encode_body(body))
         header = Header(
             None, self.public, self.epoch, Track.ALL, 0, None, (), None, 0,
-            Kind.GENESIS, False, body_digest(content), len(content), time_ms, Conflict.FORK,
+            Kind.GENESIS, False, body_digest(content), len(content), time_ms, Conflict.QUEUE,
         )  # fmt: skip
         return self._signed(header, content)
 
@@ -78,7 +78,7 @@ class Author:
         *,
         parents: tuple[EntryId, ...],
         basis: EntryId | None = None,
-        conflict: Conflict = Conflict.FORK,
+        conflict: Conflict = Conflict.QUEUE,
         salt: bytes,
         time_ms: int,
     ) -> Entry:

@@ -233,6 +233,8 @@ class Request:
     stop: tuple[str, ...] = ()
     executor: PublicKey | None = None
     membership_heads: tuple[EntryId, ...] = ()
+    answer_by_ms: int = 0
+    """Unix milliseconds after which the host does not begin any more; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)

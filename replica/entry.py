@@ -53,10 +53,12 @@ CONTEXT_KINDS = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATI
 
 
 class Conflict(IntEnum):
-    """What a request does when its branch was answered meanwhile."""
+    """Where a request goes whose branch went on meanwhile."""
 
-    FORK = 0
-    QUEUE = 1
+    QUEUE = 0
+    """Behind the answer at the end of the branch: nobody's words leave the context."""
+    FORK = 1
+    """On its basis alone, as a branch of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ points at, which makes a branch there.
 from dataclasses import dataclass
 
 from replica.conversation import Conversation
-from replica.entry import Entry, Kind
+from replica.entry import Conflict, Entry, Kind
 from replica.ids import EntryId, Track
-from replica.order import SealNode
 from replica.refusals import ArgumentInvalid
+from replica.seal_node import SealNode
+from replica.tail import ends, frontier, is_said, start
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Place:
 
     parents: tuple[EntryId, ...]
     basis: EntryId | None
+    conflict: Conflict = Conflict.QUEUE
+    """Where a request from here goes if the branch has gone on meanwhile."""
 
 
 def newest_place(held: Conversation) -> Place:
@@ -34,25 +37,25 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
     if seal is not None:
         return _end_of(held, newest_leaf(held, held.order.nodes[seal]))
     basis = held.order.resolve_basis(held.log.entries[request])
-    return Place(_ends_behind(held, request), basis.id if basis is not None else None)
+    return Place(_ends_behind(held, request, basis), basis.id if basis is not None else None)
 
 
 def place_at(held: Conversation, entry_id: EntryId) -> Place:
-    """Return the place right behind one entry, whatever follows it already.
+    """Return the place right behind one entry, whatever follows it already: a fork.
 
     Raises ArgumentInvalid where nothing can follow the entry.
     """
     entry = held.log.entries[entry_id]
     if entry.header.kind == Kind.GENESIS:
-        return Place((entry_id,), None)
+        return Place((entry_id,), None, Conflict.FORK)
     if entry.header.track != Track.CONVERSATION:
         raise ArgumentInvalid("only entries of the conversation can be followed, not members")
     if entry.header.kind == Kind.SEAL:
         node = held.order.nodes.get(entry_id)
         if node is None:
             raise ArgumentInvalid("this seal is void; point at one that counts")
-        return Place((node.generation or node.seal.request,), entry_id)
-    return Place((entry_id,), _basis_behind(held, entry))
+        return Place((start(held.order, node),), entry_id, Conflict.FORK)
+    return Place((entry_id,), _basis_behind(held, entry), Conflict.FORK)
 
 
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
@@ -73,11 +76,13 @@ def seal_listing(held: Conversation, entry_id: EntryId) -> SealNode | None:
 
 
 def _end_of(held: Conversation, tip: SealNode | None) -> Place:
-    return Place(held.order.frontier(tip), tip.id if tip is not None else None)
+    return Place(frontier(held.order, tip), tip.id if tip is not None else None)
 
 
-def _ends_behind(held: Conversation, request: EntryId) -> tuple[EntryId, ...]:
-    """Return what stands last among `request` and what was said behind it."""
+def _ends_behind(
+    held: Conversation, request: EntryId, basis: SealNode | None
+) -> tuple[EntryId, ...]:
+    """Return the last of `request`, what was said behind it, and what closes its branch's end."""
     entries = held.log.entries
     seen: set[EntryId] = set()
     todo = [request]
@@ -87,7 +92,12 @@ def _ends_behind(held: Conversation, request: EntryId) -> tuple[EntryId, ...]:
             continue
         seen.add(entry_id)
         todo += held.log.children.get(entry_id, ())
-    return held.order.ends(filter(held.order.is_said, map(entries.__getitem__, seen))) or (request,)
+    said = [e for e in map(entries.__getitem__, seen) if is_said(held.log, e)]
+    end = held.order.branch_end(basis)
+    if end is not None and end.generation is None:
+        # Only who follows such a CANCEL need not wait for the answer.
+        said += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
+    return ends(held.log, said) or (request,)
 
 
 def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from replica.conversation import Conversation
+from replica.coverage import coverage
 from replica.entry import Conflict
 from replica.ids import Digest, EntryId, PublicKey
-from replica.limits import SEAL_ENTRIES_MAX
-from replica.order import SealNode
+from replica.seal_node import SealNode
+from replica.verdict import is_closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,6 @@ class Sealable:
     entries: tuple[EntryId, ...]
     membership_heads: tuple[EntryId, ...]
     context_digest: Digest
-
-    @property
-    def fits_a_seal(self) -> bool:
-        """Say whether one seal may list so many; else the host refuses the request."""
-        return len(self.entries) <= SEAL_ENTRIES_MAX
 
 
 def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
@@ -45,12 +41,13 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
 
 
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
-    """Return what a seal of this request would state, or None while its branch is busy.
+    """Return the seal this request may get now, or None while its branch is busy (ORD-11).
 
-    A request waits while its basis is being answered; one that queues waits
-    for whatever its branch is answering, and for good where that answer is
-    void. One that forks goes ahead beside it. The caller first gathers surplus
-    membership heads (`Log.membership_heads_to_join`), and seals only what fits.
+    A request waits while the seal it would extend has no answer, unless it
+    follows a CANCEL that closes what was asked there; one that queues goes to
+    the end of its branch, and waits for good where the answer there is void,
+    unless closed likewise. The caller first gathers surplus membership heads
+    (`Log.membership_heads_to_join`), and seals only what fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]
@@ -58,12 +55,15 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     queues = entry.header.conflict == Conflict.QUEUE
     if queues:
         parent = order.branch_end(parent)
-    answer = parent.generation if parent is not None else None
-    if parent is not None and answer is None:
-        return None
     heads = log.membership_heads()
     membership = log.membership_at(heads)
-    entries = order.coverage(request_id, parent, answer, membership)
-    if queues and answer is not None and answer not in entries:
+    closed = is_closed(order, parent, entry, membership)
+    answer = parent.generation if parent is not None else None
+    if parent is not None and answer is None and not closed:
         return None
+    entries = coverage(log, order.nodes, request_id, parent, answer, membership)
+    if queues and answer is not None and answer not in entries:
+        if not closed:
+            return None
+        entries = coverage(log, order.nodes, request_id, parent, None, membership)
     return Sealable(request_id, parent, entries, heads, order.context_digest(parent, entries))

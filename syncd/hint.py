@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.tail import frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     log, order = held.log, held.order
     tips = order.tips()
     tip = tips[-1] if tips else None
-    parents = order.frontier(tip)
+    parents = frontier(order, tip)
     named = [*parents, *([tip.id] if tip else [])]
     lanes = (lane for lane in log.lanes() if lane.author == author)
     own = tuple(log.position(i) for lane in lanes for i in log.lane_tips(lane))

@@ -27,6 +27,8 @@ from replica.ids import (
 )
 from replica.log import Admitted, Duplicate, Log, Pending, digest_of
 from replica.sealing import sealable
+from replica.tail import frontier, tail
+from replica.verdict import VoidReason
 from spec.vectors.make.__main__ import FILES, FOLDER, text
 
 Vector = dict[str, Any]
@@ -74,8 +76,6 @@ def test_admission_vectors_name_every_reason_that_admission_yields() -> None:
 
 
 def test_order_vectors_name_every_way_a_seal_is_void() -> None:
-    from replica.order import VoidReason
-
     seals = [s for v in _file("order.json")["vectors"] for s in v["seals"].values()]
     assert {s["reason"] for s in seals if s["verdict"] == "void"} == set(VoidReason.__members__)
 
@@ -219,10 +219,10 @@ def test_order_is_what_the_vector_says_in_any_order_of_arrival(vector: Vector) -
             assert (names[generation] if generation else None) == answer, asked
         for asked, expected in vector["sealable"].items():
             assert _sealable(held, ids[asked], names) == expected, asked
-        for tail in vector["tails"]:
-            tip = order.nodes[ids[tail["tip"]]] if tail["tip"] else None
-            assert [names[e.id] for e in order.tail(tip)] == tail["entries"]
-            assert sorted(names[i] for i in order.frontier(tip)) == tail["frontier"]
+        for expected in vector["tails"]:
+            tip = order.nodes[ids[expected["tip"]]] if expected["tip"] else None
+            assert [names[e.id] for e in tail(order, tip)] == expected["entries"]
+            assert sorted(names[i] for i in frontier(order, tip)) == expected["frontier"]
 
 
 def _seal_verdict(held: Conversation, seal: EntryId, names: dict[bytes, str]) -> Vector:

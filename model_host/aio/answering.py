@@ -19,18 +19,19 @@ from model_host.journal_records import JournalHead
 from model_host.profile import Profile
 from model_host.refusals import StopInvalid
 from model_host.render import Template, render, render_digests
-from model_host.runner import Plan, Run, Sampler, Visible, context_items, plan
+from model_host.runner import Plan, Run, Sampler, Visible, check_deadline, context_items, plan
 from model_host.sampler import sampler_for
 from model_host.text import VisibleText
 from model_host.tokenizer import Tokenizer
 from replica.aio.client import Client
-from replica.body import FinishReason, Generation, Join, Usage
+from replica.aio.rpc import now_ms
+from replica.body import FinishReason, Generation, Join, Request, Usage
 from replica.conversation import Conversation
 from replica.drafts import sign_draft
 from replica.effects import Draft
 from replica.errors import AntiphonError, HostError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.order import SealNode
+from replica.seal_node import SealNode
 from replica.sealing import Sealable, sealable
 
 log = structlog.get_logger()
@@ -93,6 +94,7 @@ class Answering:
             return  # the log went on meanwhile: the request's turn comes again
         ready = joined
         try:
+            check_deadline(_request(held, request_id), now_ms())
             planned = self._plan(held, ready)
             # All that may refuse comes before the seal: a sealed request has to be answered.
             chooses, shows = self._sampler_and_text(planned)
@@ -222,8 +224,7 @@ class Answering:
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
     ) -> Run:
         """Return a run that only repeats tokens, and shows what was shown of them."""
-        request = held.order.request(request_id)
-        assert request is not None, "what has a seal is a request"
+        request = _request(held, request_id)
         offer = self._offer
         prompt, continued = self._prompt_as_sealed(held, node)
         limit = request.output_tokens_max or _NO_LIMIT
@@ -308,6 +309,12 @@ class _NoText:
 
 def _choose_nothing(_logits: Logits, _context: Sequence[int], _index: int) -> int:
     raise AssertionError("a run that is closed chooses no tokens")
+
+
+def _request(held: Conversation, request_id: EntryId) -> Request:
+    request = held.order.request(request_id)
+    assert request is not None, "only requests are answered"
+    return request
 
 
 def _new_run_number() -> int:

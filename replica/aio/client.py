@@ -21,7 +21,7 @@ from replica.aio.performer import Conversations, Performer
 from replica.aio.serving import require_loopback
 from replica.aio.store import Store
 from replica.author import Author
-from replica.body import Body, Genesis
+from replica.body import Body, Genesis, Request
 from replica.conversation import Conversation, Shelf
 from replica.effects import Draft, Event, Fault, Hello, HostInfo, SyncState
 from replica.entry import Conflict, Entry
@@ -149,7 +149,7 @@ class Client:
         *,
         parents: tuple[EntryId, ...],
         basis: EntryId | None = None,
-        conflict: Conflict = Conflict.FORK,
+        conflict: Conflict = Conflict.QUEUE,
     ) -> Entry:
         """Write, sign and store one entry; durable here when it returns, sent when linked.
 
@@ -167,9 +167,12 @@ class Client:
         *,
         parents: tuple[EntryId, ...],
         basis: EntryId | None = None,
-        conflict: Conflict = Conflict.FORK,
+        conflict: Conflict = Conflict.QUEUE,
     ) -> tuple[Entry, ...]:
-        """Append entries, each following the one before: one fsync, one frame, one ack."""
+        """Append entries, each following the one before: one fsync, one frame, one ack.
+
+        `conflict` is for a request among them; it means nothing in other kinds.
+        """
         held = await self.load(conversation)
         written: list[Entry] = []
         durable = []
@@ -179,7 +182,7 @@ class Client:
                 body,
                 parents=parents,
                 basis=basis,
-                conflict=conflict,
+                conflict=conflict if isinstance(body, Request) else Conflict.QUEUE,
                 salt=os.urandom(SALT_BYTES),
                 time_ms=rpc.now_ms(),
             )

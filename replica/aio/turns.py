@@ -19,7 +19,6 @@ from replica.body import (
     Cancel,
     FinishReason,
     Generation,
-    Join,
     Message,
     Part,
     Request,
@@ -41,10 +40,9 @@ from replica.effects import (
     Progress,
     Welcomed,
 )
-from replica.entry import Conflict, Entry
+from replica.entry import Entry
 from replica.errors import HostError, Unavailable
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.limits import PARENTS_MAX
 from replica.place import Place
 
 
@@ -77,7 +75,8 @@ class Wish:
     sampling: Sampling
     output_tokens_max: int = 0
     stop: tuple[str, ...] = ()
-    conflict: Conflict = Conflict.FORK
+    answer_by_ms: int = 0
+    """Unix milliseconds after which the host does not begin any more; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +132,8 @@ async def say(
     client: Client, conversation: ConversationId, parts: tuple[Part, ...], place: Place
 ) -> Entry:
     """Append a user's message at `place`; durable here when it returns."""
-    place = await _joined(client, conversation, place)
-    return await client.append(
-        conversation, Message(Speaker.USER, parts), parents=place.parents, basis=place.basis
-    )
+    body = Message(Speaker.USER, parts)
+    return await client.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
 async def say_as_system(
@@ -154,6 +151,7 @@ def _request_body(held: Conversation, wish: Wish) -> Request:
         output_tokens_max=wish.output_tokens_max,
         stop=wish.stop,
         membership_heads=held.log.membership_heads(),
+        answer_by_ms=wish.answer_by_ms,
     )
 
 
@@ -168,18 +166,10 @@ async def say_and_request(
 
     Durable here when it returns.
     """
-    place = await _joined(client, conversation, place)
-    held = await client.load(conversation)
-    asking = Request(
-        wish.host,
-        wish.sampling,
-        output_tokens_max=wish.output_tokens_max,
-        stop=wish.stop,
-        membership_heads=held.log.membership_heads(),
-    )
+    asking = _request_body(await client.load(conversation), wish)
     bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
     written = await client.append_chain(
-        conversation, bodies, parents=place.parents, basis=place.basis, conflict=wish.conflict
+        conversation, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
     )
     return Asked(written[0].id if parts else None, written[-1].id)
 
@@ -198,18 +188,11 @@ async def ask(
     Raises what `follow_answer` raises. Closing the iterator stops following;
     the turn itself stays in the log.
     """
-    place = await _joined(client, conversation, place)
-    body = _request_body(await client.load(conversation), wish)
-    said = (Message(Speaker.USER, (Text(text),)),) if text is not None else ()
-    *messages, asked = await client.append_chain(
-        conversation,
-        (*said, body),
-        parents=place.parents,
-        basis=place.basis,
-        conflict=wish.conflict,
-    )
-    yield Asked(messages[0].id if messages else None, asked.id)
-    async for event in follow_answer(client, conversation, asked.id, silence_max_s=silence_max_s):
+    parts = (Text(text),) if text is not None else ()
+    asked = await say_and_request(client, conversation, parts, place, wish)
+    yield asked
+    request = asked.request
+    async for event in follow_answer(client, conversation, request, silence_max_s=silence_max_s):
         yield event
 
 
@@ -270,17 +253,6 @@ def choose_host(
     if not hosts:
         raise HostMissing
     return wanted or next((key for key in linked if key in hosts), hosts[0])
-
-
-async def _joined(client: Client, conversation: ConversationId, place: Place) -> Place:
-    """Gather surplus parents with JOIN entries."""
-    parents = place.parents
-    while len(parents) > PARENTS_MAX:
-        join = await client.append(
-            conversation, Join(), parents=parents[:PARENTS_MAX], basis=place.basis
-        )
-        parents = (*parents[PARENTS_MAX:], join.id)
-    return Place(parents, place.basis)
 
 
 class _Watch:

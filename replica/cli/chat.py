@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Annotated, Any, Self
 
@@ -16,11 +16,12 @@ from rich.text import Text
 from replica.aio import turns
 from replica.aio.client import Client
 from replica.cli.background import Background
+from replica.cli.cancel import cancel_awaited, say_closed
 from replica.cli.command import ConversationArgument, command
 from replica.cli.log import own_key, print_row
 from replica.cli.rows import counted, cut, entries_at, row_of
 from replica.cli.screen import AnswerScreen
-from replica.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict
+from replica.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict, say_awaited
 from replica.cli.session import Choices, Session, find_entry
 from replica.cli.turn import check_text, may_write, take_turn, wish_for
 from replica.conversation import Conversation
@@ -33,6 +34,7 @@ from replica.refusals import ArgumentInvalid
 HELP = """\
 /undo           take the last turn back; the next message branches off there
 /again          ask for another answer to the last message
+/cancel         wait no longer for answers on this branch, and keep what came
 /fork [ENTRY]   let the next message follow ENTRY, else the last answer
 /log            show this branch
 /status         show what the hub has
@@ -51,7 +53,7 @@ def register(app: typer.Typer) -> None:
         session: Session,
         conversation: ConversationArgument = None,
         *,
-        conflict: ConflictOption = "fork",
+        conflict: ConflictOption = None,
         max_tokens: Annotated[
             int | None, typer.Option(metavar="N", min=1, help="Output tokens per answer.")
         ] = None,
@@ -102,7 +104,7 @@ class Room:
 
     session: Session
     background: Background
-    conflict: Conflict
+    conflict: Conflict | None
     output_tokens_max: int | None
     client: Client = field(init=False)
     held: Conversation = field(init=False)
@@ -193,6 +195,8 @@ class Room:
                 self.background.run(self._undo())
             case "again":
                 self._again()
+            case "cancel":
+                self.background.run(self._wait_no_longer())
             case "fork":
                 self.background.run(self._fork(rest.strip()))
             case "log":
@@ -211,10 +215,10 @@ class Room:
     def _turn(self, text: str | None, place: Place | None = None) -> None:
         place = place or self.background.run(self._place())
         choices = self.background.run(self._choices())
-        wish = wish_for(
-            self.client, self.held, choices,
-            conflict=self.conflict, changes={"output_tokens_max": self.output_tokens_max},
-        )  # fmt: skip
+        place = place if self.conflict is None else replace(place, conflict=self.conflict)
+        say_awaited(self.session, self.client, self.held, place)
+        changes = {"output_tokens_max": self.output_tokens_max}
+        wish = wish_for(self.client, self.held, choices, changes=changes)
         events = take_turn(self.session, self.client, self.held, text, place, wish)
         self._watch(self.background.iterate(events))
 
@@ -274,6 +278,10 @@ class Room:
     def _again(self) -> None:
         last = self.background.run(self._last(Kind.MESSAGE))
         self._turn(None, place_at(self.held, last))
+
+    async def _wait_no_longer(self) -> None:
+        closed = await cancel_awaited(self.client, self.held, await self._place())
+        say_closed(self.session, closed)
 
     async def _fork(self, prefix: str) -> None:
         at = find_entry(self.held, prefix) if prefix else await self._last(Kind.GENERATION)

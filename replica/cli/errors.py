@@ -5,6 +5,7 @@ AntiphonError
 │   ├── PrefixUnknown        nothing here has an id that begins so
 │   ├── PrefixAmbiguous      several ids begin so
 │   ├── NothingHere          no conversation is held here yet
+│   ├── NothingAwaited       no answer is awaited on this branch
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check found something bad
 │   │   └── NotInPlace       of what doctor looks at
@@ -49,6 +50,13 @@ class NothingHere(RequestRefused):
 
     reason = "NO_CONVERSATION"
     next_step = "antiphon new    begins one; antiphon import FILE brings one"
+
+
+class NothingAwaited(RequestRefused):
+    """No answer is awaited on this branch."""
+
+    reason = "NOTHING_AWAITED"
+    next_step = "antiphon log --graph    shows the branches and what is open on them"
 
 
 class HostUnlinked(Unavailable):

@@ -4,19 +4,20 @@ Time runs downwards, so that the newest stands next to the prompt. A side
 branch is drawn where it leaves, before the main one goes on; the main one is
 the branch with the latest activity. ASCII only.
 
-    *  a seal, with what it newly takes in and its answer
+    *  a seal, with what it newly takes in and its answer; an answer that what
+       follows did not see stands on a line of its own, beside the branch
     o  an entry that no seal lists yet
     x  a void seal
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from replica.cli.rows import Row, is_open, row_of
+from replica.cli.rows import ID_DIGITS, Row, is_open, row_of
 from replica.conversation import Conversation
 from replica.entry import Entry, Kind
 from replica.ids import EntryId, PublicKey, Track
-from replica.order import SealNode
+from replica.seal_node import SealNode
 
 _SHOWN = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
@@ -55,42 +56,80 @@ class _Drawing:
     def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
         """Draw what follows a node: side branches, tail, then the main branch in a loop."""
         while True:
-            children = self._held.order.roots if node is None else node.children
-            ordered = sorted(children, key=lambda n: self._latest[n.id])
-            sides, main = ordered[:-1], ordered[-1:]
-            for side in sides:
+            ordered = self._children(node)
+            main = ordered.pop() if ordered else None
+            if node is not None and node.generation is not None:
+                yield from self._answer(node, node.generation, main, ordered, prefix)
+            for side in ordered:
                 yield from self._side(side, prefix)
-            yield from self._tail(node, prefix, has_main=bool(main))
-            if not main:
+            yield from self._tail(node, prefix, has_main=main is not None)
+            if main is None:
                 return
-            node = main[0]
-            goes_on = bool(node.children) or bool(self._tail_of(node))
-            yield from self._node(node, prefix, goes_on=goes_on)
+            node = main
+            yield from self._node(node, prefix)
+
+    def _children(self, node: SealNode | None) -> list[SealNode]:
+        """Return the seals that extend a node, the one with the latest activity last."""
+        children = self._held.order.roots if node is None else node.children
+        return sorted(children, key=lambda n: self._latest[n.id])
+
+    def _answer(
+        self,
+        node: SealNode,
+        answer: EntryId,
+        main: SealNode | None,
+        sides: list[SealNode],
+        prefix: str,
+    ) -> Iterator[Line]:
+        """Draw an answer, and take out of `sides` what has to be drawn before or below it."""
+        entry = self._held.log.entries[answer]
+        row = row_of(self._held, entry, self._own)
+        if main is None or main.lists_answer_of(node):
+            blind = [side for side in sides if not side.lists_answer_of(node)]
+            for side in blind:
+                sides.remove(side)
+                yield from self._side(side, prefix)
+            if not self._shown(node):
+                row = replace(row, id=node.id.hex()[:ID_DIGITS])
+                yield Line(prefix + "*", row, is_seal=True)
+                return
+            goes_on = main is not None or bool(self._tail_of(node))
+            yield Line(prefix + ("|" if goes_on else " "), row)
+            return
+        yield Line(prefix + "|\\")
+        yield Line(prefix + "| o", row)
+        for side in [side for side in sides if side.lists_answer_of(node)]:
+            sides.remove(side)
+            yield from self._side(side, prefix + "| ")
 
     def _side(self, node: SealNode, prefix: str) -> Iterator[Line]:
         yield Line(prefix + "|\\")
-        goes_on = bool(node.children) or bool(self._tail_of(node))
-        yield from self._node(node, prefix + "| ", goes_on=goes_on)
+        yield from self._node(node, prefix + "| ")
         yield from self.below(node, prefix + "| ")
 
-    def _node(self, node: SealNode, prefix: str, *, goes_on: bool) -> Iterator[Line]:
-        """Draw one turn: the seal's mark at its first new entry, its answer last."""
-        log = self._held.log
-        entries = [log.entries[i] for i in node.seal.entries]
-        # The previous answer was drawn with its own seal.
-        previous = node.parent.generation if node.parent is not None else None
-        shown = [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
-        if node.generation is not None:
-            shown.append(log.entries[node.generation])
-        digits = node.id.hex()[:8]
-        if not shown:
-            yield Line(prefix + "*", Row(digits, "seal", "", "being answered"), is_seal=True)
+    def _node(self, node: SealNode, prefix: str) -> Iterator[Line]:
+        """Draw one turn but for its answer: the seal's mark at its first new entry."""
+        shown = self._shown(node)
+        goes_on = bool(node.children or node.generation or self._tail_of(node))
+        digits = node.id.hex()[:ID_DIGITS]
+        children = self._children(node)
+        passed_over = bool(children) and not children[-1].lists_answer_of(node)
+        if not shown and (node.generation is None or passed_over):
+            state = "being answered" if node.generation is None else ""
+            yield Line(prefix + "*", Row(digits, "seal", "", state), is_seal=True)
         for number, entry in enumerate(shown):
             row = row_of(self._held, entry, self._own)
             if number == 0:
                 row = Row(digits, row.who, row.text, row.note)
             mark = "*" if number == 0 else "|" if goes_on else " "
             yield Line(prefix + mark, row, is_seal=number == 0)
+
+    def _shown(self, node: SealNode) -> list[Entry]:
+        """Return what a seal newly takes in that is worth a line."""
+        entries = (self._held.log.entries[i] for i in node.seal.entries)
+        # The previous answer was drawn with its own seal.
+        previous = node.parent.generation if node.parent is not None else None
+        return [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
 
     def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> Iterator[Line]:
         tail = self._tail_of(node)

@@ -1,6 +1,6 @@
 """The `antiphon` command: talk with a model over a log you own.
 
-    Talk   new · chat · send · fork
+    Talk   new · chat · send · cancel · fork
     Look   log · list · status
     Keep   export · import · verify · delete · key
     Run    up · model · doctor
@@ -22,6 +22,7 @@ import structlog
 import typer
 
 from replica.cli import (
+    cancel,
     carrying,
     chat,
     doctor,
@@ -50,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for family in (new, chat, send, log, standing, carrying, verify, key, up, model, doctor):
+for family in (new, chat, send, cancel, log, standing, carrying, verify, key, up, model, doctor):
     family.register(app)
 
 

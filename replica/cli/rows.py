@@ -6,7 +6,7 @@ with what the provider gave; people see their fallback text and size.
 
 import base64
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.cells import cell_len, chop_cells
@@ -38,6 +38,7 @@ from replica.conversation import Conversation
 from replica.entry import Entry, Kind
 from replica.ids import EntryId, PublicKey, Track
 from replica.place import Place
+from replica.seal_node import SealNode
 
 ID_DIGITS = 8
 KEY_DIGITS = 6
@@ -54,8 +55,24 @@ class Row:
     """How it ended, or what is wrong with it."""
 
 
+SIDE_LEAF = "side leaf: what follows did not see it"
+
+
 def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
     """Put an entry into words."""
+    row = _row_of(held, entry, own)
+    return replace(row, note=f"{SIDE_LEAF} · {row.note}") if is_side_leaf(held, entry) else row
+
+
+def is_side_leaf(held: Conversation, entry: Entry) -> bool:
+    """Say whether an answer is in no later context, though its branch has gone on."""
+    node = held.order.nodes.get(next(iter(entry.header.parents), EntryId(b"")))
+    if node is None or node.generation != entry.id or not node.children:
+        return False
+    return not any(child.lists_answer_of(node) for child in node.children)
+
+
+def _row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
     body = held.log.body(entry.id)
     digits = entry.id.hex()[:ID_DIGITS]
     author = entry.header.author.hex()[:KEY_DIGITS]
@@ -65,7 +82,8 @@ def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
         case Generation():
             return Row(digits, "model", words_of(body.parts), generation_note(body))
         case Request():
-            return Row(digits, "request", f"host {body.host.hex()[:KEY_DIGITS]}", "not answered")
+            note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
+            return Row(digits, "request", f"host {body.host.hex()[:KEY_DIGITS]}", note)
         case Seal():
             reason = held.order.void.get(entry.id)
             return Row(
@@ -212,10 +230,13 @@ def kind_name(kind: int) -> str:
 
 
 def entries_at(held: Conversation, place: Place) -> list[Entry]:
-    """Return what leads to a place: the context of its basis, then what is not sealed yet."""
+    """Return what leads to a place: the context of its basis, then what is not sealed yet.
+
+    Also the answers on the way that the context passes over: somebody read them.
+    """
     order, log = held.order, held.log
     node = order.nodes.get(place.basis) if place.basis is not None else None
-    context = order.context(node.id) if node is not None else []
+    context = _context_with_side_leaves(held, node) if node is not None else []
     behind: set[EntryId] = set()
     todo = list(place.parents)
     while todo:
@@ -228,6 +249,16 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
         behind.add(entry_id)
         todo += header.parents
     return [*context, *sorted((log.entries[i] for i in behind), key=lambda e: e.order_key)]
+
+
+def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
+    found: list[Entry] = []
+    for node in tip.chain():
+        before = node.parent
+        if before is not None and before.generation and not node.lists_answer_of(before):
+            found.append(held.log.entries[before.generation])
+        found += (held.log.entries[i] for i in node.seal.entries)
+    return found
 
 
 def is_open(held: Conversation, entry: Entry) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from replica.aio import turns
 from replica.aio.client import Client
+from replica.awaited import awaited
 from replica.body import Text as TextPart
 from replica.cli.command import ConversationArgument, command
 from replica.cli.log import own_key
@@ -20,23 +22,23 @@ from replica.cli.session import Choices, Session, find_entry, load_from
 from replica.cli.turn import (
     check_role,
     check_text,
-    is_typed_over,
     take_turn,
     turn_record,
     wish_for,
 )
 from replica.conversation import Conversation
 from replica.entry import Conflict
-from replica.ids import short
+from replica.ids import PublicKey, short
 from replica.place import Place, place_at
 from replica.refusals import ArgumentInvalid
 
 PREVIEW_CELLS = 36
 ConflictOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="fork|queue",
-        help="Where the branch is still being answered: branch off, or go after the answer.",
+        metavar="queue|fork",
+        help="Where the branch goes on meanwhile: queue behind its answer, or fork."
+        " As a rule queue; --at and asking again fork.",
     ),
 ]
 
@@ -75,7 +77,13 @@ def register(app: typer.Typer) -> None:
                 "--timeout", metavar="SECONDS", min=0.1, help="Give up after so long without news."
             ),
         ] = 300.0,
-        conflict: ConflictOption = "fork",
+        conflict: ConflictOption = None,
+        within_s: Annotated[
+            float | None,
+            typer.Option(
+                "--within", metavar="SECONDS", min=1.0, help="The host is not to begin later."
+            ),
+        ] = None,
         temperature: Annotated[
             float | None, typer.Option(metavar="X", min=0.0, help="Here and below: this once.")
         ] = None,
@@ -93,27 +101,17 @@ def register(app: typer.Typer) -> None:
         """
         changes = {
             "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
-            "output_tokens_max": max_tokens,
+            "output_tokens_max": max_tokens, "answer_within_s": within_s,
         }  # fmt: skip
-        message = _message_of(text)
+        message, way = _message_of(text), parse_conflict(conflict)
         if not request and message is None:
             raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
-        way, host_key = parse_conflict(conflict), parse_key(host) if host else None
+        if way is None and message is None:
+            way = Conflict.FORK  # another answer, beside the one there may be
+        host_key = parse_key(host) if host else None
+        given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
         async with session.replica() as client:
-            chosen = await session.choose(client.store, to)
-            held = await client.load(chosen)
-            online = await session.meet(client, chosen)
-            choices = await session.choices(client.store, chosen)
-            check_role(client, held)
-            place = place_at(held, find_entry(held, at)) if at else choices.place(held)
-            await session.use(client.store, chosen)
-            if at is None and is_typed_over(held, place) and (not request or way is Conflict.FORK):
-                _say_typed_over(session, is_request=request)
-            if not request:
-                return await _say(session, client, held, message or "", place)
-            wish = wish_for(client, held, choices, host=host_key, conflict=way, changes=changes)
-            wait_s = timeout_s if _should_wait(session, client, wish, wait, online=online) else None
-            return await _ask(session, client, held, message, place, wish, wait_s)
+            return await _send(session, client, message, given)
 
     @command(app, "fork", rich_help_panel="Talk")
     async def fork(
@@ -148,6 +146,40 @@ def register(app: typer.Typer) -> None:
             _report_place(session, held, place, choices)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options of one `send`."""
+
+    to: str | None
+    at: str | None
+    host: PublicKey | None
+    conflict: Conflict | None
+    wait: bool | None
+    timeout_s: float
+    changes: dict[str, Any]
+    is_request: bool
+
+
+async def _send(session: Session, client: Client, message: str | None, given: Given) -> int:
+    chosen = await session.choose(client.store, given.to)
+    held = await client.load(chosen)
+    online = await session.meet(client, chosen)
+    choices = await session.choices(client.store, chosen)
+    check_role(client, held)
+    place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
+    if given.conflict is not None:
+        place = replace(place, conflict=given.conflict)
+    await session.use(client.store, chosen)
+    if given.at is None:
+        say_awaited(session, client, held, place)
+    if not given.is_request:
+        return await _say(session, client, held, message or "", place)
+    wish = wish_for(client, held, choices, host=given.host, changes=given.changes)
+    is_waited_for = _should_wait(session, client, wish, given.wait, online=online)
+    wait_s = given.timeout_s if is_waited_for else None
+    return await _ask(session, client, held, message, place, wish, wait_s)
+
+
 def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
     if session.out.as_json:
         session.out.emit(
@@ -165,10 +197,20 @@ def _report_place(session: Session, held: Conversation, place: Place, choices: C
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
 
 
-def _say_typed_over(session: Session, *, is_request: bool) -> None:
-    branching = "so this makes a new branch; --conflict queue goes after that answer"
-    rest = branching if is_request else "and this stands beside it"
-    session.out.note(f"note: an answer on this branch is still awaited, {rest}")
+def say_awaited(session: Session, client: Client, held: Conversation, place: Place) -> None:
+    """Say which answer a message at `place` waits for, and how to wait no longer."""
+    waiting = awaited(held, place)
+    if not waiting:
+        return
+    forks = place.conflict is Conflict.FORK
+    rest = "this makes a branch without it" if forks else "this goes after it"
+    session.out.note(f"note: an answer on this branch is still awaited; {rest}")
+    bodies = filter(None, (held.order.request(i) for i in waiting))
+    linked = {info.key for info in client.hosts} if client.is_linked else set()
+    away = {short(body.host) for body in bodies if body.host not in linked}
+    if client.is_linked and away:
+        hosts = ", ".join(sorted(away))
+        session.out.note(f"      its host {hosts} is not linked; antiphon cancel waits no longer")
 
 
 def _message_of(text: str | None) -> str | None:
@@ -270,10 +312,10 @@ async def _flush(session: Session, client: Client, held: Conversation) -> bool:
     return False
 
 
-def parse_conflict(text: str) -> Conflict:
-    """Read fork or queue. Raises ArgumentInvalid."""
-    words: dict[str, Any] = {"fork": Conflict.FORK, "queue": Conflict.QUEUE}
-    if text.lower() not in words:
-        raise ArgumentInvalid(f"--conflict is fork or queue, not '{text}'")
-    conflict: Conflict = words[text.lower()]
-    return conflict
+def parse_conflict(text: str | None) -> Conflict | None:
+    """Read queue or fork; None leaves it to the place. Raises ArgumentInvalid."""
+    if text is None:
+        return None
+    if text.upper() not in Conflict.__members__:
+        raise ArgumentInvalid(f"--conflict is queue or fork, not '{text}'")
+    return Conflict[text.upper()]

@@ -7,13 +7,14 @@ from typing import Any
 
 from replica.aio import turns
 from replica.aio.client import Client
+from replica.aio.rpc import now_ms
 from replica.aio.turns import TurnEvent, Wish, choose_host
 from replica.body import Genesis, Sampling
 from replica.cli.errors import MessageTooLong, ReadOnlyHere
 from replica.cli.rows import generation_record, words_of
 from replica.cli.session import Choices, Session
 from replica.conversation import Conversation
-from replica.entry import Conflict, Kind
+from replica.entry import Kind
 from replica.ids import EntryId, PublicKey, short
 from replica.limits import BODY_BYTES_MAX
 from replica.place import Place
@@ -52,7 +53,6 @@ def wish_for(
     choices: Choices,
     *,
     host: PublicKey | None = None,
-    conflict: Conflict = Conflict.FORK,
     changes: dict[str, Any] | None = None,
 ) -> Wish:
     """Return how to ask: the conversation's defaults, changed by what was given.
@@ -61,6 +61,8 @@ def wish_for(
     Raises HostMissing.
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
+    within_s = given.pop("answer_within_s", None)
+    answer_by_ms = now_ms() + int(within_s * 1000) if within_s is not None else 0
     tokens_max = given.pop("output_tokens_max", choices.output_tokens_max)
     genesis = held.log.body(EntryId(held.id))
     defaults = genesis.default_sampling if isinstance(genesis, Genesis) else None
@@ -70,7 +72,7 @@ def wish_for(
         sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
     linked = tuple(info.key for info in client.hosts)
     return Wish(
-        choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), conflict
+        choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
     )
 
 
@@ -96,21 +98,6 @@ async def take_turn(
             choices.at, choices.branch = "", event.request.hex()
             await session.choose_next(client.store, held.id, choices)
         yield event
-
-
-def is_typed_over(held: Conversation, place: Place) -> bool:
-    """Say whether a request on this branch still waits for its answer."""
-    order = held.order
-    todo, seen = list(place.parents), set[EntryId]()
-    while todo:
-        entry_id = todo.pop()
-        if entry_id in seen:
-            continue
-        seen.add(entry_id)
-        if order.request(entry_id) is not None:
-            return order.generation_of(entry_id) is None
-        todo += held.log.entries[entry_id].header.parents
-    return False
 
 
 def turn_record(

@@ -27,8 +27,8 @@ from replica.entry import Entry
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId, short
 from replica.log import send_order
-from replica.order import VoidReason
 from replica.refusals import StoreLocked
+from replica.verdict import VoidReason
 
 _FORGED = frozenset({VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG})
 

@@ -208,6 +208,7 @@ def _request_to_pb(body: b.Request) -> pb.Request:
         stop=body.stop,
         executor=body.executor or b"",
         membership_heads=body.membership_heads,
+        answer_by_ms=body.answer_by_ms,
     )
 
 
@@ -308,6 +309,7 @@ def _request_from_pb(raw: pb.Request) -> b.Request:
         stop=tuple(raw.stop),
         executor=_key(raw.executor, "the executor key") if raw.executor else None,
         membership_heads=_heads(list(raw.membership_heads)),
+        answer_by_ms=raw.answer_by_ms,
     )
 
 

@@ -38,9 +38,11 @@ class World:
             self.background.run(self.hub.stop())
             self.hub = None
 
-    def start_host(self, reply: Reply = echo, pace: Pace = no_pause) -> ScriptedHost:
+    def start_host(
+        self, reply: Reply = echo, pace: Pace = no_pause, *, name: str = "host"
+    ) -> ScriptedHost:
         """Start a scripted host, linked when this returns."""
-        self._host_context = scripted_host(self.folder / "host", self.address, reply, pace)
+        self._host_context = scripted_host(self.folder / name, self.address, reply, pace)
         host: ScriptedHost = self.background.run(self._host_context.__aenter__())
         return host
 

@@ -47,13 +47,14 @@ def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(
     result = json.loads(line)
     assert set(result) == {
         "turns", "restored_tokens", "recomputed_tokens", "new_tokens", "replay_equal",
-        "hub_reseeded", "branches", "digests_equal", "wire_bytes_per_turn", "ttft_restored_s",
-        "ttft_reprefill_s",
+        "hub_reseeded", "branches", "offline_turns_in_one_context", "digests_equal",
+        "wire_bytes_per_turn", "ttft_restored_s", "ttft_reprefill_s",
     }  # fmt: skip
     assert result["restored_tokens"] > 0
     assert result["recomputed_tokens"] <= PAGE_TOKENS + result["new_tokens"]
     assert (result["replay_equal"], result["hub_reseeded"], result["digests_equal"]) == (True,) * 3
-    assert result["branches"] == 2
+    assert result["branches"] == 2, "the replayed answer and the talk"
+    assert result["offline_turns_in_one_context"]
     assert len(result["wire_bytes_per_turn"]) == result["turns"] == 7
     assert min(result["wire_bytes_per_turn"]) > 0
     assert min(result["ttft_restored_s"], result["ttft_reprefill_s"]) > 0

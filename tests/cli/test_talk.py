@@ -175,21 +175,21 @@ def test_waiting_for_an_absent_host_ends_with_a_typed_error(world: World, me: Te
     assert me.refused("send", "hello", "--wait", "--timeout", "0.3") == "ANSWER_OVERDUE"
 
 
-def test_typing_over_an_answer_under_way_says_that_it_branches(world: World, me: Terminal) -> None:
+def test_typing_over_an_answer_under_way_says_where_it_goes(world: World, me: Terminal) -> None:
     me.ok("new")
     world.stop_host()
     me.ok("send", "one")
-    result = me.run("send", "two")
-    assert "new branch" in result.stderr
+    assert "goes after it" in me.run("send", "two").stderr
+    assert "a branch without it" in me.run("send", "three", "--conflict", "fork").stderr
 
 
 def test_queued_messages_are_answered_one_after_the_other(world: World, me: Terminal) -> None:
     me.ok("new")
     world.stop_host()
     me.ok("send", "one")
-    me.ok("send", "two", "--conflict", "queue")
+    me.ok("send", "two")
     world.start_host()
-    assert me.ok("send", "three", "--conflict", "queue") == "You said: three\n"
+    assert me.ok("send", "three") == "You said: three\n"
     assert me.record("status")["conversations"][0]["branches"] == 1
 
 

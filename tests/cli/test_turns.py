@@ -15,6 +15,7 @@ from replica.aio.turns import Delta, Discarded, Finished, Prefilling, Wish
 from replica.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
 from replica.drafts import DraftStream, extend_digest
 from replica.effects import Draft
+from replica.entry import Conflict
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId
 from replica.place import Place, newest_place, place_at, place_on_branch
@@ -220,10 +221,10 @@ async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene
     assert answer_one is not None
     genesis = held.log.genesis
     assert genesis is not None
-    assert place_at(held, genesis.id) == Place((genesis.id,), None)
-    assert place_at(held, seal_one) == Place((answer_one,), seal_one)
-    assert place_at(held, answer_one) == Place((answer_one,), seal_one)
-    assert place_at(held, one.message) == Place((one.message,), None)
+    assert place_at(held, genesis.id) == Place((genesis.id,), None, Conflict.FORK)
+    assert place_at(held, seal_one) == Place((answer_one,), seal_one, Conflict.FORK)
+    assert place_at(held, answer_one) == Place((answer_one,), seal_one, Conflict.FORK)
+    assert place_at(held, one.message) == Place((one.message,), None, Conflict.FORK)
     assert place_on_branch(held, one.request).basis == seal_two
     assert newest_place(held) == place_on_branch(held, two.request)
     member = next(i for i, e in held.log.entries.items() if e.header.track == 3)

@@ -24,7 +24,7 @@ from replica.body import (
     Speaker,
     Text,
 )
-from replica.entry import Kind
+from replica.entry import Conflict, Kind
 from replica.errors import StoreError
 from replica.ids import EntryId, PublicKey
 from replica.sealing import sealable
@@ -202,7 +202,8 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
     text = Text("List ten animals, five cities and seven rivers, each with a description.")
     said = await talk.client.append(talk.id, Message(Speaker.USER, (text,)), parents=(root,))
     body = Request(talk.host, Sampling(), output_tokens_max=60)
-    branch = (await talk.client.append(talk.id, body, parents=(said.id,))).id
+    fork = Conflict.FORK
+    branch = (await talk.client.append(talk.id, body, parents=(said.id,), conflict=fork)).id
     async with house.host(engine_of("fp32")) as host:
         await talk.answer(branch)
         closed = await talk.answer(cut_off)

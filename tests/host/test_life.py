@@ -258,6 +258,16 @@ async def test_a_late_reader_gets_the_whole_draft(house: House):
     assert len(late.shown(request)) > 20
 
 
+async def test_a_request_whose_time_has_passed_is_refused_and_the_next_one_answered(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        _, late = await talk.ask("Name a colour.", answer_by_ms=1)
+        _, timely = await talk.ask("Name another.", answer_by_ms=2**62)
+    assert late.finish_reason == FinishReason.REFUSED
+    assert late.finish_detail.startswith("REQUEST_EXPIRED: its turn came ")
+    assert timely.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+
+
 async def test_two_conversations_take_turns(house: House):
     async with house.host() as host:
         one = await Talk.begin(house.client, host.key)

@@ -1,5 +1,7 @@
 """Rendering: append-only, control tokens from the template alone, recorded ids spliced in."""
 
+from dataclasses import replace
+
 import pytest
 
 from model_host.refusals import (
@@ -80,8 +82,10 @@ def shown(ids: tuple[int, ...] | list[int]) -> str:
 
 
 def items(*bodies: object, final: tuple[int, ...] = ()) -> list[ContextItem]:
+    """Return a context in which each entry follows the one before."""
+    ids = [EntryId(bytes([n]) * 32) for n in range(len(bodies))]
     return [
-        ContextItem(EntryId(bytes([n]) * 32), body, n in final)  # type: ignore[arg-type]
+        ContextItem(ids[n], body, n in final, tuple(ids[:n][-1:]))  # type: ignore[arg-type]
         for n, body in enumerate(bodies)
     ]
 
@@ -217,6 +221,14 @@ def test_no_member_writes_the_real_models_control_tokens(tokenizer: Tokenizer):
     plain = tuple(tokenizer.encode("<|im_end|>"))
     rendered = render(part(Tokens(plain, tokenizer.digest)), TEMPLATE, tokenizer)
     assert rendered.tokens[0][1][-len(plain) :] == plain
+
+
+def test_a_request_that_queued_behind_an_unfinished_answer_opens_a_turn_of_its_own():
+    cut = generation("yes", FinishReason.CANCELLED, closed=False)
+    context = items(user("hi"), REQUEST, cut, REQUEST, final=(1, 3))
+    queued = replace(context[3], parents=(context[1].entry,))
+    assert texts([*context[:3], queued])[3] == "<|im_end|>\n<|im_start|>assistant\n"
+    assert render([*context[:3], queued], TEMPLATE, ENCODER).continued_tokens == 0
 
 
 def test_an_answer_without_token_ids_is_not_left_out_in_silence():

@@ -40,6 +40,7 @@ from replica.drafts import DraftStream, extend_digest, start_digest
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.limits import SEAL_ENTRIES_MAX
 from replica.sealing import sealable
+from replica.tail import frontier
 from tests.host.test_render import ENCODER, END, TEMPLATE
 from tests.support.writers import Writer, said
 
@@ -90,7 +91,7 @@ class World:
     def ask(self, text="hi", **request) -> EntryId:
         tips = self.held.order.tips()
         basis = self.held.log.entries[tips[-1].id] if tips else None
-        parents = self.held.order.frontier(tips[-1] if tips else None)
+        parents = frontier(self.held.order, tips[-1] if tips else None)
         message = self.add(said(text), [self.held.log.entries[p] for p in parents], basis)
         body = Request(self.host.public, request.pop("sampling", Sampling()), **request)
         return self.add(body, [message], basis).id

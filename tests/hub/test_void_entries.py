@@ -12,8 +12,9 @@ from replica.document import client_id
 from replica.document_fold import ClientForeign
 from replica.entry import Entry
 from replica.ids import Lane, Track
-from replica.order import VoidReason
 from replica.sealing import open_requests
+from replica.tail import tail
+from replica.verdict import VoidReason
 from replica.yjs import NestingTooDeep, text, varuint
 from tests.support.callers import PATIENCE_S, CallersTown, town_in
 from tests.support.stories import answer, seal_of
@@ -70,7 +71,7 @@ async def test_what_a_role_may_not_write_counts_for_nobody(town: CallersTown, vi
     for view in await views.both():
         assert {word.id, change.id} <= view.log.entries.keys()
         assert not view.log.membership.is_visible(view.log.entries[word.id])
-        assert [e.id for e in view.order.tail(None)] == [e.id for e in town.entries[1:]]
+        assert [e.id for e in tail(view.order, None)] == [e.id for e in town.entries[1:]]
         assert not view.is_member(Writer(9).public)
 
 

@@ -12,6 +12,7 @@ from replica.conversation import Conversation
 from replica.effects import Draft, Fault
 from replica.entry import Entry, Kind
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.tail import tail
 from tests.simulation.disk import Disk
 
 EXPECTED_FAULTS = {"CONVERSATION_NOT_FOUND", "LANES_DIVERGED", "PENDING_FULL", "LINK_IDLE"}
@@ -82,7 +83,7 @@ def view_of(held: Conversation) -> View:
         tuple((s, tuple(e.id for e in order.context(s))) for s in seals),
         tuple((order.nodes[s].seal.request, order.nodes[s].generation) for s in seals),
         tuple(t.id for t in tips),
-        tuple(tuple(e.id for e in order.tail(t)) for t in (None, *tips)),
+        tuple(tuple(e.id for e in tail(order, t)) for t in (None, *tips)),
     )
 
 

@@ -217,7 +217,7 @@ class ReplicaNode(Node):
         parents: tuple[EntryId, ...],
         *,
         basis: EntryId | None = None,
-        conflict: Conflict = Conflict.FORK,
+        conflict: Conflict = Conflict.QUEUE,
     ) -> Entry:
         """Write the next entry of our own, durable before it is sent."""
         held = self.shelf[conversation]

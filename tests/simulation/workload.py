@@ -21,7 +21,8 @@ from replica.conversation import Conversation
 from replica.entry import Conflict
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
-from replica.order import SealNode
+from replica.seal_node import SealNode
+from replica.tail import frontier
 from tests.simulation.replica_node import ReplicaNode
 
 ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "edit", "leave")
@@ -78,7 +79,7 @@ def _branch(held: Conversation, random: Random) -> SealNode | None:
 
 
 def _frontier(held: Conversation, node: SealNode | None) -> tuple[EntryId, ...]:
-    return held.order.frontier(node)[:PARENTS_MAX]
+    return frontier(held.order, node)
 
 
 def _say(person: ReplicaNode, held: Conversation, node: SealNode | None) -> EntryId:

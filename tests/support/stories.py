@@ -17,9 +17,11 @@ from replica.body import (
     Text,
 )
 from replica.conversation import Conversation
+from replica.coverage import coverage
 from replica.entry import Conflict, Entry, Kind
 from replica.ids import Digest, EntryId, Track
 from replica.sealing import open_requests, sealable
+from replica.tail import frontier
 from tests.support.writers import Writer, said
 
 PROFILE = Digest(bytes(32))
@@ -96,8 +98,16 @@ class Story:
         """Take some random steps."""
         for _ in range(steps):
             step = self.random.choices(
-                [self.say, self.ask, self.serve, self.forge, self.fork_lane, self.change_members],
-                [6, 4, 8, 3, 1, 1],
+                [
+                    self.say,
+                    self.ask,
+                    self.serve,
+                    self.cancel,
+                    self.forge,
+                    self.fork_lane,
+                    self.change_members,
+                ],
+                [6, 4, 8, 1, 3, 1, 1],
             )[0]
             step()
 
@@ -106,7 +116,7 @@ class Story:
         if self.random.random() < 0.7:
             tips = order.tips()
             tip = self.random.choice(tips) if tips else None
-            return self.at(*order.frontier(tip)[:64])
+            return self.at(*frontier(order, tip))
         on_track = [e for e in self.entries if e.header.track in (Track.ALL, Track.CONVERSATION)]
         return self.random.sample(on_track, min(len(on_track), self.random.randint(1, 2)))
 
@@ -124,9 +134,26 @@ class Story:
 
     def ask(self) -> None:
         """Somebody asks a host."""
+        self.ask_behind(self._parents(), self._basis())
+
+    def cancel(self) -> None:
+        """Somebody cancels a request, and mostly asks again behind that."""
+        requests = [e for e in self.entries if e.header.kind == Kind.REQUEST]
+        if not requests:
+            return
+        request = self.random.choice(requests[-3:])
+        requester = next(w for w in self.everyone if w.public == request.header.author)
+        author = requester if self.random.random() < 0.6 else self.random.choice(self.writers)
+        cancel = self.add(author.write(self.held.id, Cancel(), parents=[request]))
+        if self.random.random() < 0.7:
+            seal = self.held.order.seal_of.get(request.id)
+            basis = self.held.log.entries[seal] if seal is not None else self._basis()
+            self.ask_behind([cancel, *self._parents()[:1]], basis)
+
+    def ask_behind(self, parents: list[Entry], basis: Entry | None) -> None:
+        """Somebody asks a host, behind given entries."""
         body = Request(self.random.choice(self.hosts).public, Sampling())
         author = self.random.choice(self.writers)
-        parents, basis = self._parents(), self._basis()
         conflict = self.random.choice([Conflict.FORK, Conflict.QUEUE])
         self.add(author.write(self.held.id, body, parents=parents, basis=basis, conflict=conflict))
 
@@ -135,7 +162,8 @@ class Story:
         order = self.held.order
         host = self.random.choice([*self.hosts, self.everyone[-1]])
         for node in list(order.nodes.values()):
-            if node.generation is None and node.author == host.public:
+            answers = self.random.random() < 0.6  # else it is away for now
+            if node.generation is None and node.author == host.public and answers:
                 parents = self.at(node.id)
                 self.add(host.write(self.held.id, answer(), parents=parents, basis=parents[0]))
                 return
@@ -167,6 +195,8 @@ class Story:
         elif requests:
             request = self.random.choice(requests)
             prev_seal = self.random.choice([None, *(s.id for s in seals)])
+            if self.random.random() < 0.5:
+                prev_seal = request.header.basis
             listed = self.random.sample(self.entries[1:], 2)
             entries = tuple(dict.fromkeys([*(e.id for e in listed), request.id]))
             node = self.held.order.nodes.get(prev_seal) if prev_seal else None
@@ -174,7 +204,17 @@ class Story:
                 heads = self.held.log.membership_heads()
                 membership = self.held.log.membership_at(heads)
                 closest = node.generation if node else None
-                entries = self.held.order.coverage(request.id, node, closest, membership) or entries
+                entries = (
+                    coverage(
+                        self.held.log,
+                        self.held.order.nodes,
+                        request.id,
+                        node,
+                        closest,
+                        membership,
+                    )
+                    or entries
+                )
             self._seal(author, seal_of(self.held, request.id, entries, prev_seal))
 
     def fork_lane(self) -> None:

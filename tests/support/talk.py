@@ -22,6 +22,7 @@ from replica.conversation import Conversation
 from replica.effects import DraftReceived, Event
 from replica.entry import Conflict, Entry
 from replica.ids import ConversationId, EntryId, PublicKey
+from replica.tail import frontier
 
 ANSWER_TIMEOUT_S = 60.0
 GREEDY = Sampling()
@@ -66,8 +67,10 @@ class Talk:
         tip = tips[-1] if tips else None
         if at is not None:
             basis = self.held.log.entries[at].header.basis
-            return await self.client.append(self.id, body, parents=(at,), basis=basis)
-        parents = self.held.order.frontier(tip)
+            return await self.client.append(
+                self.id, body, parents=(at,), basis=basis, conflict=Conflict.FORK
+            )
+        parents = frontier(self.held.order, tip)
         basis = tip.id if tip else None
         return await self.client.append(self.id, body, parents=parents, basis=basis)
 

@@ -47,6 +47,10 @@ class NaiveMembership:
         allowed = bool(roles) and (takes == "any" or not roles.isdisjoint(takes.split()))
         return allowed and entry.id in self.kept.get(header.author, {entry.id})
 
+    def owns(self, key: PublicKey) -> bool:
+        """Say whether a key has the role of owner."""
+        return Role.OWNER in self.roles.get(key, frozenset())
+
 
 def naive_membership_at(log: Log, heads: Iterable[EntryId]) -> NaiveMembership:
     """Return `M`: the membership of what `heads` reach through parents and prev."""

@@ -86,7 +86,7 @@ def _counts(log: Log, result: NaiveOrder, entry: Entry, seal: Seal) -> bool:
     if seal.prev_seal is not None and seal.prev_seal not in result.chains:
         return False
     chain = result.chains[seal.prev_seal] if seal.prev_seal else []
-    if not _extends_rightly(log, result, request, seal, chain):
+    if not _extends_rightly(log, result, request, seal, chain, membership):
         return False
     if list(seal.entries) != _coverage(log, result, request, seal, chain, membership):
         return False
@@ -97,7 +97,12 @@ def _counts(log: Log, result: NaiveOrder, entry: Entry, seal: Seal) -> bool:
 
 
 def _extends_rightly(
-    log: Log, result: NaiveOrder, request: Entry, seal: Seal, chain: list[EntryId]
+    log: Log,
+    result: NaiveOrder,
+    request: Entry,
+    seal: Seal,
+    chain: list[EntryId],
+    membership: NaiveMembership,
 ) -> bool:
     basis = request.header.basis
     while basis is not None and basis not in result.chains:
@@ -108,7 +113,20 @@ def _extends_rightly(
         return False
     first = log.entries[seal.entries[0]].header
     answered = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
-    return seal.prev_seal is None or answered
+    return seal.prev_seal is None or answered or _is_closed(log, request, seal, membership)
+
+
+def _is_closed(log: Log, request: Entry, seal: Seal, membership: NaiveMembership) -> bool:
+    """Look among all ancestors of the request for a CANCEL that closes the seal extended."""
+    assert seal.prev_seal is not None
+    asked = log.entries[_seal(log, seal.prev_seal).request]
+    for cancel in (log.entries[i] for i in _closure(log, request.id, set())):
+        names_it = cancel.header.kind == Kind.CANCEL and cancel.header.parents == (asked.id,)
+        author = cancel.header.author
+        may_close = author == asked.header.author or membership.owns(author)
+        if names_it and may_close and membership.sees(cancel):
+            return True
+    return False
 
 
 def _closure(log: Log, start: EntryId, stop: set[EntryId]) -> set[EntryId]:

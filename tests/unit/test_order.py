@@ -7,8 +7,10 @@ import pytest
 from replica.body import Cancel, Grant, Join, Member, Request, Role, Sampling
 from replica.conversation import Conversation
 from replica.entry import Entry, Kind
-from replica.order import Order, VoidReason
+from replica.order import Order
 from replica.place import place_on_branch
+from replica.tail import frontier, tail
+from replica.verdict import VoidReason
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer, said
 from tests.unit.naive_order import naive_order
@@ -39,7 +41,7 @@ def _verdicts(held: Conversation) -> dict[str, object]:
         "refusals": order.refusal_of,
         "cancelled": [r for r in sorted(order.requests) if order.is_cancelled(r)],
         "requests": sorted(order.requests),
-        "tails": {n.id: [e.id for e in order.tail(n)] for n in order.tips()},
+        "tails": {n.id: [e.id for e in tail(order, n)] for n in order.tips()},
         "contexts": {n: [e.id for e in order.context(n)] for n in order.nodes},
     }
 
@@ -218,7 +220,7 @@ def test_without_a_tip_the_frontier_is_the_genesis() -> None:
     genesis = ada.genesis()
     held = Conversation(genesis.conversation)
     held.admit(genesis)
-    assert held.order.frontier(None) == (genesis.id,)
+    assert frontier(held.order, None) == (genesis.id,)
     assert held.order.branch_end(None) is None
 
 
@@ -234,8 +236,8 @@ def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
         assert scene.held.log.membership.is_visible(spam)
     over = scene.say("on top of it", spam)
     tip = scene.held.order.nodes[scene.seal.id]
-    assert scene.held.order.tail(tip) == [hello, over]
-    assert scene.held.order.frontier(tip) == (over.id,), "it follows hello through the spam"
+    assert tail(scene.held.order, tip) == [hello, over]
+    assert frontier(scene.held.order, tip) == (over.id,), "it follows hello through the spam"
     open_request = scene.request(over, basis=scene.seal)
     scene.admit(reader.write(scene.held.id, Join(), parents=[open_request], track=1))
     assert place_on_branch(scene.held, open_request.id).parents == (open_request.id,)
@@ -245,7 +247,7 @@ def test_what_is_said_while_an_answer_comes_is_in_the_next_context() -> None:
     scene = Scene()
     wait = scene.say("wait", scene.ask)
     tip = scene.held.order.nodes[scene.seal.id]
-    assert set(scene.held.order.frontier(tip)) == {wait.id, scene.answer.id}
+    assert set(frontier(scene.held.order, tip)) == {wait.id, scene.answer.id}
     request = scene.request(wait, scene.answer, basis=scene.seal)
     seal = scene.sealed(request, [scene.answer, wait, request], scene.seal)
     assert seal.id in scene.held.order.nodes
@@ -259,9 +261,9 @@ def test_of_more_than_64_ends_the_last_are_followed() -> None:
         ends.append(scene.admit(writer.write(scene.held.id, said("x"), parents=[scene.answer])))
     tip = scene.held.order.nodes[scene.seal.id]
     last = sorted(ends, key=lambda e: e.order_key)[-64:]
-    assert scene.held.order.frontier(tip) == tuple(sorted(e.id for e in last))
+    assert frontier(scene.held.order, tip) == tuple(sorted(e.id for e in last))
     scene.admit(Writer(1, epoch=99).write(scene.held.id, Join(), parents=last))
-    assert len(scene.held.order.frontier(tip)) == 7
+    assert len(frontier(scene.held.order, tip)) == 7
 
 
 def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:

@@ -1,6 +1,6 @@
 """What a host may seal next (spec/03-order §4); cases are in spec/vectors/order.json."""
 
-from replica.body import Grant, Member, Request, Revocation, Role, Sampling
+from replica.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
 from replica.conversation import Conversation
 from replica.entry import Conflict, Entry, Kind
 from replica.sealing import open_requests, sealable
@@ -29,19 +29,30 @@ class Room:
         """Change the membership."""
         return self.add(self.ada.write(self.held.id, Member(change), parents=parents))
 
-    def ask(self, *parents: Entry, basis: Entry | None = None, queue: bool = False) -> Entry:
+    def ask(
+        self,
+        *parents: Entry,
+        basis: Entry | None = None,
+        fork: bool = False,
+        host: Writer | None = None,
+        by: Writer | None = None,
+    ) -> Entry:
         """Write a request."""
         return self.add(
-            self.ada.write(
+            (by or self.ada).write(
                 self.held.id,
-                Request(self.hal.public, Sampling()),
+                Request((host or self.hal).public, Sampling()),
                 parents=parents or (self.hello,),
                 basis=basis,
-                conflict=Conflict.QUEUE if queue else Conflict.FORK,
+                conflict=Conflict.FORK if fork else Conflict.QUEUE,
             )
         )
 
-    def seal(self, request: Entry) -> Entry:
+    def cancel(self, request: Entry, by: Writer | None = None) -> Entry:
+        """Write a CANCEL."""
+        return self.add((by or self.ada).write(self.held.id, Cancel(), parents=[request]))
+
+    def seal(self, request: Entry, by: Writer | None = None) -> Entry:
         """Seal as the rule says."""
         found = sealable(self.held, request.id)
         assert found is not None
@@ -53,11 +64,13 @@ class Room:
         named = [*body.entries, *body.membership_heads]
         named += [body.prev_seal] if body.prev_seal else []
         listed = [self.held.log.entries[i] for i in named]
-        return self.add(self.hal.write(self.held.id, body, parents=[request], listed=listed))
+        by = by or self.hal
+        return self.add(by.write(self.held.id, body, parents=[request], listed=listed))
 
-    def answer(self, seal: Entry) -> Entry:
+    def answer(self, seal: Entry, by: Writer | None = None) -> Entry:
         """Answer a sealed request."""
-        return self.add(self.hal.write(self.held.id, answer(), parents=[seal], basis=seal))
+        by = by or self.hal
+        return self.add(by.write(self.held.id, answer(), parents=[seal], basis=seal))
 
     def open(self) -> list[bytes]:
         """Return the open requests of the host."""
@@ -121,8 +134,8 @@ def test_a_request_waits_while_its_basis_is_being_answered() -> None:
     room = Room()
     first = room.ask()
     seal = room.seal(first)
-    follow = room.ask(first, basis=seal)
-    queued = room.ask(first, basis=seal, queue=True)
+    follow = room.ask(first, basis=seal, fork=True)
+    queued = room.ask(first, basis=seal)
     assert sealable(room.held, follow.id) is None
     assert sealable(room.held, queued.id) is None
     generation = room.answer(seal)
@@ -138,7 +151,7 @@ def test_a_queued_request_waits_for_the_end_of_its_branch() -> None:
     seal = room.seal(room.ask())
     generation = room.answer(seal)
     left = room.ask(generation, basis=seal)
-    queued = room.ask(generation, basis=seal, queue=True)
+    queued = room.ask(generation, basis=seal)
     left_seal = room.seal(left)
     assert sealable(room.held, queued.id) is None
     room.answer(left_seal)
@@ -146,3 +159,97 @@ def test_a_queued_request_waits_for_the_end_of_its_branch() -> None:
     assert found is not None
     assert found.parent is not None
     assert found.parent.id == left_seal.id
+
+
+# --- ways to get stuck, and out ---------------------------------------------------
+
+
+class Stuck(Room):
+    """A request that was sealed by a host which never answers, and another host."""
+
+    def __init__(self) -> None:
+        """Write them."""
+        super().__init__()
+        self.ida = Writer(4)
+        self.bob = Writer(5)
+        grant = self.member(Grant(self.ida.public, Role.HOST), self.grant)
+        self.last_grant = self.member(Grant(self.bob.public, Role.WRITER), grant)
+        self.first = self.ask()
+        self.dead = self.seal(self.first)
+
+    def lists(self, request: Entry) -> list[bytes] | None:
+        """Return what a seal of the request would list on the dead one; None while it waits."""
+        found = sealable(self.held, request.id)
+        if found is None:
+            return None
+        assert found.parent is not None
+        assert found.parent.id == self.dead.id
+        return list(found.entries)
+
+
+def test_a_request_behind_a_dead_host_waits_for_whoever_does_not_cancel_it() -> None:
+    room = Stuck()
+    for fork in (False, True):
+        assert room.lists(room.ask(room.first, basis=room.dead, host=room.ida, fork=fork)) is None
+
+
+def test_another_host_takes_over_from_a_dead_one_behind_a_cancel() -> None:
+    room = Stuck()
+    cancel = room.cancel(room.first)
+    for fork in (False, True):
+        over = room.ask(cancel, basis=room.dead, host=room.ida, fork=fork)
+        assert room.lists(over) == [over.id]
+
+
+def test_the_same_host_when_it_is_back_answers_what_was_cancelled_first() -> None:
+    room = Stuck()
+    over = room.ask(room.cancel(room.first), basis=room.dead)
+    assert room.open() == [room.first.id, over.id]
+    late = room.answer(room.dead)
+    assert room.lists(over) == [late.id, over.id]
+
+
+def test_what_waited_behind_a_dead_host_goes_on_behind_who_took_over() -> None:
+    room = Stuck()
+    waits = room.ask(room.first, basis=room.dead, host=room.ida)
+    over = room.ask(room.cancel(room.first), basis=room.dead, host=room.ida)
+    generation = room.answer(room.seal(over, room.ida), room.ida)
+    found = sealable(room.held, waits.id)
+    assert found is not None
+    assert list(found.entries) == [generation.id, waits.id]
+
+
+def test_another_host_takes_over_from_a_revoked_one() -> None:
+    room = Stuck()
+    header = room.dead.header
+    cut = Cut(header.epoch, header.track, header.seq, room.dead.id)
+    room.add(
+        room.ada.write(
+            room.held.id,
+            Member(Revocation(room.hal.public, (cut,))),
+            parents=[room.last_grant],
+            listed=[room.dead],
+        )
+    )
+    over = room.ask(room.cancel(room.first), basis=room.dead, host=room.ida)
+    assert room.lists(over) == [over.id]
+
+
+def test_an_owner_lets_go_of_what_a_member_who_left_had_asked() -> None:
+    room = Stuck()
+    asked = room.ask(room.cancel(room.first), basis=room.dead, by=room.bob)
+    room.dead = room.seal(asked)
+    room.member(Revocation(room.bob.public), room.last_grant)
+    over = room.ask(room.cancel(asked), basis=room.dead, host=room.ida)
+    assert room.lists(over) == [over.id]
+
+
+def test_a_host_that_dies_before_it_seals_holds_nobody_up() -> None:
+    room = Room()
+    room.ask()
+    ida = Writer(4)
+    room.member(Grant(ida.public, Role.HOST), room.grant)
+    beside = room.ask(host=ida)
+    found = sealable(room.held, beside.id)
+    assert found is not None
+    assert found.parent is None

@@ -113,18 +113,24 @@ class _Conflict:
 
 class _ConflictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Conflict.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    CONFLICT_UNSPECIFIED: _Conflict.ValueType  # 0
-    """Make a branch from the basis, without the other answer."""
-    CONFLICT_QUEUE: _Conflict.ValueType  # 1
-    """Go after the other answer, on the same branch."""
+    CONFLICT_QUEUE: _Conflict.ValueType  # 0
+    """Behind the answer at the end of the branch. The zero value, so that whoever
+    does not choose drops nobody's words from the context.
+    buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
+    """
+    CONFLICT_FORK: _Conflict.ValueType  # 1
+    """Onto its basis, as a branch of its own."""
 
 class Conflict(_Conflict, metaclass=_ConflictEnumTypeWrapper):
-    """What a request does when another answer came in between."""
+    """Where a request goes whose branch went on between its writing and its turn."""
 
-CONFLICT_UNSPECIFIED: Conflict.ValueType  # 0
-"""Make a branch from the basis, without the other answer."""
-CONFLICT_QUEUE: Conflict.ValueType  # 1
-"""Go after the other answer, on the same branch."""
+CONFLICT_QUEUE: Conflict.ValueType  # 0
+"""Behind the answer at the end of the branch. The zero value, so that whoever
+does not choose drops nobody's words from the context.
+buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
+"""
+CONFLICT_FORK: Conflict.ValueType  # 1
+"""Onto its basis, as a branch of its own."""
 Global___Conflict: _TypeAlias = Conflict  # noqa: Y015
 
 class _Role:
@@ -423,7 +429,7 @@ class Header(_message.Message):
     create_time_ms: _builtins.int
     """Unix time in milliseconds when the author wrote this; informative only."""
     conflict: Global___Conflict.ValueType
-    """What a request does when its branch was answered meanwhile."""
+    """Where a request goes whose branch went on meanwhile; unset: behind it."""
     @_builtins.property
     def parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Ids this entry directly follows in its track or the genesis, 32 bytes
@@ -1062,6 +1068,7 @@ class Request(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     EXECUTOR_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_HEADS_FIELD_NUMBER: _builtins.int
+    ANSWER_BY_MS_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """Key of the host that shall answer, 32 bytes."""
     profile: _builtins.bytes
@@ -1070,6 +1077,10 @@ class Request(_message.Message):
     """At most this many output tokens; 0 for what the context still holds."""
     executor: _builtins.bytes
     """Key that runs tools for this request, 32 bytes; unset for the author."""
+    answer_by_ms: _builtins.int
+    """Unix milliseconds after which the host refuses to begin; 0 for no limit.
+    The host's own clock decides, and nothing but its refusal rests on it.
+    """
     @_builtins.property
     def sampling(self) -> Global___Sampling:
         """How to sample."""
@@ -1094,10 +1105,11 @@ class Request(_message.Message):
         stop: _abc.Iterable[_builtins.str] | None = ...,
         executor: _builtins.bytes = ...,
         membership_heads: _abc.Iterable[_builtins.bytes] | None = ...,
+        answer_by_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "profile", b"profile", "sampling", b"sampling", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "profile", b"profile", "sampling", b"sampling", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,7 +14,7 @@ GENESIS, MEMBER, MESSAGE, TOOLS, REQUEST, SEAL, GENERATION, CANCEL = range(1, 9)
 DOCUMENT, JOIN = 12, 13
 ALL, CONVERSATION, DOCUMENTS, MEMBERSHIP = range(4)
 READER, WRITER, OWNER, HOST = range(1, 5)
-FORK, QUEUE = 0, 1
+QUEUE, FORK = 0, 1
 
 TRACK_OF_KIND = {GENESIS: ALL, MEMBER: MEMBERSHIP, DOCUMENT: DOCUMENTS}
 
@@ -138,7 +138,7 @@ class Header:
     lamport: int = 0
     critical: int = 0
     create_time_ms: int = 1_700_000_000_000
-    conflict: int = FORK
+    conflict: int = QUEUE
 
     def fields(self) -> dict[int, Value]:
         """Return the fields by number."""
@@ -232,7 +232,7 @@ class Book:
         listed: Iterable[str] = (),
         epoch: int = 1,
         track: int | None = None,
-        conflict: int = FORK,
+        conflict: int = QUEUE,
         critical: bool = False,
     ) -> Header:
         """Return a correct header; `prev` names an entry, or the lane's last written."""

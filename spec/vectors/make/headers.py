@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from spec.vectors.make.build import (
     CONVERSATION,
+    FORK,
     JOIN,
     MESSAGE,
-    QUEUE,
     REQUEST,
     Book,
     Header,
@@ -67,7 +67,7 @@ def build() -> dict[str, object]:
         _vector("genesis", "no conversation, track, parents", book.entries["genesis"].header),
         _vector("message", "seq 0 and conflict 0 are left out", first),
         _vector("request", "seq 1 names prev", asked),
-        _vector("queued", "a request that queues", replace(asked, conflict=QUEUE)),
+        _vector("forking", "a request that forks", replace(asked, conflict=FORK)),
         _vector("join", "an empty body is its 16 bytes of salt", empty),
         _vector("parents", "64 parents, ascending", many),
         _vector(

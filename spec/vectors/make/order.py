@@ -1,15 +1,8 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make.build import HOST, MESSAGE, QUEUE
-from spec.vectors.make.story import ADA, BEA, BOB, EVE, HAL, IDA, Story
-
-
-def _tail(tip: str | None, entries: list[str], frontier: list[str]) -> dict[str, object]:
-    return {"tip": tip, "entries": entries, "frontier": sorted(frontier)}
-
-
-def _next(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
-    return {"prev_seal": prev_seal, "entries": entries}
+from spec.vectors.make import closing
+from spec.vectors.make.build import FORK, HOST, MESSAGE
+from spec.vectors.make.story import ADA, BEA, BOB, EVE, HAL, IDA, Story, next_seal, tail
 
 
 def _chain() -> dict[str, object]:
@@ -24,7 +17,7 @@ def _chain() -> dict[str, object]:
         "two turns; the second seal lists the first answer and what followed it",
         tips=["seal-2"],
         answers={"ask": "answer", "more": "answer-2"},
-        tails=[_tail("seal-2", [], ["answer-2"])],
+        tails=[tail("seal-2", [], ["answer-2"])],
     )
 
 
@@ -32,24 +25,24 @@ def _unanswered() -> dict[str, object]:
     s = Story()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
-    s.ask("ask-2", BOB, "hello")
+    s.ask("ask-2", BOB, "hello", conflict=FORK)
     s.seal("seal", "ask", ["hello", "ask"])
     s.ask("next", ADA, "ask", basis="seal")
-    s.ask("queued", BOB, "hello", conflict=QUEUE)
+    s.ask("queued", BOB, "hello")
     return s.vector(
         "waiting",
         "a request on a seal without an answer waits; one beside it does not, unless it queues",
         tips=["seal"],
         answers={"ask": None, "ask-2": None},
-        sealable={"ask-2": _next(None, ["hello", "ask-2"]), "next": None, "queued": None},
+        sealable={"ask-2": next_seal(None, ["hello", "ask-2"]), "next": None, "queued": None},
     )
 
 
 def _fork() -> dict[str, object]:
     s = Story()
     s.first_turn()
-    s.ask("left", ADA, "answer", basis="seal")
-    s.ask("right", BOB, "answer", basis="seal")
+    s.ask("left", ADA, "answer", basis="seal", conflict=FORK)
+    s.ask("right", BOB, "answer", basis="seal", conflict=FORK)
     s.seal("seal-left", "left", ["answer", "left"], prev_seal="seal")
     s.answer("answer-left", "seal-left")
     s.seal("seal-right", "right", ["answer", "right"], prev_seal="seal")
@@ -67,8 +60,8 @@ def _queue() -> dict[str, object]:
     s.first_turn()
     s.ask("left", ADA, "answer", basis="seal")
     s.say("word", BOB, "answer", basis="seal")
-    s.ask("queued", BOB, "word", basis="seal", conflict=QUEUE)
-    s.ask("queued-2", ADA, "answer", basis="seal", conflict=QUEUE)
+    s.ask("queued", BOB, "word", basis="seal")
+    s.ask("queued-2", ADA, "answer", basis="seal")
     s.seal("seal-left", "left", ["answer", "left"], prev_seal="seal")
     s.answer("answer-left", "seal-left")
     s.seal("seal-2", "queued", ["answer-left", "word", "queued"], prev_seal="seal-left")
@@ -78,7 +71,7 @@ def _queue() -> dict[str, object]:
         "a queued request goes after the branch's last answer, which its seal takes in first",
         tips=["seal-2"],
         answers={"left": "answer-left", "queued": "answer-2", "queued-2": None},
-        sealable={"queued-2": _next("seal-2", ["answer-2", "queued-2"])},
+        sealable={"queued-2": next_seal("seal-2", ["answer-2", "queued-2"])},
     )
 
 
@@ -86,8 +79,8 @@ def _typed_over() -> dict[str, object]:
     s = Story()
     s.first_turn()
     s.say("wait", ADA, "ask", basis="seal")
-    s.ask("fork", ADA, "wait", basis="seal")
-    s.ask("queue", ADA, "wait", basis="seal", conflict=QUEUE)
+    s.ask("fork", ADA, "wait", basis="seal", conflict=FORK)
+    s.ask("queue", ADA, "wait", basis="seal")
     s.seal("seal-fork", "fork", ["wait", "fork"], prev_seal="seal")
     return s.vector(
         "typed-over",
@@ -103,7 +96,7 @@ def _typed_over_queue() -> dict[str, object]:
     s = Story()
     s.first_turn()
     s.say("wait", ADA, "ask", basis="seal")
-    s.ask("queue", ADA, "wait", basis="seal", conflict=QUEUE)
+    s.ask("queue", ADA, "wait", basis="seal")
     s.seal("seal-2", "queue", ["answer", "wait", "queue"], prev_seal="seal")
     return s.vector(
         "typed-over-queue",
@@ -117,7 +110,7 @@ def _answer_first() -> dict[str, object]:
     s = Story()
     s.first_turn()
     s.say("wait", ADA, "ask")
-    s.ask("both", ADA, "wait", "answer", basis="seal")
+    s.ask("both", ADA, "wait", "answer", basis="seal", conflict=FORK)
     s.seal(
         "by-lamport",
         "both",
@@ -144,10 +137,10 @@ def _regenerate() -> dict[str, object]:
     s.ask("more", ADA, "thanks", basis="seal")
     s.seal("seal-2", "more", ["answer", "thanks", "more"], prev_seal="seal")
     s.answer("answer-2", "seal-2")
-    s.ask("again", ADA, "thanks", basis="seal")
+    s.ask("again", ADA, "thanks", basis="seal", conflict=FORK)
     s.seal("seal-again", "again", ["answer", "thanks", "again"], prev_seal="seal")
     s.say("hello-edited", ADA)
-    s.ask("ask-edited", ADA, "hello-edited")
+    s.ask("ask-edited", ADA, "hello-edited", conflict=FORK)
     s.seal("seal-edited", "ask-edited", ["hello-edited", "ask-edited"])
     return s.vector(
         "regenerate-edit",
@@ -190,8 +183,8 @@ def _void_prev() -> dict[str, object]:
     s = Story()
     s.first_turn()
     s.say("word", BOB, "answer", basis="seal")
-    s.ask("fork", BOB, "word", basis="seal")
-    s.ask("queue", ADA, "word", basis="seal", conflict=QUEUE)
+    s.ask("fork", BOB, "word", basis="seal", conflict=FORK)
+    s.ask("queue", ADA, "word", basis="seal")
     s.say("other", BOB)
     s.ask("ask-other", BOB, "other")
     s.seal("seal-other", "ask-other", ["other", "ask-other"])
@@ -206,7 +199,7 @@ def _void_prev() -> dict[str, object]:
         prev_seal="seal-other",
         void="BRANCH_NOT_EXTENDED",
     )
-    s.ask("queue-2", ADA, "other", basis="seal", conflict=QUEUE)
+    s.ask("queue-2", ADA, "other", basis="seal")
     s.seal("skipped", "queue-2", ["other", "queue-2"], prev_seal="seal", void="ANSWER_SKIPPED")
     s.seal("late", "queue", ["word", "answer", "queue"], prev_seal="seal", void="ANSWER_SKIPPED")
     return s.vector(
@@ -257,7 +250,7 @@ def _passed_through() -> dict[str, object]:
         " parse plays no part, since others may lack the body",
         tips=["seal"],
         answers={"ask": None},
-        tails=[_tail("seal", [], ["ask"])],
+        tails=[tail("seal", [], ["ask"])],
     )
 
 
@@ -301,7 +294,7 @@ def _foreign_answer() -> dict[str, object]:
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
     s.answer("foreign", "seal", by=IDA)
-    s.ask("more", ADA, "foreign", basis="seal", host=IDA)
+    s.ask("more", ADA, "foreign", basis="seal", host=IDA, conflict=FORK)
     s.seal("greedy", "more", ["foreign", "more"], prev_seal="seal", by=IDA, void="COVERAGE_WRONG")
     s.seal("seal-2", "more", ["more"], prev_seal="seal", by=IDA)
     return s.vector(
@@ -336,7 +329,7 @@ def _sealed_twice() -> dict[str, object]:
     s.answer("answer", "first")
     s.seal("second", "ask", ["hello", "ask"], epoch=2, basis="first", void="SEALED_BEFORE")
     s.answer("answer-2", "second", epoch=2)
-    s.ask("more", ADA, "answer-2", basis="second")
+    s.ask("more", ADA, "answer-2", basis="second", conflict=FORK)
     s.seal("seal-2", "more", ["more"], prev_seal="second", void="PREV_SEAL_VOID")
     return s.vector(
         "sealed-twice",
@@ -344,7 +337,7 @@ def _sealed_twice() -> dict[str, object]:
         " (lamport, id) order counts, whichever comes first, and what stands on the other is void",
         tips=["first"],
         answers={"ask": "answer", "more": None},
-        sealable={"more": _next(None, ["hello", "ask", "more"])},
+        sealable={"more": next_seal(None, ["hello", "ask", "more"])},
     )
 
 
@@ -400,8 +393,8 @@ def _tails() -> dict[str, object]:
         tips=["seal"],
         answers={"ask": "answer"},
         tails=[
-            _tail("seal", s.sorted("left", "right", "both"), ["both"]),
-            _tail(None, ["aside"], ["aside"]),
+            tail("seal", s.sorted("left", "right", "both"), ["both"]),
+            tail(None, ["aside"], ["aside"]),
         ],
     )
 
@@ -419,7 +412,7 @@ def _meanwhile() -> dict[str, object]:
         " what a further request asks about is not",
         tips=["seal"],
         answers={"ask": "answer"},
-        tails=[_tail("seal", ["wait", "and"], ["and", "answer"])],
+        tails=[tail("seal", ["wait", "and"], ["and", "answer"])],
     )
 
 
@@ -459,7 +452,7 @@ def _spam() -> dict[str, object]:
         " through one of them",
         tips=["seal"],
         answers={"ask": "answer"},
-        tails=[_tail("seal", s.sorted("thanks", "over", "beside", "join-bob"), ["join-bob"])],
+        tails=[tail("seal", s.sorted("thanks", "over", "beside", "join-bob"), ["join-bob"])],
     )
 
 
@@ -469,7 +462,8 @@ def build() -> dict[str, object]:
         _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
         _regenerate, _void_one, _void_prev, _void_basis, _passed_through, _equivocation, _refusal,
         _foreign_answer, _two_answers, _sealed_twice, _revoked_host, _revoked_writer, _tails,
-        _meanwhile, _membership_heads, _spam,
+        _meanwhile, _membership_heads, _spam, closing.closed, closing.by, closing.answered,
+        closing.void_answer, closing.of_tail,
     )  # fmt: skip
     return {
         "file": "order",

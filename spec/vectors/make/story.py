@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from spec.vectors.make.build import (
+    CANCEL,
     GENERATION,
     HOST,
     MESSAGE,
@@ -20,7 +21,17 @@ from spec.vectors.make.build import (
     varint,
 )
 
-ADA, BEA, BOB, EVE, HAL, IDA = (Key(n) for n in ("ada", "bea", "bob", "eve", "hal", "ida"))
+ADA, BEA, BOB, CAT, EVE, HAL, IDA = (
+    Key(n) for n in ("ada", "bea", "bob", "cat", "eve", "hal", "ida")
+)
+
+
+def tail(tip: str | None, entries: list[str], frontier: list[str]) -> dict[str, object]:
+    return {"tip": tip, "entries": entries, "frontier": sorted(frontier)}
+
+
+def next_seal(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
+    return {"prev_seal": prev_seal, "entries": entries}
 
 
 class Story(Book):
@@ -47,6 +58,10 @@ class Story(Book):
     def answer(self, name: str, seal: str, by: Key = HAL, **place: object) -> None:
         """Write a generation."""
         self.write(name, by, GENERATION, generation(name), parents=[seal], **place)
+
+    def cancel(self, name: str, by: Key, *parents: str) -> None:
+        """Write a CANCEL."""
+        self.write(name, by, CANCEL, b"", parents=parents)
 
     def seal(
         self,

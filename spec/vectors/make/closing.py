@@ -1,0 +1,138 @@
+"""Cases of order.json in which a CANCEL closes a request (spec/03-order §3, ORD-7, ORD-10)."""
+
+from spec.vectors.make.build import FORK, WRITER
+from spec.vectors.make.story import ADA, BEA, BOB, CAT, EVE, HAL, IDA, Story, next_seal, tail
+
+
+def closed() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.say("word", BOB, "ask")
+    s.ask("behind", BOB, "word", basis="seal")
+    s.cancel("cancel", ADA, "ask")
+    s.say("on", BOB, "cancel", basis="seal")
+    s.ask("over", BOB, "on", basis="seal", host=IDA)
+    s.seal("seal-2", "over", ["on", "over"], prev_seal="seal", by=IDA)
+    s.answer("answer-2", "seal-2", by=IDA)
+    s.answer("late", "seal")
+    return s.vector(
+        "closed",
+        "the requester cancels what the host does not answer, and `over` follows that: its seal"
+        " extends `seal` without an answer; the late answer is a side leaf, and `behind`, which"
+        " waited, goes after the answer to `over`",
+        tips=["seal-2"],
+        answers={"ask": "late", "over": "answer-2", "behind": None},
+        sealable={"behind": next_seal("seal-2", ["answer-2", "word", "behind"])},
+    )
+
+
+def by() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", BOB, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.grant("grant-cat", ADA, CAT, WRITER, parents=s.heads)
+    s.heads = ["grant-cat"]
+    s.cancel("by-writer", CAT, "ask")
+    s.cancel("by-reader", EVE, "ask")
+    s.cancel("of-two", BOB, "ask", "hello")
+    s.cancel("by-owner", BEA, "ask")
+    s.cancel("by-requester", BOB, "ask")
+    skips: dict[str, object] = {"void": "ANSWER_SKIPPED"}
+    for name, parent in (
+        ("bare", "ask"), ("writer", "by-writer"), ("reader", "by-reader"), ("two", "of-two"),
+    ):  # fmt: skip
+        s.ask(name, ADA, parent, basis="seal", host=IDA)
+        s.seal(f"seal-{name}", name, [name], prev_seal="seal", by=IDA, **skips)
+    s.ask("owner", ADA, "by-owner", basis="seal", host=IDA)
+    s.ask("requester", CAT, "by-requester", basis="seal", host=IDA)
+    s.ask("fork", CAT, "by-requester", basis="seal", host=IDA, conflict=FORK)
+    s.ask("fork-bare", CAT, "ask", basis="seal", host=IDA, conflict=FORK)
+    return s.vector(
+        "closed-by",
+        "a CANCEL closes a request if its author or an owner wrote it, the request is its only"
+        " parent, and whoever passes the answer over follows it",
+        tips=["seal"],
+        answers={"ask": None},
+        sealable={
+            "bare": None,
+            "writer": None,
+            "reader": None,
+            "two": None,
+            "owner": next_seal("seal", ["owner"]),
+            "requester": next_seal("seal", ["requester"]),
+            "fork": next_seal("seal", ["fork"]),
+            "fork-bare": None,
+        },
+        tails=[tail("seal", ["owner"], ["owner"])],
+    )
+
+
+def answered() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.cancel("cancel", ADA, "ask")
+    s.ask("more", ADA, "cancel", basis="seal")
+    s.ask("skip", ADA, "cancel", basis="seal", host=IDA)
+    s.answer("answer", "seal")
+    s.seal("seal-skip", "skip", ["skip"], prev_seal="seal", by=IDA)
+    return s.vector(
+        "closed-answered",
+        "a host that holds the answer of a closed request lists it; one that does not yet goes on"
+        " without it, and its seal counts wherever the answer arrives first",
+        tips=["seal-skip"],
+        answers={"ask": "answer", "skip": None},
+        tails=[tail("seal-skip", [], ["skip"])],
+    )
+
+
+def void_answer() -> dict[str, object]:
+    s = Story()
+    s.first_turn()
+    s.ask("waits", BOB, "ask", basis="seal", host=IDA)
+    s.cancel("cancel", ADA, "ask")
+    s.ask("over", ADA, "cancel", basis="seal", host=IDA)
+    s.revoke("revoke-hal", BEA, HAL, ["seal"], parents=s.heads)
+    s.heads = ["revoke-hal"]
+    return s.vector(
+        "closed-void-answer",
+        "the host is revoked and its answer is void: a queued request waits for good, but for one"
+        " that follows the CANCEL",
+        tips=["seal"],
+        answers={"ask": None},
+        sealable={"waits": None, "over": next_seal("seal", ["over"])},
+    )
+
+
+def of_tail() -> dict[str, object]:
+    s = Story()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.say("mine", BOB, "ask", basis="seal")
+    s.ask("ask-mine", BOB, "mine", basis="seal")
+    s.say("open", ADA, "ask", basis="seal")
+    s.ask("ask-open", ADA, "open", basis="seal")
+    s.say("refused", ADA, "ask", basis="seal")
+    s.ask("ask-refused", ADA, "refused", basis="seal")
+    s.answer("refusal", "ask-refused")
+    s.cancel("cancel", BEA, "ask")
+    s.cancel("cancel-mine", BOB, "ask-mine")
+    return s.vector(
+        "closed-tail",
+        "the next entry follows the CANCEL, and the words of requests that were closed or refused;"
+        " the words of an open one go where its conflict says",
+        tips=["seal"],
+        answers={"ask": None, "ask-refused": "refusal"},
+        tails=[
+            tail(
+                "seal",
+                s.sorted("mine", "ask-mine", "refused", "ask-refused", "refusal"),
+                ["cancel", "ask-mine", "refusal"],
+            )
+        ],
+    )
