@@ -26,6 +26,7 @@ from model_host.fetch import resolve
 from model_host.gguf_file import open_model_file
 from model_host.tokenizer import Tokenizer
 from replica.aio.client import Client
+from replica.aio.keys import load_or_create, public
 from replica.body import (
     Generation,
     Genesis,
@@ -95,7 +96,10 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
     config = replace(file.config, context_tokens=1_000_000)
     engine = ScriptedEngine(config, script)
     engine.file = file
-    hub = await start_hub(HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0"))
+    host_key = public(load_or_create(folder / "host" / "identity.key"))
+    hub = await start_hub(
+        HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", host_keys=[host_key.hex()])
+    )
     series: dict[str, list[int]] = {n: [] for n in ("up", "down", "down_drafts", "content_down")}
     settings = HostConfig(data_dir=folder / "host", hub=hub.address)
     key = Ed25519PrivateKey.generate()

@@ -26,11 +26,25 @@ class ProfileInfo:
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """A linked model host; an empty address means it serves no questions."""
+    """What a model host says of itself; an empty address means it serves no questions."""
 
     key: PublicKey
     address: str
     profiles: tuple[ProfileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedHost:
+    """A model host that is linked, and whether the hub vouches for it."""
+
+    info: HostInfo
+    vouched: bool = False
+    """Advice for a grant that is made now: never stored or passed on."""
+
+    @property
+    def key(self) -> PublicKey:
+        """The key it authenticated with."""
+        return self.info.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,7 @@ class Welcome:
     credit_bytes: int
     idle_timeout_ms: int
     features: tuple[str, ...] = ()
-    hosts: tuple[HostInfo, ...] = ()
+    hosts: tuple[LinkedHost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

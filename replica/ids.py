@@ -66,6 +66,17 @@ def tagged_sha256(tag: bytes, data: bytes) -> Digest:
     return Digest(hashlib.sha256(pae(tag, data)).digest())
 
 
+def key_from_hex(text: str) -> PublicKey:
+    """Read a public key of 64 hex digits. Raises ValueError."""
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"'{text}' is not a key: keys are 64 hex digits")
+    return PublicKey(key)
+
+
 def short(value: bytes) -> str:
     """Return the first 12 hex digits, the form people read and type."""
     return value.hex()[:12]

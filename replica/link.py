@@ -323,7 +323,7 @@ class Link:
         self.phase = Phase.READY
         self.follows = message.follow
         self.host = message.host
-        # The hub puts the linked hosts in: see Hub.receive.
+        # The hub puts the linked hosts in: see Hub.hosts.
         self._send(
             Welcome(
                 VERSION,

@@ -276,6 +276,16 @@ class HubUnreachable(Unavailable):
     next_step = "Entries are kept and sent on reconnect; start the hub or check the address."
 
 
+class NoHost(Unavailable):
+    """No model host is named, pinned, or vouched for by the hub."""
+
+    reason = "NO_HOST"
+    next_step = (
+        "Name one with `--host KEY`, pin one as `host` in the settings, or let the hub's operator "
+        "vouch for it with `--host-key KEY`, as `antiphon up` does for its own."
+    )
+
+
 class BlobMissing(RequestRefused):
     """There is no such blob in this conversation."""
 

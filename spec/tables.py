@@ -45,7 +45,7 @@ MEANINGS = {
         "membership entries of owners beyond a full conversation",
         "QUOTA_EXCEEDED",
     ),
-    "HOSTS_MAX": ("quota", "model hosts a Welcome names, the longest linked first", ""),
+    "HOSTS_MAX": ("quota", "model hosts a Welcome names; keys a hub vouches for", ""),
     "HOST_PROFILES_MAX": ("quota", "profiles a model host names", "ARGUMENT_INVALID"),
     "HOST_TEXT_BYTES_MAX": (
         "quota",

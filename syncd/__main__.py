@@ -13,15 +13,24 @@ from replica.errors import AntiphonError
 from syncd.aio.server import serve
 from syncd.config import HubConfig
 
+FLAGS = {"host_keys": "--host-key"}
+"""Flags that are not the setting's name."""
+
 
 def main() -> int:
     """Read settings, run, and say in words what went wrong."""
     log_to_stderr()
     parser = argparse.ArgumentParser(prog="python -m syncd", description="Run an Antiphon hub.")
     for name, field in HubConfig.model_fields.items():
-        flag = "--" + name.replace("_", "-")
-        nargs = "*" if name == "creators" else None
-        parser.add_argument(flag, nargs=nargs, help=f"default: {field.get_default()}")
+        flag = FLAGS.get(name, "--" + name.replace("_", "-"))
+        default = field.get_default(call_default_factory=True)
+        help_ = f"{field.description} (default: {default})"
+        if isinstance(default, list):
+            parser.add_argument(
+                flag, dest=name, action="extend", nargs="*", metavar="HEX", help=help_
+            )
+        else:
+            parser.add_argument(flag, help=help_)
     parser.add_argument("--print-config", action="store_true", help="print settings and exit")
     arguments = {k: v for k, v in vars(parser.parse_args()).items() if v is not None}
     print_config = arguments.pop("print_config")

@@ -17,7 +17,10 @@ class HubConfig(BaseSettings):
     """Settings of `python -m syncd`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ANTIPHON_HUB_", extra="forbid", toml_file="hub.toml"
+        env_prefix="ANTIPHON_HUB_",
+        extra="forbid",
+        toml_file="hub.toml",
+        use_attribute_docstrings=True,  # they are the help of the flags
     )
 
     data_dir: Path = Path("~/.local/share/antiphon/hub")
@@ -26,6 +29,8 @@ class HubConfig(BaseSettings):
     """Address to listen on, host:port; port 0 picks a free one."""
     creators: list[str] = Field(default_factory=list)
     """Hex keys that may create conversations; empty: everyone."""
+    host_keys: list[str] = Field(default_factory=list)
+    """Hex keys of the operator's own model hosts, which the hub vouches for."""
     entries_max: int = 1_000_000
     """Entries one conversation may hold."""
     links_per_key_max: int = 64

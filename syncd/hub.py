@@ -9,7 +9,6 @@ an ack, and every entry passed on, durable.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import NewType
 
 from replica import limits
@@ -21,8 +20,8 @@ from replica.effects import (
     Entries,
     EntriesAdmitted,
     Fault,
-    HostInfo,
     LinkClosed,
+    LinkedHost,
     ListingItem,
     Message,
     Opened,
@@ -105,10 +104,16 @@ class Hub:
             (ListingItem(c.id, c.log.digest) for c in held), key=lambda item: item.conversation
         )
 
-    def hosts(self) -> tuple[HostInfo, ...]:
-        """Return the model hosts linked now, one per key; of very many, those linked longest."""
-        hosts = {link.host.key: link.host for link in self.links.values() if link.host}
-        return tuple(sorted(islice(hosts.values(), limits.HOSTS_MAX), key=lambda host: host.key))
+    def hosts(self) -> tuple[LinkedHost, ...]:
+        """Return the model hosts linked now, one per key, as a Welcome names them (LINK-29).
+
+        Links stand in the order they came, and so do the hosts of each group:
+        unlike a key, a link's age can't be made up.
+        """
+        infos = {link.host.key: link.host for link in self.links.values() if link.host}
+        hosts = [LinkedHost(info, self.policy.vouches_for(key)) for key, info in infos.items()]
+        hosts.sort(key=lambda host: not host.vouched)
+        return tuple(hosts[: limits.HOSTS_MAX])
 
     # --- links ----------------------------------------------------------------
 

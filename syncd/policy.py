@@ -1,4 +1,4 @@
-"""What an operator allows beyond the protocol (spec/11-limits, quotas).
+"""What an operator sets beyond the protocol: quotas (spec/11-limits), and vouching (LINK-29).
 
 Who may read or write a conversation is not decided here: the log says it.
 """
@@ -21,7 +21,13 @@ class Policy:
     """Links one key may hold at a time."""
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
     """Bytes all links together may keep waiting for missing entries."""
+    host_keys: frozenset[PublicKey] = frozenset()
+    """Keys of the operator's own model hosts, HOSTS_MAX at most, so that a Welcome has all."""
 
     def may_create(self, key: PublicKey) -> bool:
         """Say whether `key` may bring a conversation that is not here."""
         return self.creators is None or key in self.creators
+
+    def vouches_for(self, key: PublicKey) -> bool:
+        """Say whether `key` is a model host of the operator's own."""
+        return key in self.host_keys

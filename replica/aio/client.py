@@ -23,7 +23,7 @@ from replica.aio.store import Store
 from replica.author import Author
 from replica.body import Body, Genesis, Request
 from replica.conversation import Conversation, Shelf
-from replica.effects import Draft, Event, Fault, Hello, HostInfo, SyncState
+from replica.effects import Draft, Event, Fault, Hello, HostInfo, LinkedHost, SyncState
 from replica.entry import Conflict, Entry
 from replica.errors import AntiphonError, StoreError
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
@@ -242,8 +242,8 @@ class Client:
         return self._link.peer
 
     @property
-    def hosts(self) -> tuple[HostInfo, ...]:
-        """The model hosts that were linked to the hub when it last welcomed us.
+    def hosts(self) -> tuple[LinkedHost, ...]:
+        """The model hosts that were linked to the hub when it last welcomed us, in its order.
 
         As fresh as that Welcome: one that has come or gone since shows with the next link.
         """

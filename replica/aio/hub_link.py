@@ -30,8 +30,8 @@ from replica.effects import (
     Event,
     Fault,
     Hello,
-    HostInfo,
     LinkClosed,
+    LinkedHost,
     Listed,
     Message,
     StateChanged,
@@ -77,7 +77,7 @@ class HubLink:
         `tell` hears every event, after what it speaks of is durable; `load`
         raises ConversationUnknown for what is not stored.
         """
-        self.hosts: tuple[HostInfo, ...] = ()
+        self.hosts: tuple[LinkedHost, ...] = ()
         """As the last Welcome named them."""
         self.last_error: AntiphonError | None = None
         """Why the last link ended or did not begin; None while the hub answers."""

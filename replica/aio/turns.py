@@ -238,9 +238,10 @@ def raise_if_refused(generation: Generation) -> None:
 def choose_host(
     held: Conversation, linked: tuple[PublicKey, ...], wanted: PublicKey | None = None
 ) -> PublicKey:
-    """Return the host to ask: the wanted one, else a member, best one that is linked.
+    """Return the host to ask: the wanted one, else a member, best the first of `linked`.
 
-    Raises HostMissing.
+    All of them have their grant, so vouching plays no part but in the order
+    in which the hub names them. Raises HostMissing.
     """
     membership = held.log.membership
     hosts = [

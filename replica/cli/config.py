@@ -13,6 +13,7 @@ from pydantic_settings import (
 )
 
 from replica.cli.errors import ConfigInvalid
+from replica.ids import PublicKey, key_from_hex
 
 Dtype = Literal["bf16", "fp32"]
 PORT_MAX = 65_535
@@ -28,6 +29,8 @@ class Settings(BaseSettings):
     """Key, log store and blobs of this replica."""
     hub: str = "127.0.0.1:7411"
     """The hub to sync with, host:port."""
+    host: str | None = None
+    """Hex key of the model host to grant new conversations to; else one the hub vouches for."""
     services_dir: Path = DEFAULT_ROOT
     """Where `antiphon up` keeps the hub's and the host's data."""
     model: str = "SmolLM2-135M-Instruct"
@@ -46,6 +49,16 @@ class Settings(BaseSettings):
         if not host or not port.isdecimal() or int(port) > PORT_MAX:
             raise ValueError(f"'{value}' is not host:port")
         return value
+
+    @field_validator("host")
+    @classmethod
+    def _is_key(cls, value: str | None) -> str | None:
+        return key_from_hex(value).hex() if value is not None else None
+
+    @property
+    def host_key(self) -> PublicKey | None:
+        """The pinned model host's key."""
+        return key_from_hex(self.host) if self.host is not None else None
 
     @property
     def hub_port(self) -> int:

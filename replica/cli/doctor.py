@@ -22,10 +22,10 @@ from replica.cli.errors import NotInPlace
 from replica.cli.output import brief
 from replica.cli.rows import counted, wrapped
 from replica.cli.session import Session
-from replica.effects import HostInfo
+from replica.effects import LinkedHost
 from replica.errors import AntiphonError
 from replica.ids import short
-from replica.refusals import StoreLocked
+from replica.refusals import NoHost, StoreLocked
 
 PYTHON_MIN = (3, 11)
 DISK_WARN_BYTES = 2 * 1024**3
@@ -175,7 +175,7 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
                     "antiphon verify    says whether a sound copy came back",
                 )  # fmt: skip
             yield await _hub(session, client)
-            async for finding in _hosts(client):
+            async for finding in _hosts(session, client):
                 yield finding
     except StoreLocked as error:
         step = "end it to check the store; what follows asks the hub without a key"
@@ -213,18 +213,31 @@ async def _hub_health(session: Session) -> Finding:
     return Finding("ok", "hub", f"{address} serves")
 
 
-async def _hosts(client: Client) -> AsyncIterator[Finding]:
+async def _hosts(session: Session, client: Client) -> AsyncIterator[Finding]:
+    """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
     if not client.is_linked:
         return
-    if not client.hosts:
+    pinned = session.settings.host_key
+    ours = [host for host in client.hosts if host.vouched or host.key == pinned]
+    for host in ours:
+        yield await _host(client, host)
+    others = len(client.hosts) - len(ours)
+    if pinned is not None and all(host.key != pinned for host in ours):
+        detail = f"the settings pin {short(pinned)}, which the hub does not name"
+        yield Finding("warn", "host", detail, "start it, or take it out of the settings")
+    elif not client.hosts:
         yield Finding("warn", "host", "none is linked to the hub", "antiphon up    starts one")
-    for info in client.hosts:
-        yield await _host(client, info)
+    elif not ours:
+        detail = f"the hub vouches for none of the {others} linked to it"
+        yield Finding("warn", "host", detail, NoHost.next_step)
+    if ours and others:
+        yield Finding("ok", "host", f"{others} more linked, not vouched for and not asked")
 
 
-async def _host(client: Client, info: HostInfo) -> Finding:
+async def _host(client: Client, host: LinkedHost) -> Finding:
+    info = host.info
     names = ", ".join(profile.name for profile in info.profiles)
-    words = f"{short(info.key)}  {names}"
+    words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
     if not info.address or info.address.endswith(":0"):
         return Finding("ok", "host", f"{words}  linked, serves no questions")
     try:

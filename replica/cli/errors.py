@@ -15,8 +15,8 @@ AntiphonError
 ├── EntryRefused
 │   └── MessageTooLong       a message that no entry can carry
 ├── Unavailable
-│   ├── HostUnlinked         no model host is linked to the hub
 │   └── DaemonFailed         a daemon did not start, or keeps ending
+│       ├── HostKeyElsewhere a host whose key the hub does not vouch for
 │       └── ModelNotFetched  the model it is to serve is not here
 └── Unforeseen               a mistake of ours
 """
@@ -57,13 +57,6 @@ class NothingAwaited(RequestRefused):
 
     reason = "NOTHING_AWAITED"
     next_step = "antiphon log --graph    shows the branches and what is open on them"
-
-
-class HostUnlinked(Unavailable):
-    """No model host is linked to the hub."""
-
-    reason = "HOST_UNLINKED"
-    next_step = "antiphon up    starts a hub and a host; or name one with --host KEY"
 
 
 class ReadOnlyHere(NotAllowed):
@@ -116,6 +109,12 @@ class DaemonFailed(Unavailable):
 
     reason = "DAEMON_FAILED"
     next_step = "Read the last lines of its log above."
+
+
+class HostKeyElsewhere(DaemonFailed):
+    """The host keeps its key elsewhere, so the hub beside it does not vouch for it."""
+
+    next_step = "Let it keep identity.key in its --data-dir; or run both by hand, with --host-key"
 
 
 class ModelNotFetched(DaemonFailed):

@@ -9,17 +9,22 @@ from replica.aio.client import Client
 from replica.aio.turns import say_as_system
 from replica.body import Genesis, Grant, Member, Role, Sampling
 from replica.cli.command import command
-from replica.cli.errors import HostUnlinked
 from replica.cli.output import brief
 from replica.cli.session import Choices, Session, is_synced
 from replica.cli.turn import check_text
-from replica.effects import HostInfo
-from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.effects import LinkedHost
+from replica.host_choice import HostChoice, HostReason, host_to_grant
+from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 from replica.place import newest_place
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, NoHost
 
 LOCAL = "Remembered by this replica only"
+REASON_WORDS = {
+    HostReason.NAMED: "named with --host",
+    HostReason.PINNED: "pinned in the settings",
+    HostReason.VOUCHED: "vouched for by the hub",
+}
 ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
 
 
@@ -35,7 +40,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         host: Annotated[
             str | None,
-            typer.Option(metavar="KEY", help="Key of the model host; without, the linked one."),
+            typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for."),
         ] = None,
         member: Annotated[
             list[str] | None,
@@ -70,6 +75,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:  # fmt: skip
         """Begin a conversation and print its id.
 
+        Its model host is the one named here, else the one pinned in the settings
+        (`host`), else the first the hub vouches for.
+
         How to sample is written into the log: every device asks by it. Limits
         and stop texts have no place there; this replica alone remembers them.
         """
@@ -84,18 +92,16 @@ def register(app: typer.Typer) -> None:
             seed=seed,
         )
         grants = [parse_grant(text) for text in member or []]
+        named = parse_key(host) if host is not None else None
         async with session.replica() as client:
-            await client.wait_for(
-                lambda: client.is_linked or client.last_error is not None,
-                session.settings.sync_timeout_s,
-            )
-            grants.insert(0, Grant(_host_key(client, host), Role.HOST))
+            choice = await _choose_host(session, client, named)
+            grants.insert(0, Grant(choice.key, Role.HOST))
             created = await _begin(client, sampling, grants, system)
             choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
             await session.choose_next(client.store, created, choices)
             await session.use(client.store, created)
             await session.meet(client, created)
-            await _report(session, client, created, grants)
+            await _report(session, client, created, choice)
 
 
 def _check_stop(texts: list[str]) -> None:
@@ -122,51 +128,55 @@ async def _begin(
 
 
 async def _report(
-    session: Session, client: Client, created: ConversationId, grants: list[Grant]
+    session: Session, client: Client, created: ConversationId, choice: HostChoice
 ) -> None:
-    host = grants[0].key
-    model = model_name(client.hosts, host)
+    model = model_name(client.hosts, choice.key)
     if session.out.as_json:
         session.out.emit(
             {
                 "conversation": created.hex(),
-                "host": host.hex(),
+                "host": choice.key.hex(),
+                "host_reason": choice.reason.value,
                 "model": model,
                 "synchronized": is_synced(client, created),
             }
         )
         return
     session.out.show(created.hex())
-    line = f"host {short(host)}" + (f" ({model})" if model else "")
-    session.out.note(Text(f"{line} · next: antiphon chat", style="dim"))
+    line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
+    why = REASON_WORDS[choice.reason]
+    session.out.note(Text(f"{line}, {why} · next: antiphon chat", style="dim"))
     if not is_synced(client, created):
         await session.say_offline(client, await client.load(created))
 
 
-def model_name(hosts: tuple[HostInfo, ...], key: PublicKey) -> str:
+def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
     """Return the name of what a linked host offers, empty where unknown."""
-    names = (profile.name for host in hosts if host.key == key for profile in host.profiles)
+    names = (profile.name for host in hosts if host.key == key for profile in host.info.profiles)
     return next(names, "")
 
 
-def _host_key(client: Client, wanted: str | None) -> PublicKey:
-    if wanted is not None:
-        return parse_key(wanted)
-    if not client.hosts:
-        away = f"; the hub is away: {brief(client.last_error)}" if client.last_error else ""
-        raise HostUnlinked(f"there is no model host to grant the conversation to{away}")
-    return client.hosts[0].key
+async def _choose_host(session: Session, client: Client, named: PublicKey | None) -> HostChoice:
+    """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
+    await client.wait_for(
+        lambda: client.is_linked or client.last_error is not None,
+        session.settings.sync_timeout_s,
+    )
+    try:
+        return host_to_grant(named, session.settings.host_key, client.hosts)
+    except NoHost as error:
+        if client.is_linked or client.last_error is None:
+            raise
+        away = f"{error.detail}; the hub is away: {brief(client.last_error)}"
+        raise NoHost(away) from client.last_error
 
 
 def parse_key(text: str) -> PublicKey:
     """Read a public key of 64 hex digits. Raises ArgumentInvalid."""
     try:
-        key = bytes.fromhex(text.strip())
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise ArgumentInvalid(f"'{text}' is not a key: keys are 64 hex digits")
-    return PublicKey(key)
+        return key_from_hex(text)
+    except ValueError as error:
+        raise ArgumentInvalid(str(error)) from error
 
 
 def parse_grant(text: str) -> Grant:

@@ -229,7 +229,7 @@ def _should_wait(
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
         return wait
-    if online and all(info.key != wish.host for info in client.hosts):
+    if online and all(known.key != wish.host for known in client.hosts):
         session.out.note(
             f"the host {short(wish.host)} is not linked; it will answer when it is back"
         )

@@ -129,8 +129,9 @@ def _hub_record(session: Session, client: Client) -> dict[str, Any]:
         "hosts": [
             {
                 "key": host.key.hex(),
-                "address": host.address,
-                "profiles": [profile.name for profile in host.profiles],
+                "address": host.info.address,
+                "profiles": [profile.name for profile in host.info.profiles],
+                "vouched": host.vouched,
             }
             for host in client.hosts
             if client.is_linked
@@ -149,7 +150,8 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
         out.show(Text.assemble("      ", (hub["error"], "dim")))
     for host in hub["hosts"]:
         names = ", ".join(host["profiles"])
-        out.show(Text.assemble(("host  ", "dim"), f"{host['key'][:12]}  {names}"))
+        mark = ("vouched for", "green") if host["vouched"] else ("not vouched for", "yellow")
+        out.show(Text.assemble(("host  ", "dim"), f"{host['key'][:12]}  {names}  ", mark))
     if hub["state"] == "linked" and not hub["hosts"]:
         out.show(Text.assemble(("host  ", "dim"), ("none linked", "yellow")))
     if standings:

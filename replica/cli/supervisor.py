@@ -5,7 +5,8 @@ Each daemon prints one ready line on stdout, `hub ADDRESS KEY` or
 Only processes started here are ever signalled. Stdin is a pipe that nothing is
 ever written to: its end tells a daemon that we are gone, even if we were killed,
 and it stops as at SIGTERM. The hub keeps its address over
-a restart, so that whoever is linked finds it again by itself.
+a restart, so that whoever is linked finds it again by itself. It vouches for
+the host beside it, so the host's identity is there before the hub starts.
 """
 
 import asyncio
@@ -18,8 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from replica.aio import keys
 from replica.aio.disk import make_folder
-from replica.cli.errors import DaemonFailed
+from replica.cli.errors import DaemonFailed, HostKeyElsewhere
 from replica.ids import PublicKey
 
 READY_TIMEOUT_S = 300.0
@@ -157,6 +159,7 @@ class Supervisor:
     tell: Tell = print
     hub: Daemon = field(init=False)
     host: Daemon = field(init=False)
+    _host_key: PublicKey | None = field(init=False, default=None)
     _keepers: list[asyncio.Task[None]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -170,8 +173,11 @@ class Supervisor:
         listen = f"127.0.0.1:{self.hub_port}"
         if self.hub.starts:
             listen = self.hub.ready.address
-        data_dir = str(self.data_dir / "hub")
-        return [sys.executable, "-m", "syncd", "--data-dir", data_dir, "--listen", listen]
+        assert self._host_key is not None, "_start() reads it"
+        return [
+            sys.executable, "-m", "syncd", "--data-dir", str(self.data_dir / "hub"),
+            "--listen", listen, "--host-key", self._host_key.hex(),
+        ]  # fmt: skip
 
     def _host_argv(self) -> list[str]:
         argv = [
@@ -182,14 +188,25 @@ class Supervisor:
         return argv + (["--dtype", self.dtype] if self.dtype else [])
 
     async def __aenter__(self) -> "Supervisor":
-        """Start both, the hub first. Raises DaemonFailed; then neither runs."""
+        """Start both, the hub first. Raises DaemonFailed, KeyFileInvalid or StoreError.
+
+        Then neither runs.
+        """
         try:
-            await self.hub.start()
-            await self.host.start()
+            await self._start()
         except BaseException:
             await self.stop()
             raise
         return self
+
+    async def _start(self) -> None:
+        # The host's own file: whoever comes first makes the key, and the other reads it.
+        identity = self.data_dir / "host" / "identity.key"
+        self._host_key = keys.public(keys.load_or_create(identity))
+        await self.hub.start()
+        ready = await self.host.start()
+        if ready.key != self._host_key:
+            raise HostKeyElsewhere(f"the host's key is not the one in {identity}")
 
     async def __aexit__(self, *_error: object) -> None:
         """Stop both."""

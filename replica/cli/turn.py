@@ -70,7 +70,7 @@ def wish_for(
     if not sampling.seed:
         seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
         sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
-    linked = tuple(info.key for info in client.hosts)
+    linked = tuple(known.key for known in client.hosts)
     return Wish(
         choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
     )

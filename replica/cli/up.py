@@ -42,7 +42,10 @@ def register(app: typer.Typer) -> None:
             typer.Option(metavar="bf16|fp32", help="Number format of the computation."),
         ] = None,
     ) -> None:
-        """Run a hub and a model host until Ctrl-C; restart whichever crashes."""
+        """Run a hub and a model host until Ctrl-C; restart whichever crashes.
+
+        The hub vouches for this host alone: `antiphon new` grants it new conversations.
+        """
         settings = session.settings
         if dtype not in (None, *get_args(Dtype)):
             raise ArgumentInvalid(f"--dtype is bf16 or fp32, not '{dtype}'")

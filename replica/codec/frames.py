@@ -123,6 +123,16 @@ def host_from_pb(raw: pb.HostInfo) -> m.HostInfo:
     return m.HostInfo(_key(raw.key), raw.address, profiles)
 
 
+def linked_host_to_pb(host: m.LinkedHost) -> pb.LinkedHost:
+    """Wrap a linked host."""
+    return pb.LinkedHost(info=host_to_pb(host.info), vouched=host.vouched)
+
+
+def linked_host_from_pb(raw: pb.LinkedHost) -> m.LinkedHost:
+    """Read a linked host."""
+    return m.LinkedHost(host_from_pb(raw.info), raw.vouched)
+
+
 def draft_to_pb(draft: m.Draft) -> pb.Draft:
     """Wrap a draft."""
     progress = draft.progress
@@ -200,7 +210,7 @@ def _fields(message: m.Message) -> dict[str, object]:
                 frame_bytes_max=message.frame_bytes_max,
                 credit_bytes=message.credit_bytes,
                 idle_timeout_ms=message.idle_timeout_ms,
-                hosts=[host_to_pb(h) for h in message.hosts],
+                hosts=[linked_host_to_pb(h) for h in message.hosts],
             )
             return {"welcome": welcome}
         case m.Open(conversation, digest, heads, drafts):
@@ -321,7 +331,7 @@ def _welcome(raw: pb.Welcome) -> m.Welcome:
         raw.credit_bytes,
         raw.idle_timeout_ms,
         tuple(raw.features),
-        tuple(host_from_pb(h) for h in raw.hosts),
+        tuple(linked_host_from_pb(h) for h in raw.hosts),
     )
 
 

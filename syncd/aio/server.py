@@ -7,13 +7,14 @@ import structlog
 from antiphon.v1 import blob_pb2, sync_pb2
 from grpc_reflection.v1alpha import reflection
 
+from replica import limits
 from replica.aio import rpc
 from replica.aio.blobs import Blobs
 from replica.aio.keys import load_or_create, load_or_create_secret
 from replica.aio.serving import STOP_GRACE_S, add_health, listen, run_until_stopped
 from replica.aio.store import Store
 from replica.auth import Doorkeeper
-from replica.ids import PublicKey, short
+from replica.ids import PublicKey, key_from_hex, short
 from replica.refusals import ArgumentInvalid
 from syncd.aio.blob_service import BlobService
 from syncd.aio.driver import HubDriver
@@ -80,11 +81,22 @@ async def start(config: HubConfig) -> HubServer:
 
 
 def _policy(config: HubConfig) -> Policy:
+    host_keys = _keys("host_keys", config.host_keys)
+    if len(host_keys) > limits.HOSTS_MAX:
+        raise ArgumentInvalid(f"host_keys: at most {limits.HOSTS_MAX}, so that a Welcome has all")
+    return Policy(
+        creators=_keys("creators", config.creators) or None,
+        entries_max=config.entries_max,
+        links_per_key_max=config.links_per_key_max,
+        host_keys=host_keys,
+    )
+
+
+def _keys(name: str, texts: list[str]) -> frozenset[PublicKey]:
     try:
-        creators = frozenset(PublicKey(bytes.fromhex(key)) for key in config.creators)
+        return frozenset(map(key_from_hex, texts))
     except ValueError as error:
-        raise ArgumentInvalid("creators: hex keys of 64 digits") from error
-    return Policy(creators or None, config.entries_max, config.links_per_key_max)
+        raise ArgumentInvalid(f"{name}: {error}") from error
 
 
 def _reflect(server: grpc.aio.Server) -> None:

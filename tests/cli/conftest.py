@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,23 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from replica.aio import keys
+from replica.aio.client import Client
 from replica.cli.background import Background
 from replica.cli.main import app
+from replica.ids import PublicKey
 from syncd.aio.server import HubServer, start
 from syncd.config import HubConfig
-from tests.support.scripted_host import Pace, Reply, ScriptedHost, echo, no_pause, scripted_host
+from tests.support.scripted_host import (
+    Pace,
+    Reply,
+    ScriptedHost,
+    echo,
+    host_info,
+    no_pause,
+    scripted_host,
+)
+from tests.support.writers import low_key
 
 
 @dataclass(slots=True)
@@ -24,12 +37,20 @@ class World:
     background: Background
     hub: HubServer | None = None
     address: str = "127.0.0.1:0"
+    vouches: bool = True
+    """Whether the hub vouches for the host, from its next start on."""
     _host_context: Any = None
+
+    @property
+    def hub_config(self) -> HubConfig:
+        """What the hub starts with; the host's key is made here where it did not start yet."""
+        key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
+        host_keys = [key.hex()] if self.vouches else []
+        return HubConfig(data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys)
 
     def start_hub(self) -> None:
         """Start the hub; again on the same port after the first time."""
-        config = HubConfig(data_dir=self.folder / "hub", listen=self.address)
-        self.hub = self.background.run(start(config))
+        self.hub = self.background.run(start(self.hub_config))
         self.address = self.hub.address
 
     def stop_hub(self) -> None:
@@ -51,6 +72,20 @@ class World:
         if self._host_context is not None:
             self.background.run(self._host_context.__aexit__(None, None, None))
             self._host_context = None
+
+    @contextmanager
+    def stranger(self) -> Iterator[PublicKey]:
+        """Link a stranger's host, with a key that sorts before almost any other."""
+        key = low_key()
+        opening = Client.open(
+            self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
+        )
+        client = self.background.run(opening.__aenter__())
+        assert self.background.run(client.wait_for(lambda: client.is_linked, 10.0))
+        try:
+            yield client.public
+        finally:
+            self.background.run(opening.__aexit__(None, None, None))
 
     def replica(self, name: str = "me") -> "Terminal":
         """Return a replica's command line."""

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from replica.cli.errors import DaemonFailed
+from replica.cli.errors import DaemonFailed, HostKeyElsewhere
 from replica.cli.supervisor import Daemon, Supervisor
 from tests.cli.conftest import Terminal, World
 from tests.cli.processes import (
     ANTIPHON,
     HOST_MODULE,
+    ROOT,
     antiphon,
     environment,
     exits_within,
@@ -49,6 +50,13 @@ def test_up_prints_addresses_and_serves_a_conversation(
     assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
     sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello")
     assert sent.stdout == "You said: hello\n"
+
+
+def test_up_vouches_for_its_own_host(running_up: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    ready = json.loads(first_line(running_up.stdout))
+    done = antiphon(tmp_path, "--hub-address", ready["hub"]["address"], "status", "--json")
+    (host,) = json.loads(done.stdout)["hub"]["hosts"]
+    assert (host["key"], host["vouched"]) == (ready["host"]["key"], True)
 
 
 def test_ctrl_c_stops_both_daemons(running_up: "subprocess.Popen[str]") -> None:
@@ -168,6 +176,19 @@ async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
         assert (await supervisor.host.start()).key == key
     assert supervisor.hub.pid is None
     assert supervisor.host.pid is None
+
+
+async def test_a_host_that_keeps_its_key_elsewhere_is_not_run_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = f"host 127.0.0.1:0 {'ab' * 32} Stray {'00' * 32}"
+    code = f"import sys; print({ready!r}, flush=True); sys.stdin.read()\n"
+    (tmp_path / "stray_host.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    supervisor = Supervisor(tmp_path / "data", host_module="stray_host")
+    with pytest.raises(HostKeyElsewhere, match=r"identity\.key"):
+        await supervisor.__aenter__()
+    assert (supervisor.hub.pid, supervisor.host.pid) == (None, None)
 
 
 async def test_a_daemon_that_is_never_ready_is_reported_with_its_last_words(

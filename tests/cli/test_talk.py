@@ -145,7 +145,7 @@ def test_after_a_refusal_the_conversation_goes_on(world: World, me: Terminal) ->
 
 def test_without_a_host_nothing_is_begun(world: World, me: Terminal) -> None:
     world.stop_host()
-    assert me.refused("new") == "HOST_UNLINKED"
+    assert me.refused("new") == "NO_HOST"
 
 
 def test_a_host_can_be_named_where_none_is_linked(world: World, me: Terminal) -> None:
@@ -241,10 +241,8 @@ def test_an_answer_outlives_the_loss_of_the_hub(world: World, me: Terminal) -> N
         await world.hub.stop()
         go_on.set()
         from syncd.aio.server import start
-        from syncd.config import HubConfig
 
-        config = HubConfig(data_dir=world.folder / "hub", listen=world.address)
-        world.hub = await start(config)
+        world.hub = await start(world.hub_config)
 
     losing = world.background.start(lose_the_hub())
     assert me.ok("send", "hello there friend") == "You said: hello there friend\n"

@@ -205,6 +205,7 @@ async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
     held = scene.client.shelf[scene.conversation]
     host = scene.host.client.public
     assert turns.choose_host(held, ()) == host
+    assert turns.choose_host(held, (scene.client.public, host)) == host
     with pytest.raises(turns.HostMissing):
         turns.choose_host(held, (), scene.client.public)
 

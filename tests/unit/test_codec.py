@@ -341,7 +341,7 @@ TO_HUB: list[m.Message] = [
     m.Ping(3, 4),
 ]
 TO_CLIENT: list[m.Message] = [
-    m.Welcome(1, KEY, 2, 3, 4, ("f",), (HOST,)),
+    m.Welcome(1, KEY, 2, 3, 4, ("f",), (m.LinkedHost(HOST, vouched=True), m.LinkedHost(HOST))),
     m.Opened(CONVERSATION, Digest(ID), True),
     m.Opened(CONVERSATION, Digest(ID), False, ()),
     m.Opened(CONVERSATION, Digest(ID), False, (POSITION,)),

@@ -15,6 +15,7 @@ from replica.effects import (
     HostInfo,
     Ids,
     LinkClosed,
+    LinkedHost,
     Open,
     Opened,
     Ping,
@@ -93,7 +94,7 @@ def test_the_welcome_names_the_hosts_linked_now(hub: Hub, writer: Writer):
     network.connect(info.key, hello=Hello((1,), host=info))
     reader = network.connect(writer.public)
     (welcome,) = of(Welcome, reader.received)
-    assert welcome.hosts == (info,)
+    assert welcome.hosts == (LinkedHost(info, vouched=False),)
 
 
 def test_a_message_before_the_greeting_ends_the_link(hub: Hub, writer: Writer):

@@ -379,8 +379,10 @@ class Welcome(_message.Message):
         """Features granted."""
 
     @_builtins.property
-    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostInfo]:
-        """Model hosts linked now."""
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkedHost]:
+        """Model hosts linked now: first those the hub vouches for, then the others;
+        of each, the longest linked first.
+        """
 
     def __init__(
         self,
@@ -391,7 +393,7 @@ class Welcome(_message.Message):
         frame_bytes_max: _builtins.int = ...,
         credit_bytes: _builtins.int = ...,
         idle_timeout_ms: _builtins.int = ...,
-        hosts: _abc.Iterable[Global___HostInfo] | None = ...,
+        hosts: _abc.Iterable[Global___LinkedHost] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -402,8 +404,36 @@ class Welcome(_message.Message):
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
 @_typing.final
+class LinkedHost(_message.Message):
+    """A linked model host, and whether the hub vouches for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INFO_FIELD_NUMBER: _builtins.int
+    VOUCHED_FIELD_NUMBER: _builtins.int
+    vouched: _builtins.bool
+    """The hub's operator named its key: advice for whoever grants (spec/04-link)."""
+    @_builtins.property
+    def info(self) -> Global___HostInfo:
+        """As its Hello gave it."""
+
+    def __init__(
+        self,
+        *,
+        info: Global___HostInfo | None = ...,
+        vouched: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "vouched", b"vouched"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkedHost: _TypeAlias = LinkedHost  # noqa: Y015
+
+@_typing.final
 class HostInfo(_message.Message):
-    """A linked model host."""
+    """What a model host says of itself."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
