@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, fields
 
-from replica.effects import ProfileInfo
 from replica.ids import Digest, tagged_sha256
+from replica.messages import ProfileInfo
 
 
 @dataclass(frozen=True, slots=True)

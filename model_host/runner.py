@@ -41,8 +41,7 @@ from replica.body import (
     Usage,
 )
 from replica.conversation import Conversation
-from replica.drafts import extend_digest, start_digest
-from replica.effects import Draft, Progress
+from replica.drafts import Draft, Progress, extend_digest, start_digest
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
 from replica.seal_node import SealNode
 from replica.sealing import Sealable

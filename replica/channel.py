@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.effects import Draft, Entries, Ids, SyncState
+from replica.drafts import Draft
 from replica.entry import Entry
+from replica.events import SyncState
 from replica.ids import ConversationId, EntryId, Position
+from replica.messages import Entries, Ids
 
 ENTRIES_FRAME_BYTES = 256 * 1024
 """Entries frames are cut here, well under the frame limit, so drafts are not held up."""

@@ -5,15 +5,19 @@ Pure. The shelf is what a replica or a hub holds; links read and extend it.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from replica.body import DocumentUpdate
-from replica.document import Document, Update
+from replica.document_fold import Update
 from replica.drafts import DraftStream
 from replica.entry import Entry, Kind
 from replica.ids import ConversationId, EntryId, Lane, PublicKey, Track
 from replica.log import Admitted, Duplicate, Log, Verdict, send_order
 from replica.order import Order
 from replica.yjs import EMPTY_UPDATE
+
+if TYPE_CHECKING:
+    from replica.document import Document
 
 
 class Conversation:
@@ -71,9 +75,12 @@ class Conversation:
         self._note_document(admitted)
 
     @property
-    def document(self) -> Document:
+    def document(self) -> "Document":
         """The shared document: titles, branch names, annotations; built when first asked for."""
         if self._document is None:
+            # It brings pycrdt, which whoever never asks for a document does without.
+            from replica.document import Document
+
             self._document = Document(updates_of(self.log))
         return self._document
 

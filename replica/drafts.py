@@ -10,13 +10,38 @@ from dataclasses import dataclass, field, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.effects import Draft
 from replica.entry import verify
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, pae, tagged_sha256
 from replica.limits import DRAFT_BYTES_MAX
 
 DRAFT_TAG = b"antiphon/v1/draft"
 DRAFT_STREAM_TAG = b"antiphon/v1/draft-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a host is before its first token, in tokens."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    restored_tokens: int
+    prefilled_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Streamed output that is not yet in the log."""
+
+    conversation: ConversationId
+    request: EntryId
+    run: int
+    token_offset: int
+    token_ids: tuple[int, ...]
+    byte_offset: int
+    data: bytes
+    digest: Digest
+    signature: bytes = b""
+    progress: Progress | None = None
 
 
 def start_digest(request: EntryId, run: int) -> Digest:

@@ -10,30 +10,22 @@ from itertools import islice
 from replica import limits, reconcile
 from replica.channel import Channel
 from replica.conversation import Conversation, Shelf
-from replica.drafts import DraftStream, verify_draft
-from replica.effects import (
-    Ack,
-    Close,
-    Draft,
+from replica.drafts import Draft, DraftStream, verify_draft
+from replica.effects import EffectsBuilder
+from replica.entry import Entry
+from replica.errors import AntiphonError, EntryRefused
+from replica.events import (
     DraftReceived,
-    EffectsBuilder,
-    Entries,
     EntriesAcked,
     EntriesAdmitted,
     EntryFailed,
-    Fault,
-    Ids,
-    Message,
-    Open,
-    Opened,
     StateChanged,
     SyncState,
 )
-from replica.entry import Entry
-from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ConversationId, EntryId, Position, PublicKey, Track
 from replica.intake import Intake
 from replica.log import Admitted, Pending
+from replica.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
 from replica.refusals import (
     ConversationUnknown,
     EntriesMissing,

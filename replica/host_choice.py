@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from replica.effects import LinkedHost
 from replica.ids import PublicKey
+from replica.messages import LinkedHost
 from replica.refusals import NoHost
 
 

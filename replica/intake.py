@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from replica import limits
 from replica.body import Role
 from replica.conversation import Conversation, Shelf
-from replica.effects import EffectsBuilder, Entries, EntriesAdmitted, EntryFailed, Fault, Message
+from replica.effects import EffectsBuilder
 from replica.entry import Entry
 from replica.errors import AntiphonError, EntryRefused
+from replica.events import EntriesAdmitted, EntryFailed
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.log import Admitted, Duplicate, Pending
+from replica.messages import Entries, Fault, Message
 from replica.refusals import (
     ConversationUnknown,
     CreateForbidden,

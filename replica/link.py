@@ -18,20 +18,22 @@ from replica import limits
 from replica.channel import Channel
 from replica.codec.frames import Direction, encode_frame
 from replica.conversation import Shelf
-from replica.effects import (
+from replica.drafts import Draft
+from replica.effects import Effects, EffectsBuilder
+from replica.entry import Entry
+from replica.errors import AntiphonError
+from replica.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
+from replica.exchange import Exchange, Side
+from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.messages import (
     Ack,
     Close,
     Credit,
-    Draft,
-    Effects,
-    EffectsBuilder,
     Entries,
     Fault,
     Hello,
     HostInfo,
     Ids,
-    LinkClosed,
-    Listed,
     Listing,
     ListingItem,
     Message,
@@ -39,15 +41,8 @@ from replica.effects import (
     Opened,
     Ping,
     Pong,
-    StateChanged,
-    SyncState,
     Welcome,
-    Welcomed,
 )
-from replica.entry import Entry
-from replica.errors import AntiphonError
-from replica.exchange import Exchange, Side
-from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.refusals import (
     ArgumentInvalid,
     CreditExceeded,

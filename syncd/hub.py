@@ -13,24 +13,14 @@ from typing import NewType
 
 from replica import limits
 from replica.conversation import Conversation, Shelf
-from replica.effects import (
-    Draft,
-    DraftReceived,
-    Effects,
-    Entries,
-    EntriesAdmitted,
-    Fault,
-    LinkClosed,
-    LinkedHost,
-    ListingItem,
-    Message,
-    Opened,
-    Welcome,
-)
+from replica.drafts import Draft
+from replica.effects import Effects
 from replica.entry import Entry, Kind
+from replica.events import DraftReceived, EntriesAdmitted, LinkClosed
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Link, Phase
+from replica.messages import Entries, Fault, LinkedHost, ListingItem, Message, Opened, Welcome
 from replica.refusals import (
     ConversationDeleted,
     ConversationUnknown,

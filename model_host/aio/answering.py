@@ -27,8 +27,7 @@ from replica.aio.client import Client
 from replica.aio.rpc import now_ms
 from replica.body import FinishReason, Generation, Join, Request, Usage
 from replica.conversation import Conversation
-from replica.drafts import sign_draft
-from replica.effects import Draft
+from replica.drafts import Draft, sign_draft
 from replica.errors import AntiphonError, HostError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.seal_node import SealNode

@@ -17,7 +17,7 @@ from model_host.errors import PrefillCancelled
 from model_host.runner import Run
 from replica.body import FinishReason, Genesis, Usage
 from replica.conversation import Conversation
-from replica.effects import Draft
+from replica.drafts import Draft
 from replica.errors import AntiphonError, HostError
 from replica.ids import EntryId
 from replica.limits import BODY_BYTES_MAX

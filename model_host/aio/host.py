@@ -13,8 +13,8 @@ import structlog
 from model_host.aio.answering import AnswerCounters, Answering
 from replica.aio.client import Client
 from replica.conversation import Conversation
-from replica.effects import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
+from replica.events import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
 from replica.ids import ConversationId, EntryId, short
 from replica.sealing import Sealable, open_requests, sealable
 

@@ -30,8 +30,8 @@ from replica.aio.client import Client
 from replica.aio.keys import load_or_create, load_or_create_secret
 from replica.aio.serving import STOP_GRACE_S, add_health, listen, run_until_stopped
 from replica.auth import Doorkeeper
-from replica.effects import HostInfo
 from replica.ids import Digest, PublicKey, short
+from replica.messages import HostInfo
 
 log = structlog.get_logger()
 

@@ -7,12 +7,12 @@ a link or without one.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replica import reconcile
 from replica.aio import rpc
 from replica.aio.hub_calls import pinned_key
 from replica.aio.store import Store
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.reconcile import compare_heads
 
 _NOBODY = PublicKey(b"")
 """A hub never met: it has acknowledged nothing."""
@@ -86,5 +86,5 @@ class Acks:
 
     def unacked(self, held: Conversation) -> set[EntryId]:
         """Return what the hub is not known to hold, as the next link to it will begin with."""
-        acked = reconcile.compare_heads(held.log, self.positions(held.id))
+        acked = compare_heads(held.log, self.positions(held.id))
         return set(held.log.covered()) - acked.held

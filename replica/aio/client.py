@@ -23,11 +23,13 @@ from replica.aio.store import Store
 from replica.author import Author
 from replica.body import Body, Genesis, Request
 from replica.conversation import Conversation, Shelf
-from replica.effects import Draft, Event, Fault, Hello, HostInfo, LinkedHost, SyncState
+from replica.drafts import Draft
 from replica.entry import Conflict, Entry
 from replica.errors import AntiphonError, StoreError
+from replica.events import Event, SyncState
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.link import VERSION
+from replica.messages import Fault, Hello, HostInfo, LinkedHost
 from replica.refusals import ConversationUnknown, HubUnreachable
 
 log = structlog.get_logger()

@@ -15,10 +15,10 @@ from replica.aio import rpc, status
 from replica.aio.store import Store
 from replica.codec.entries import entry_to_pb
 from replica.codec.frames import entries_from_pb, fault_from_pb, heads_to_pb
-from replica.effects import Fault
 from replica.entry import Entry
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.messages import Fault
 from replica.refusals import Unauthenticated
 
 

@@ -21,29 +21,25 @@ from replica.aio.performer import Conversations, Performer
 from replica.channel import Channel
 from replica.codec.frames import decode_frame, encode_frame
 from replica.conversation import Shelf
-from replica.effects import (
-    Draft,
-    Effects,
+from replica.drafts import Draft
+from replica.effects import Effects, conversation_of
+from replica.entry import Entry
+from replica.errors import AntiphonError, StoreError
+from replica.events import (
     EntriesAcked,
     EntriesAdmitted,
     EntryFailed,
     Event,
-    Fault,
-    Hello,
     LinkClosed,
-    LinkedHost,
     Listed,
-    Message,
     StateChanged,
     SyncState,
     Welcomed,
-    conversation_of,
 )
-from replica.entry import Entry
-from replica.errors import AntiphonError, StoreError
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import Link, Phase
+from replica.messages import Fault, Hello, LinkedHost, Message
 from replica.refusals import ConversationUnknown
 
 log = structlog.get_logger()

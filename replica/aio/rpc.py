@@ -16,8 +16,8 @@ from antiphon.v1 import sync_pb2 as pb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from google.protobuf.message import Message as PbMessage
 
-from replica import auth
 from replica.aio import status
+from replica.auth import NO_CERTIFICATE, NONCE_BYTES, Challenge, Doorkeeper, prove
 from replica.codec import parse
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
@@ -143,7 +143,7 @@ def bug() -> AntiphonError:
     return AntiphonError("a bug on this side; its log says more")
 
 
-def caller(doorkeeper: auth.Doorkeeper, context: Context) -> PublicKey:
+def caller(doorkeeper: Doorkeeper, context: Context) -> PublicKey:
     """Return the key the call's ticket is bound to. Raises Unauthenticated."""
     metadata = dict(context.invocation_metadata() or ())
     ticket = metadata.get(TICKET_METADATA, b"")
@@ -151,7 +151,7 @@ def caller(doorkeeper: auth.Doorkeeper, context: Context) -> PublicKey:
 
 
 def answer_authenticate(
-    doorkeeper: auth.Doorkeeper, request: pb.AuthenticateRequest
+    doorkeeper: Doorkeeper, request: pb.AuthenticateRequest
 ) -> pb.AuthenticateResponse:
     """Serve one step of Authenticate. Raises ProofInvalid."""
     key = PublicKey(request.client_key)
@@ -162,7 +162,7 @@ def answer_authenticate(
                 hub_key=c.server_key,
                 hub_nonce=c.server_nonce,
                 certificate_digest=b""
-                if c.certificate_digest == auth.NO_CERTIFICATE
+                if c.certificate_digest == NO_CERTIFICATE
                 else c.certificate_digest,
                 expire_time_ms=c.expire_time_ms,
                 hub_signature=c.signature,
@@ -185,7 +185,7 @@ async def obtain_ticket(
 
     Raises PeerIdentityChanged where the pinned key differs, ProofInvalid, HubUnreachable.
     """
-    nonce = os.urandom(auth.NONCE_BYTES)
+    nonce = os.urandom(NONCE_BYTES)
     public = PublicKey(key.public_key().public_bytes_raw())
     first = await call(pb.AuthenticateRequest(client_key=public, client_nonce=nonce))
     raw = first.challenge
@@ -193,14 +193,14 @@ async def obtain_ticket(
         raise PeerIdentityChanged(
             f"expected {expected_server.hex()[:12]}, the server shows {raw.hub_key.hex()[:12]}"
         )
-    challenge = auth.Challenge(
+    challenge = Challenge(
         PublicKey(raw.hub_key),
         raw.hub_nonce,
-        raw.certificate_digest or auth.NO_CERTIFICATE,
+        raw.certificate_digest or NO_CERTIFICATE,
         raw.expire_time_ms,
         raw.hub_signature,
     )
-    signature = auth.prove(key, nonce, challenge, expected_server=expected_server, now_ms=now_ms())
+    signature = prove(key, nonce, challenge, expected_server=expected_server, now_ms=now_ms())
     second = await call(
         pb.AuthenticateRequest(
             client_key=public, client_nonce=nonce, challenge=raw, client_signature=signature

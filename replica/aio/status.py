@@ -9,7 +9,6 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from replica import refusals
-from replica.effects import Fault
 from replica.errors import (
     AntiphonError,
     EntryRefused,
@@ -19,6 +18,7 @@ from replica.errors import (
     Unavailable,
 )
 from replica.limits import METADATA_BYTES_MAX
+from replica.messages import Fault
 
 DOMAIN = "antiphon.v1"
 

@@ -29,20 +29,12 @@ from replica.body import (
     text_of,
 )
 from replica.conversation import Conversation
-from replica.drafts import DraftStream
-from replica.effects import (
-    DraftReceived,
-    EntriesAdmitted,
-    EntryFailed,
-    Event,
-    Fault,
-    LinkClosed,
-    Progress,
-    Welcomed,
-)
+from replica.drafts import DraftStream, Progress
 from replica.entry import Entry
 from replica.errors import HostError, Unavailable
+from replica.events import DraftReceived, EntriesAdmitted, EntryFailed, Event, LinkClosed, Welcomed
 from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.messages import Fault
 from replica.place import Place
 
 

@@ -22,9 +22,9 @@ from replica.cli.errors import NotInPlace
 from replica.cli.output import brief
 from replica.cli.rows import counted, wrapped
 from replica.cli.session import Session
-from replica.effects import LinkedHost
 from replica.errors import AntiphonError
 from replica.ids import short
+from replica.messages import LinkedHost
 from replica.refusals import NoHost, StoreLocked
 
 PYTHON_MIN = (3, 11)

@@ -12,10 +12,10 @@ from replica.cli.command import command
 from replica.cli.output import brief
 from replica.cli.session import Choices, Session, is_synced
 from replica.cli.turn import check_text
-from replica.effects import LinkedHost
 from replica.host_choice import HostChoice, HostReason, host_to_grant
 from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
+from replica.messages import LinkedHost
 from replica.place import newest_place
 from replica.refusals import ArgumentInvalid, NoHost
 

@@ -25,7 +25,7 @@ from replica.aio.turns import (
 from replica.body import FinishReason
 from replica.cli.output import Output, harmless
 from replica.cli.rows import finish_name, usage_line, wrapped
-from replica.effects import Progress
+from replica.drafts import Progress
 
 BAR_CELLS = 32
 RATE_AFTER_S = 0.5

@@ -25,8 +25,8 @@ from replica.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, Prefi
 from replica.cli.output import Output
 from replica.cli.rows import counted
 from replica.conversation import Conversation
-from replica.effects import EntryFailed, Event, SyncState
 from replica.errors import AntiphonError
+from replica.events import EntryFailed, Event, SyncState
 from replica.ids import ID_BYTES, ConversationId, EntryId, short
 from replica.place import Place, newest_place, place_at, place_on_branch
 from replica.refusals import ConversationUnknown

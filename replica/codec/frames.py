@@ -10,8 +10,9 @@ from typing import Literal, cast
 from antiphon.v1 import errors_pb2, log_pb2
 from antiphon.v1 import sync_pb2 as pb
 
-from replica import effects as m
+from replica import messages as m
 from replica.codec.entries import entry_from_pb, entry_to_pb, parse
+from replica.drafts import Draft, Progress
 from replica.entry import entry_id
 from replica.errors import EntryRefused
 from replica.ids import (
@@ -133,7 +134,7 @@ def linked_host_from_pb(raw: pb.LinkedHost) -> m.LinkedHost:
     return m.LinkedHost(host_from_pb(raw.info), raw.vouched)
 
 
-def draft_to_pb(draft: m.Draft) -> pb.Draft:
+def draft_to_pb(draft: Draft) -> pb.Draft:
     """Wrap a draft."""
     progress = draft.progress
     return pb.Draft(
@@ -157,10 +158,10 @@ def draft_to_pb(draft: m.Draft) -> pb.Draft:
     )
 
 
-def draft_from_pb(raw: pb.Draft) -> m.Draft:
+def draft_from_pb(raw: pb.Draft) -> Draft:
     """Read a draft; its signature is checked by whoever knows the host."""
     p = raw.progress
-    return m.Draft(
+    return Draft(
         _conversation(raw.conversation),
         EntryId(_id(raw.request)),
         raw.run,
@@ -170,7 +171,7 @@ def draft_from_pb(raw: pb.Draft) -> m.Draft:
         raw.data,
         Digest(_id(raw.digest)),
         raw.signature,
-        m.Progress(p.prompt_tokens, p.cached_tokens, p.restored_tokens, p.prefilled_tokens)
+        Progress(p.prompt_tokens, p.cached_tokens, p.restored_tokens, p.prefilled_tokens)
         if raw.HasField("progress")
         else None,
     )
@@ -239,7 +240,7 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"entries": entries_to_pb(message)}
         case m.Ack(conversation, ids):
             return {"ack": pb.Ack(conversation=conversation, ids=b"".join(ids))}
-        case m.Draft():
+        case Draft():
             return {"draft": draft_to_pb(message)}
         case m.Credit(limit_bytes):
             return {"credit": pb.Credit(limit_bytes=limit_bytes)}

@@ -10,9 +10,10 @@ import structlog
 from replica.aio.blobs import Blobs
 from replica.aio.performer import Conversations, Performer
 from replica.aio.store import Store
-from replica.effects import Close, Entries, Fault, Message, conversation_of
+from replica.effects import conversation_of
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.messages import Close, Entries, Fault, Message
 from replica.refusals import ConversationDeleted
 from syncd.hint import Hint
 from syncd.hub import Hub, HubEffects, LinkId

@@ -10,9 +10,10 @@ from contextlib import suppress
 
 from replica import limits
 from replica.aio import rpc
-from replica.effects import Close, Draft, Entries, Fault, Ids, Listing, Message, Opened
+from replica.drafts import Draft
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES
+from replica.messages import Close, Entries, Fault, Ids, Listing, Message, Opened
 from replica.refusals import SlowReader
 from syncd.hint import Hint
 

@@ -26,21 +26,13 @@ from replica.codec.frames import (
     heads_to_pb,
 )
 from replica.conversation import Conversation
-from replica.effects import (
-    Close,
-    Credit,
-    Draft,
-    Entries,
-    Fault,
-    Hello,
-    Open,
-    Ping,
-)
+from replica.drafts import Draft
 from replica.entry import CONTROL_KINDS, Entry, entry_id
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, Track, short
 from replica.link import VERSION
 from replica.log import Log, digest_of
+from replica.messages import Close, Credit, Entries, Fault, Hello, Open, Ping
 from replica.refusals import (
     ArgumentInvalid,
     ConversationDeleted,

@@ -13,8 +13,7 @@ from replica.aio import turns
 from replica.aio.client import Client
 from replica.aio.turns import Delta, Discarded, Finished, Prefilling, Wish
 from replica.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
-from replica.drafts import DraftStream, extend_digest
-from replica.effects import Draft
+from replica.drafts import Draft, DraftStream, extend_digest
 from replica.entry import Conflict
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from model_host.aio.server import HostServer
 from model_host.journal_records import TOKEN_BYTES
 from replica.body import Sampling
-from replica.effects import EntryFailed, Event
 from replica.errors import StoreError
+from replica.events import EntryFailed, Event
 from replica.refusals import StoreFull
 from tests.host.house import House
 from tests.support.callers import until

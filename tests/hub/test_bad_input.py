@@ -15,10 +15,10 @@ from replica import limits, refusals
 from replica.aio import status
 from replica.aio.store import Store
 from replica.codec.entries import entry_from_pb, entry_to_pb
-from replica.effects import Ack, Close, Entries, Fault, Ping, Pong
 from replica.entry import Entry
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId
+from replica.messages import Ack, Close, Entries, Fault, Ping, Pong
 from replica.refusals import (
     BodyTooLarge,
     ConversationUnknown,

@@ -15,19 +15,11 @@ from replica.aio.performer import Performer
 from replica.aio.store import Store
 from replica.body import Genesis, Grant, Member, Role
 from replica.conversation import Conversation, Shelf
-from replica.effects import (
-    EntriesAdmitted,
-    EntryFailed,
-    Event,
-    Fault,
-    Hello,
-    LinkClosed,
-    StateChanged,
-    SyncState,
-)
 from replica.entry import Entry
 from replica.errors import StoreError
+from replica.events import EntriesAdmitted, EntryFailed, Event, LinkClosed, StateChanged, SyncState
 from replica.ids import ConversationId, EntryId
+from replica.messages import Fault, Hello
 from replica.place import newest_place
 from replica.refusals import StoreFull
 from syncd.aio.server import HubServer, start

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.aio import rpc
 from replica.aio.keys import load_or_create, load_or_create_secret
 from replica.auth import Doorkeeper, prove
-from replica.effects import Opened
 from replica.limits import TICKET_LIFETIME_S
+from replica.messages import Opened
 from replica.refusals import Unauthenticated
 from tests.support.callers import Caller, CallersTown, town_in
 from tests.support.town_views import next_of, open_link, refusal, stored

@@ -13,9 +13,9 @@ from antiphon.v1 import blob_pb2, sync_pb2
 
 from replica.aio.client import Client
 from replica.body import Genesis, Grant, Member, Role
-from replica.effects import EntryFailed, Event
 from replica.entry import Entry
 from replica.errors import StoreError
+from replica.events import EntryFailed, Event
 from replica.ids import ConversationId, EntryId
 from replica.refusals import StoreFull
 from syncd.aio.server import HubServer, start

@@ -13,9 +13,9 @@ from replica import limits
 from replica.aio.blobs import Blobs
 from replica.aio.store import Store
 from replica.body import Cut, Member, Revocation
-from replica.effects import Close, Entries, Hello, Open, Welcome
 from replica.errors import StoreError
 from replica.ids import ConversationId, Track
+from replica.messages import Close, Entries, Hello, Open, Welcome
 from syncd.aio import driver as driver_module
 from syncd.aio import outbox as outbox_module
 from syncd.aio.driver import HubDriver

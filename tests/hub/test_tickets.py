@@ -10,8 +10,9 @@ from antiphon.v1 import sync_pb2
 from replica import limits
 from replica.aio.client import Client
 from replica.auth import Doorkeeper
-from replica.effects import Close, Event, Hello, LinkClosed, SyncState, Welcome
+from replica.events import Event, LinkClosed, SyncState
 from replica.ids import PublicKey
+from replica.messages import Close, Hello, Welcome
 from tests.support.callers import Caller, CallersTown, refused, town_in, until
 
 HELLO = Hello((1,))

@@ -9,9 +9,9 @@ import pytest
 from antiphon.v1 import sync_pb2
 
 from replica.codec.frames import host_to_pb
-from replica.effects import Hello, HostInfo, Welcome
 from replica.ids import PublicKey
 from replica.limits import HOSTS_MAX
+from replica.messages import Hello, HostInfo, Welcome
 from replica.refusals import ArgumentInvalid
 from syncd.aio.server import start
 from syncd.config import HubConfig

@@ -3,10 +3,10 @@
 from functools import partial
 
 from replica.body import FinishReason, Generation, Role, Seal, Text
-from replica.drafts import extend_digest, sign_draft, start_digest
-from replica.effects import Draft, HostInfo
+from replica.drafts import Draft, extend_digest, sign_draft, start_digest
 from replica.entry import Entry
 from replica.ids import ConversationId, Digest, EntryId
+from replica.messages import HostInfo
 from replica.sealing import open_requests, sealable
 from tests.simulation.replica_node import ReplicaNode
 

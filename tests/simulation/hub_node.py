@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from replica.effects import Message
 from replica.ids import PublicKey
+from replica.messages import Message
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.simulation.network import Wire

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from replica import effects as m
+from replica import messages as m
 from replica.codec.frames import Direction, decode_frame, encode_frame
+from replica.drafts import Draft
 from tests.simulation.clock import Clock
 from tests.simulation.mix import Mix
 
@@ -162,7 +163,7 @@ def describe(message: m.Message) -> str:
             return f"Fault {reason} {where} {[i.hex()[:6] for i in missing]}"
         case m.Close(fault=fault):
             return f"Close {fault.reason if fault else '-'}"
-        case m.Draft(token_offset=at, token_ids=ids):
+        case Draft(token_offset=at, token_ids=ids):
             return f"Draft {at}+{len(ids)}"
         case m.Listing(items=items):
             return f"Listing {[i.conversation.hex()[:6] for i in items]}"

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from replica.body import Body, Genesis, Grant, Member, Revocation, Role, Seal
 from replica.conversation import Conversation
-from replica.effects import Draft, Fault
+from replica.drafts import Draft
 from replica.entry import Entry, Kind
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.messages import Fault
 from replica.tail import tail
 from tests.simulation.disk import Disk
 

@@ -7,25 +7,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.author import Author
 from replica.body import Body, Genesis
 from replica.conversation import Conversation, Shelf
-from replica.effects import (
+from replica.effects import Effects
+from replica.entry import Conflict, Entry, Kind
+from replica.events import (
     DraftReceived,
-    Effects,
     EntriesAcked,
     EntriesAdmitted,
     EntryFailed,
     Event,
-    Hello,
-    HostInfo,
     LinkClosed,
     Listed,
-    Message,
     StateChanged,
     SyncState,
 )
-from replica.entry import Conflict, Entry, Kind
 from replica.exchange import Side
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.link import VERSION, Link
+from replica.messages import Hello, HostInfo, Message
 from tests.simulation.clock import Clock
 from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from replica.body import Role
-from replica.effects import SyncState
+from replica.events import SyncState
 from replica.ids import ConversationId
 from replica.sealing import open_requests
 from tests.simulation import workload

@@ -16,8 +16,8 @@ from replica.aio import rpc, status
 from replica.aio.hub_calls import HubCalls
 from replica.aio.store import Store
 from replica.codec.frames import decode_frame, encode_frame
-from replica.effects import Message
 from replica.ids import ConversationId
+from replica.messages import Message
 from syncd.aio.server import HubServer, start
 from syncd.config import HubConfig
 from tests.support.writers import Writer, said

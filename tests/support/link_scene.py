@@ -2,9 +2,10 @@
 
 from replica.body import Grant, Member, Role
 from replica.conversation import Conversation
-from replica.effects import Entries, SyncState
 from replica.entry import Entry
+from replica.events import SyncState
 from replica.ids import ConversationId, PublicKey
+from replica.messages import Entries
 from replica.testing import Pair, Peer
 from syncd.hub import Hub
 from syncd.policy import Policy

@@ -2,8 +2,8 @@
 
 from replica import limits
 from replica.body import Grant, Member, Role
-from replica.effects import SyncState
 from replica.entry import Entry
+from replica.events import SyncState
 from syncd.policy import Policy
 from tests.support.town import Citizen, Town
 from tests.support.writers import Writer, said

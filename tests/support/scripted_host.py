@@ -36,19 +36,11 @@ from replica.body import (
     text_of,
 )
 from replica.conversation import Conversation
-from replica.drafts import extend_digest, sign_draft, start_digest
-from replica.effects import (
-    Draft,
-    EntriesAdmitted,
-    Event,
-    HostInfo,
-    ProfileInfo,
-    Progress,
-    StateChanged,
-    SyncState,
-)
+from replica.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
 from replica.errors import HostError
+from replica.events import EntriesAdmitted, Event, StateChanged, SyncState
 from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
+from replica.messages import HostInfo, ProfileInfo
 from replica.sealing import Sealable, open_requests, sealable
 
 PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192)

@@ -19,8 +19,8 @@ from replica.body import (
     text_of,
 )
 from replica.conversation import Conversation
-from replica.effects import DraftReceived, Event
 from replica.entry import Conflict, Entry
+from replica.events import DraftReceived, Event
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.tail import frontier
 

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from replica.codec.frames import decode_frame, encode_frame
 from replica.conversation import Conversation, Shelf
-from replica.effects import Close, Effects, Event, Fault, Hello, Message
+from replica.effects import Effects
 from replica.entry import Entry
+from replica.events import Event
 from replica.exchange import Side
 from replica.ids import ConversationId
 from replica.link import Link
+from replica.messages import Close, Fault, Hello, Message
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.support.writers import Writer

@@ -9,9 +9,9 @@ from grpc_status import rpc_status
 
 from replica.body import Grant, Member, Role
 from replica.conversation import Conversation
-from replica.effects import Hello, Open
 from replica.entry import Entry
 from replica.ids import ConversationId, Digest
+from replica.messages import Hello, Open
 from tests.support.callers import Caller, CallersTown, RawLink
 from tests.support.writers import Writer, said
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from replica import body as b
 from replica import codec, limits, wire
-from replica import effects as m
+from replica import messages as m
 from replica.codec import frames
 from replica.codec.entries import shape_of
+from replica.drafts import Draft, Progress
 from replica.entry import CONTROL_KINDS, Entry, Header, Kind, entry_id, salted
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ConversationId, Digest, EntryId, Lane, Position, PublicKey
@@ -314,9 +315,9 @@ POSITION = Position(Lane(KEY, 7, 1), 3, EntryId(ID))
 HOST = m.HostInfo(KEY, "h:1", (m.ProfileInfo(Digest(ID), "p", 9),))
 GENESIS = Writer(1).genesis()
 FAULT = m.Fault("A", "b", "c", True, CONVERSATION, EntryId(ID), (EntryId(ID),), 5)
-DRAFT = m.Draft(
+DRAFT = Draft(
     CONVERSATION, EntryId(ID), 2**64 - 1, 1, (5, 6), 2, b"x", Digest(ID), b"s" * 64,
-    m.Progress(4, 3, 2, 1),
+    Progress(4, 3, 2, 1),
 )  # fmt: skip
 
 BOTH_WAYS: list[m.Message] = [

@@ -9,11 +9,11 @@ import pytest
 from replica import members
 from replica.body import Grant, Member, Revocation, Role
 from replica.conversation import Conversation
-from replica.effects import Entries
 from replica.entry import Entry
 from replica.ids import EntryId
 from replica.log import Admitted, Log
 from replica.members import Membership
+from replica.messages import Entries
 from replica.testing import Pair
 from syncd.hub import Hub
 from syncd.policy import Policy

@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from replica.drafts import DraftStream, extend_digest, sign_draft, start_digest, verify_draft
-from replica.effects import Draft, Progress
+from replica.drafts import (
+    Draft,
+    DraftStream,
+    Progress,
+    extend_digest,
+    sign_draft,
+    start_digest,
+    verify_draft,
+)
 from replica.ids import ConversationId, Digest, EntryId
 from replica.limits import DRAFT_BYTES_MAX
 from replica.refusals import SignatureInvalid

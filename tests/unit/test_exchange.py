@@ -7,21 +7,11 @@ import pytest
 from replica import limits
 from replica.body import Grant, Member, Role
 from replica.conversation import Conversation
-from replica.effects import (
-    Ack,
-    Entries,
-    EntriesAcked,
-    EntryFailed,
-    Fault,
-    Ids,
-    Open,
-    Opened,
-    StateChanged,
-    SyncState,
-)
 from replica.entry import Entry, entry_id
+from replica.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.exchange import BUSY_CHECKS_MAX
 from replica.ids import ConversationId, Digest
+from replica.messages import Ack, Entries, Fault, Ids, Open, Opened
 from replica.refusals import NotAllowed, SignatureInvalid
 from replica.testing import Network
 from syncd.hub import Hub

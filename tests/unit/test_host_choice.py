@@ -2,9 +2,9 @@
 
 import pytest
 
-from replica.effects import HostInfo, LinkedHost
 from replica.host_choice import HostChoice, HostReason, host_to_grant
 from replica.ids import PublicKey
+from replica.messages import HostInfo, LinkedHost
 from replica.refusals import NoHost
 
 LOW, A, B, C = (PublicKey(bytes([n]) * 32) for n in (0, 10, 20, 30))

@@ -19,22 +19,11 @@ from replica.body import (
     Seal,
     Text,
 )
-from replica.drafts import DraftStream, extend_digest, sign_draft, start_digest
-from replica.effects import (
-    Close,
-    Draft,
-    DraftReceived,
-    Entries,
-    EntriesAdmitted,
-    EntryFailed,
-    Fault,
-    Hello,
-    Listed,
-    Listing,
-    Progress,
-)
+from replica.drafts import Draft, DraftStream, Progress, extend_digest, sign_draft, start_digest
 from replica.entry import Entry
+from replica.events import DraftReceived, EntriesAdmitted, EntryFailed, Listed
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.messages import Close, Entries, Fault, Hello, Listing
 from replica.sealing import sealable
 from replica.testing import Network, Peer
 from syncd.hub import Hub

@@ -7,7 +7,10 @@ import pytest
 from replica import limits
 from replica.body import Grant, Member, Revocation, Role
 from replica.codec.frames import encode_frame
-from replica.effects import (
+from replica.entry import Entry
+from replica.ids import ConversationId, Digest, EntryId
+from replica.link import Phase
+from replica.messages import (
     Close,
     Entries,
     Fault,
@@ -18,9 +21,6 @@ from replica.effects import (
     ProfileInfo,
     Welcome,
 )
-from replica.entry import Entry
-from replica.ids import ConversationId, Digest, EntryId
-from replica.link import Phase
 from replica.refusals import EntriesMissing
 from syncd.hub import Hub
 from syncd.policy import Policy

@@ -4,16 +4,10 @@ import pytest
 
 from replica import limits
 from replica.author import Author
-from replica.effects import (
-    Ack,
-    Entries,
-    EntryFailed,
-    Fault,
-    Ids,
-    SyncState,
-)
 from replica.entry import Entry
 from replica.errors import EntryRefused
+from replica.events import EntryFailed, SyncState
+from replica.messages import Ack, Entries, Fault, Ids
 from replica.refusals import CriticalKindUnknown
 from replica.testing import Peer
 from syncd.policy import Policy

@@ -3,31 +3,27 @@
 import pytest
 
 from replica import limits
-from replica.effects import (
+from replica.drafts import Draft
+from replica.events import EntriesAdmitted, LinkClosed, StateChanged, SyncState, Welcomed
+from replica.exchange import Side
+from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.link import Link, Phase
+from replica.messages import (
     Ack,
     Close,
     Credit,
-    Draft,
     Entries,
-    EntriesAdmitted,
     Fault,
     Hello,
     HostInfo,
     Ids,
-    LinkClosed,
     LinkedHost,
     Open,
     Opened,
     Ping,
     Pong,
-    StateChanged,
-    SyncState,
     Welcome,
-    Welcomed,
 )
-from replica.exchange import Side
-from replica.ids import ConversationId, Digest, EntryId, PublicKey
-from replica.link import Link, Phase
 from replica.testing import Network, Pair
 from syncd.hub import Hub
 from syncd.policy import Policy

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from replica.body import Request, Role, Sampling
-from replica.drafts import extend_digest, sign_draft, start_digest
-from replica.effects import Draft
+from replica.drafts import Draft, extend_digest, sign_draft, start_digest
 from tests.support.scenes import Scene
 from tests.support.stories import answer, seal_of
 from tests.support.town import Citizen, faults_of

@@ -6,29 +6,27 @@ import pytest
 
 from replica import limits
 from replica.body import Member, Revocation
-from replica.effects import (
+from replica.events import EntriesAcked, LinkClosed, SyncState
+from replica.exchange import Side
+from replica.ids import ConversationId, Digest
+from replica.link import Link, Phase
+from replica.log import Admitted
+from replica.messages import (
     Ack,
     Close,
     Credit,
     Entries,
-    EntriesAcked,
     Fault,
     Hello,
     Ids,
-    LinkClosed,
     Listing,
     Message,
     Open,
     Opened,
     Ping,
     Pong,
-    SyncState,
     Welcome,
 )
-from replica.exchange import Side
-from replica.ids import ConversationId, Digest
-from replica.link import Link, Phase
-from replica.log import Admitted
 from syncd.policy import Policy
 from tests.support.scenes import Scene
 from tests.support.town import HUB_KEY, Citizen, Town, faults_of

@@ -3,8 +3,8 @@
 import pytest
 
 from replica import limits
-from replica.effects import Hello, HostInfo, LinkedHost, Welcome
 from replica.ids import PublicKey
+from replica.messages import Hello, HostInfo, LinkedHost, Welcome
 from replica.testing import Network, Peer
 from syncd.hub import Hub
 from syncd.policy import Policy
