@@ -25,9 +25,9 @@ from blake3 import blake3
 
 from bench.result import Goal, arguments, report, say
 from model_host.aio.worker import Worker
-from model_host.cache import CachePool
 from model_host.engine import TorchEngine
 from model_host.fetch import cache_dir, resolve
+from model_host.pool import CachePool
 from model_host.tiers import Checkpoints
 from replica.ids import ConversationId, EntryId
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from model_host.cache import Bytes
 from model_host.engine_api import Logits, Progress, Scored
-from model_host.gguf_file import ModelConfig
+from model_host.kv_cache import Bytes
+from model_host.model_config import ModelConfig
 from model_host.namespace import Namespace
 
 

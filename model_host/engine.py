@@ -8,11 +8,12 @@ from typing import Self
 
 import torch
 
-from model_host.cache import KVCache, SlabCache
 from model_host.engine_api import Logits, Progress, Scored
 from model_host.errors import PrefillCancelled
-from model_host.gguf_file import ModelConfig, ModelFile, open_model_file
+from model_host.gguf_file import ModelFile, open_model_file
+from model_host.kv_cache import KVCache
 from model_host.model import Model, build_model, packed_linear_available
+from model_host.model_config import ModelConfig
 from model_host.namespace import PAGE_LAYOUT, Namespace, canonical_json
 from model_host.numerics import SelfTest, numerics_class, self_test
 from model_host.refusals import ContextTooLong
@@ -22,6 +23,7 @@ from model_host.shapes import (
     CONTEXT_TOKENS_MIN,
     candidates,
 )
+from model_host.slab_cache import SlabCache
 from model_host.step import Slice, step
 from model_host.weights import DTYPES, load_weights, recipe_digest
 from replica.refusals import ArgumentInvalid

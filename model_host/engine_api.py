@@ -6,16 +6,14 @@ one thread owns an engine, its caches and its pool.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from model_host.gguf_file import ModelConfig
+from model_host.kv_cache import KVCache
+from model_host.model_config import ModelConfig
 from model_host.namespace import Namespace
-
-if TYPE_CHECKING:  # cache.py imports torch
-    from model_host.cache import KVCache
 
 Logits = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]
@@ -51,12 +49,12 @@ class Engine(Protocol):
     def namespace(self, salt: bytes) -> Namespace:
         """Return what pages computed here are valid for, under a salt."""
 
-    def new_cache(self, claim: Callable[[int], None] | None = None) -> "KVCache":
+    def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
         """Return an empty cache; `claim(bytes)` is asked before each growth."""
 
     def prefill(
         self,
-        cache: "KVCache",
+        cache: KVCache,
         ids: Sequence[int],
         on_progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
@@ -68,15 +66,15 @@ class Engine(Protocol):
         cache then keeps the chunks that were finished.
         """
 
-    def decode(self, cache: "KVCache", token_id: int) -> Logits:
+    def decode(self, cache: KVCache, token_id: int) -> Logits:
         """Append one token; return the logits after it, [V]. Raises as `prefill` does."""
 
-    def decode_batch(self, tokens: Sequence[tuple["KVCache", int]]) -> list[Logits]:
+    def decode_batch(self, tokens: Sequence[tuple[KVCache, int]]) -> list[Logits]:
         """Append one token to each of several caches in one step; bits as by `decode`."""
 
     def score(
         self,
-        cache: "KVCache",
+        cache: KVCache,
         ids: Sequence[int],
         on_scored: Callable[[Scored], None],
         cancelled: Callable[[], bool] | None = None,

@@ -24,6 +24,7 @@ from model_host.errors import (
     ModelTensorMissing,
 )
 from model_host.file_digest import file_sha256
+from model_host.model_config import ModelConfig
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -33,31 +34,6 @@ STRING_BYTES_MAX = 1 << 24
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q"}
 _SCALARS |= {11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
-
-
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """What a dense llama model computes; widths in elements.
-
-    `head_width * heads` is the query width. `tied` says that the head is the embedding.
-    """
-
-    layers: int
-    width: int
-    ffn_width: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    vocab: int
-    context_tokens: int
-    rope_base: float
-    rms_eps: float
-    tied: bool
-
-    @property
-    def group(self) -> int:
-        """Query heads that share one key-value head."""
-        return self.heads // self.kv_heads
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional
 
-from model_host.gguf_file import ModelConfig
+from model_host.model_config import ModelConfig
 from model_host.shapes import Shapes
 
 Linear = Callable[[torch.Tensor], torch.Tensor]

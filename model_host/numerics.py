@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from model_host.cache import SlabCache
-from model_host.gguf_file import ModelConfig
 from model_host.model import Model, build_model
+from model_host.model_config import ModelConfig
 from model_host.shapes import CHUNK_TOKENS, Shapes
+from model_host.slab_cache import SlabCache
 from model_host.step import Slice, attend, feed_forward, head, project, step
 
 CANARY_LAYERS = 2

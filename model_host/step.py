@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from model_host.cache import KVCache
+from model_host.kv_cache import KVCache
 from model_host.model import Layer, Model
 from model_host.refusals import ContextTooLong
+from model_host.slab_cache import SlabCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Slice:
 class _Plan:
     """Where one slice's rows lie in the step, and what its attention needs."""
 
-    cache: KVCache
+    cache: SlabCache
     start: int  # tokens valid before the step
     rows: slice  # its rows of the step
     count: int
@@ -70,6 +71,7 @@ def _plan(model: Model, batch: Sequence[Slice]) -> list[_Plan]:
     """Reserve memory and build each slice's mask and query buffer."""
     config, shapes, at, plans = model.config, model.shapes, 0, []
     for part in batch:
+        assert isinstance(part.cache, SlabCache), "an engine computes in caches of its own"
         start, count = part.cache.tokens, len(part.ids)
         if start + count > config.context_tokens:
             raise ContextTooLong(

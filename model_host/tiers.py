@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 from blake3 import blake3
 
-from model_host.cache import Bytes, KVCache
 from model_host.checkpoint import (
     Group,
     Lineage,
@@ -40,6 +39,7 @@ from model_host.errors import (
     CheckpointTooLarge,
     CheckpointWriteFailed,
 )
+from model_host.kv_cache import Bytes, KVCache
 from model_host.namespace import GROUP_TOKENS
 
 PACK_BYTES_MAX = 64 << 20

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import torch
 from blake3 import blake3
 
-from model_host.gguf_file import ModelConfig, ModelFile
+from model_host.gguf_file import ModelFile
+from model_host.model_config import ModelConfig
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from model_host.aio.host import Host
 from model_host.aio.journal import Journals
 from model_host.aio.service import HostService
 from model_host.aio.worker import Worker
-from model_host.cache import CachePool
 from model_host.config import HostConfig
 from model_host.engine import TorchEngine
 from model_host.fetch import cache_dir, resolve
+from model_host.pool import CachePool
 from model_host.profile import Profile
 from model_host.render import Template, check_template
 from model_host.tiers import Checkpoints

@@ -15,11 +15,12 @@ from typing import Any
 
 import structlog
 
-from model_host.cache import CachePool, KVCache
 from model_host.checkpoint import Manifest
 from model_host.engine_api import Engine, Logits
 from model_host.errors import CheckpointError, CheckpointMissing
+from model_host.kv_cache import KVCache
 from model_host.namespace import GROUP_TOKENS
+from model_host.pool import CachePool
 from model_host.tiers import Checkpoints
 from replica.ids import ConversationId, EntryId, short
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from model_host.cache import CachePool, SlabCache
 from model_host.errors import CacheBudgetExceeded, CacheBusy
-from model_host.gguf_file import ModelConfig
+from model_host.model_config import ModelConfig
+from model_host.pool import CachePool
+from model_host.slab_cache import SlabCache
 
 CONFIG = ModelConfig(
     layers=3,

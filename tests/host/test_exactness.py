@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from model_host.cache import KVCache
 from model_host.engine import TorchEngine
 from model_host.engine_api import Logits
 from model_host.errors import CacheBudgetExceeded, PrefillCancelled
+from model_host.kv_cache import KVCache
 from model_host.refusals import ContextTooLong
 from model_host.step import Slice, step
 from model_host.tiers import Checkpoints

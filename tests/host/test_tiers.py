@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from model_host.cache import SlabCache
 from model_host.errors import (
     CheckpointCorrupt,
     CheckpointDiskFull,
@@ -18,6 +17,7 @@ from model_host.errors import (
     CheckpointTooLarge,
     CheckpointWriteFailed,
 )
+from model_host.slab_cache import SlabCache
 from model_host.tiers import Checkpoints
 from tests.host.damage import flip_at
 from tests.host.test_cache import CONFIG

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from model_host.aio.worker import Found, Prefilled, Worker
-from model_host.cache import CachePool
 from model_host.engine import TorchEngine
 from model_host.errors import CacheBusy, PrefillCancelled
+from model_host.pool import CachePool
 from model_host.tiers import Checkpoints
 from replica.ids import ConversationId, EntryId
 
