@@ -1,16 +1,26 @@
 """From tokens to what people see, held back where it may yet change (HOST-16 and HOST-17). Pure."""
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from model_host.stop import PartialText, StopMatcher, unfinished
-from model_host.tokenizer import Tokenizer
+
+
+class Decoder(Protocol):
+    """The part of a tokenizer that turns tokens back into bytes."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the visible bytes of one token."""
+
+    def decode_bytes(self, token_ids: Sequence[int]) -> bytes:
+        """Return the visible bytes of tokens that follow one another."""
 
 
 class VisibleText:
     """The visible bytes of one run: whole characters, no stop strings, no control tokens."""
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Iterable[str], continued: Sequence[int] = ()
+        self, tokenizer: Decoder, stops: Iterable[str], continued: Sequence[int] = ()
     ) -> None:
         """Start a run that goes on after the tokens `continued`. Raises StopInvalid.
 
