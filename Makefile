@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(or $(ANTIPHON_CACHE_DIR),$(HOME)/.cache/antiphon)
-STUBS := proto/antiphon/v1
+STUBS := antiphon/v1
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: venv demo model test lint type gen gen-check sim bench bench-peers clean
@@ -25,18 +25,19 @@ model: venv
 	$(BIN)/antiphon model pull
 
 demo: venv
-	$(BIN)/python -m replica.cli.demo $(ARGS)
+	$(BIN)/python -m antiphon.cli.demo $(ARGS)
 
 gen: $(VENV)/.test
 	cd proto && ../$(BIN)/python -m grpc_tools.protoc -I. \
-	  --python_out=. --grpc_python_out=. \
-	  --mypy_out=quiet:. --mypy_grpc_out=quiet:. \
+	  --python_out=.. --grpc_python_out=.. \
+	  --mypy_out=quiet:.. --mypy_grpc_out=quiet:.. \
 	  --plugin=protoc-gen-mypy=../$(BIN)/protoc-gen-mypy \
 	  --plugin=protoc-gen-mypy_grpc=../$(BIN)/protoc-gen-mypy_grpc \
 	  antiphon/v1/*.proto
 	rm -f $(STUBS)/log_pb2_grpc.py* $(STUBS)/errors_pb2_grpc.py*  # no services in them
-	@for proto in $(STUBS)/*.proto; do \
-	  grep -q '^service ' $$proto || rm -f $${proto%.proto}_pb2_grpc.py $${proto%.proto}_pb2_grpc.pyi; \
+	@for proto in proto/antiphon/v1/*.proto; do \
+	  name=$(STUBS)/$$(basename $$proto .proto)_pb2_grpc; \
+	  grep -q '^service ' $$proto || rm -f $$name.py $$name.pyi; \
 	done
 
 lint: $(VENV)/.test

@@ -23,13 +23,13 @@ async def _drive(address: str, clients: int, kind: str, seconds: float, folder: 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    from replica.aio import rpc
-    from replica.aio.hub_calls import HubCalls
-    from replica.aio.store import Store
-    from replica.author import Author
-    from replica.body import Genesis, Grant, Member, Message, Role, Speaker, Text
-    from replica.conversation import Conversation
+    from replica.conversation.author import Author
+    from replica.conversation.conversation import Conversation
     from replica.ids import ConversationId
+    from replica.io import rpc
+    from replica.io.hub_calls import HubCalls
+    from replica.io.store import Store
+    from replica.log.body import Genesis, Grant, Member, Message, Role, Speaker, Text
 
     store = await Store.open(Path(folder) / "pins.db")
     owner = Author(Ed25519PrivateKey.generate(), 1)

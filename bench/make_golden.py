@@ -1,9 +1,9 @@
-"""Write tests/host/golden/smollm2.json: what transformers computes from the same GGUF.
+"""Write tests/model_host/engine/golden/smollm2.json: what transformers computes from the same GGUF.
 
 Run by hand, in an environment of its own; the tests need none of these packages:
 
     pip install torch==2.13.0 transformers accelerate gguf
-    python -m bench.make_golden MODEL.gguf tests/host/golden/smollm2.json
+    python -m bench.make_golden MODEL.gguf tests/model_host/engine/golden/smollm2.json
 
 fp32, plain linear layers, eager attention. Of the last position's logits it keeps the 64
 best, every 768th, and the vector's sum and Euclidean length.

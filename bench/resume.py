@@ -24,11 +24,11 @@ import torch
 from blake3 import blake3
 
 from bench.result import Goal, arguments, report, say
-from model_host.aio.worker import Worker
-from model_host.engine import TorchEngine
-from model_host.fetch import cache_dir, resolve
-from model_host.pool import CachePool
-from model_host.tiers import Checkpoints
+from model_host.engine.torch_engine import TorchEngine
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.fetch import cache_dir, resolve
+from model_host.io.worker import Worker
+from model_host.kv.pool import CachePool
 from replica.ids import ConversationId, EntryId
 
 SIZES = (512, 2048, 4096)

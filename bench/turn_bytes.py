@@ -18,16 +18,18 @@ from pathlib import Path
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.cli.relay import Relay
 from bench.result import Goal, arguments, report, say
 from bench.scripted_engine import ScriptedEngine
-from model_host.aio.server import start as start_host
-from model_host.config import HostConfig
-from model_host.fetch import resolve
-from model_host.gguf_file import open_model_file
-from model_host.tokenizer import Tokenizer
-from replica.aio.client import Client
-from replica.aio.keys import load_or_create, public
-from replica.body import (
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.tokenizer import Tokenizer
+from model_host.io.config import HostConfig
+from model_host.io.fetch import resolve
+from model_host.io.server import start as start_host
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.io.keys import load_or_create, public
+from replica.io.replica import Client
+from replica.log.body import (
     Generation,
     Genesis,
     Grant,
@@ -40,12 +42,10 @@ from replica.body import (
     Text,
     text_of,
 )
-from replica.cli.relay import Relay
-from replica.codec import encode_body
-from replica.ids import ConversationId, EntryId, PublicKey
-from replica.tail import frontier
-from syncd.aio.server import start as start_hub
-from syncd.config import HubConfig
+from replica.log.codec import encode_body
+from replica.order.tail import frontier
+from syncd.io.config import HubConfig
+from syncd.io.server import start as start_hub
 
 TURNS = 200
 IN_BYTES, OUT_BYTES = 2048, 1024

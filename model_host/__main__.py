@@ -8,11 +8,9 @@ import sys
 
 from pydantic import ValidationError
 
-from model_host import fetch
-from model_host.config import HostConfig
-from replica.aio.daemon import log_to_stderr, stop_with_supervisor
-from replica.aio.serving import explain
+from model_host.io import HostConfig, fetch
 from replica.errors import AntiphonError
+from replica.io import explain, log_to_stderr, stop_with_supervisor
 
 
 def _serve(arguments: list[str]) -> int:
@@ -33,7 +31,7 @@ def _serve(arguments: list[str]) -> int:
         print(json.dumps(config.model_dump(mode="json"), indent=2))
         return 0
     stop_with_supervisor()
-    from model_host.aio.server import serve  # torch: not for `pull` and `list`
+    from model_host.io import serve  # torch: not for `pull` and `list`
 
     asyncio.run(serve(config))
     return 0

@@ -11,9 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from model_host.kv_cache import KVCache
+from model_host.kv import KVCache, Namespace
 from model_host.model_config import ModelConfig
-from model_host.namespace import Namespace
 
 Logits = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]

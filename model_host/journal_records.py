@@ -10,7 +10,7 @@ bytes that were in the file before.
 import struct
 from dataclasses import dataclass
 
-from replica.drafts import extend_digest, start_digest
+from replica.conversation import extend_digest, start_digest
 from replica.ids import Digest, EntryId
 
 _HEAD = struct.Struct("<8s32s32sQ32s32s")

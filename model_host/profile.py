@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from replica.ids import Digest, tagged_sha256
-from replica.messages import ProfileInfo
+from replica.link import ProfileInfo
 
 
 @dataclass(frozen=True, slots=True)

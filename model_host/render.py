@@ -27,7 +27,8 @@ from model_host.refusals import (
     TokensForeign,
     ToolsUnsupported,
 )
-from replica.body import (
+from replica.ids import Digest, EntryId, short, tagged_sha256
+from replica.log import (
     CONTINUABLE,
     Body,
     Generation,
@@ -45,7 +46,6 @@ from replica.body import (
     ToolResult,
     Tools,
 )
-from replica.ids import Digest, EntryId, short, tagged_sha256
 
 RECIPE = (
     b"antiphon/v1/render-recipe:2 sentinel-split next-entry-closes ids-spliced follow-continues"

@@ -27,8 +27,17 @@ from model_host.refusals import (
     TokensForeign,
 )
 from model_host.render import ContextItem, Encoder, Rendered, Template
-from replica import codec, limits
-from replica.body import (
+from replica import limits
+from replica.conversation import (
+    Conversation,
+    Draft,
+    Progress,
+    Sealable,
+    extend_digest,
+    start_digest,
+)
+from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
+from replica.log import (
     FinishReason,
     Generation,
     Message,
@@ -39,12 +48,9 @@ from replica.body import (
     ToolCall,
     ToolResult,
     Usage,
+    codec,
 )
-from replica.conversation import Conversation
-from replica.drafts import Draft, Progress, extend_digest, start_digest
-from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.seal_node import SealNode
-from replica.sealing import Sealable
+from replica.order import SealNode
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
 """Chooses from (logits [V], all tokens before, output index); the same for the same, always."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from model_host.engine_api import Logits
 from model_host.errors import LogitsInvalid
 from model_host.refusals import SamplingInvalid
-from replica.body import Sampling
+from replica.log import Sampling
 
 _Floats = npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.int64]

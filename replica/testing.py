@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from replica.codec.frames import decode_frame, encode_frame
 from replica.conversation import Shelf
-from replica.effects import Effects
-from replica.entry import Entry
-from replica.events import Event
-from replica.exchange import Side
 from replica.ids import ConversationId, Position, PublicKey
-from replica.link import VERSION, Link
-from replica.messages import Hello, Message
+from replica.link import (
+    VERSION,
+    Effects,
+    Event,
+    Hello,
+    Link,
+    Message,
+    Side,
+    decode_frame,
+    encode_frame,
+)
+from replica.log import Entry
 
 LinkId = Any
 """Whatever the hub core names its links by."""

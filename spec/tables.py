@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from replica import limits
-from replica.aio.status import code_of
 from replica.errors import (
     AntiphonError,
     EntryRefused,
@@ -19,6 +18,7 @@ from replica.errors import (
     StoreError,
     Unavailable,
 )
+from replica.io.status import code_of
 
 FOLDER = Path(__file__).parent
 
@@ -85,14 +85,14 @@ def errors() -> str:
 
 def classes() -> list[type[AntiphonError]]:
     """Return the error classes of the project, the first of each reason; the CLI's are its own."""
-    for package in ("replica", "syncd", "model_host"):
+    for package in ("antiphon", "replica", "syncd", "model_host"):
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
             if "__main__" not in module.name and ".cli" not in module.name:
                 importlib.import_module(module.name)
     by_reason: dict[str, type[AntiphonError]] = {}
     for kind in [AntiphonError, *_below(AntiphonError)]:
-        if not kind.__module__.startswith(("replica.cli", "tests")):
+        if not kind.__module__.startswith(("antiphon.cli", "tests")):
             by_reason.setdefault(kind.reason, kind)
     return sorted(by_reason.values(), key=lambda k: (_family(k), k.reason))
 

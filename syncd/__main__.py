@@ -7,11 +7,9 @@ import sys
 
 from pydantic import ValidationError
 
-from replica.aio.daemon import log_to_stderr, stop_with_supervisor
-from replica.aio.serving import explain
 from replica.errors import AntiphonError
-from syncd.aio.server import serve
-from syncd.config import HubConfig
+from replica.io import explain, log_to_stderr, stop_with_supervisor
+from syncd.io import HubConfig, serve
 
 FLAGS = {"host_keys": "--host-key"}
 """Flags that are not the setting's name."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.tail import frontier
+from replica.order import frontier
 
 
 @dataclass(frozen=True, slots=True)

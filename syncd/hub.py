@@ -12,15 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import NewType
 
 from replica import limits
-from replica.conversation import Conversation, Shelf
-from replica.drafts import Draft
-from replica.effects import Effects
-from replica.entry import Entry, Kind
-from replica.events import DraftReceived, EntriesAdmitted, LinkClosed
-from replica.exchange import Side
+from replica.conversation import Conversation, Draft, Shelf
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.link import Link, Phase
-from replica.messages import Entries, Fault, LinkedHost, ListingItem, Message, Opened, Welcome
+from replica.link import (
+    DraftReceived,
+    Effects,
+    Entries,
+    EntriesAdmitted,
+    Fault,
+    Link,
+    LinkClosed,
+    LinkedHost,
+    ListingItem,
+    Message,
+    Opened,
+    Phase,
+    Side,
+    Welcome,
+)
+from replica.log import Entry, Kind
 from replica.refusals import (
     ConversationDeleted,
     ConversationUnknown,

@@ -9,12 +9,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from antiphon.v1 import log_pb2
 
+from antiphon.v1 import log_pb2
 from spec import tables
 
 ROOT = Path(__file__).parent.parent
-STUBS = ROOT / "proto" / "antiphon" / "v1"
+STUBS = ROOT / "antiphon" / "v1"
+PROTO = ROOT / "proto" / "antiphon" / "v1"
 GENERATED = ("_pb2.py", "_pb2_grpc.py", "_pb2.pyi", "_pb2_grpc.pyi")
 SKIPPED = {"build", "dist", "node_modules", "__pycache__"}
 FILE_LINES_MAX = 500
@@ -118,7 +119,7 @@ def test_every_limit_names_a_reason_that_exists() -> None:
 
 def test_reserved_kind_numbers_stay_free() -> None:
     assert not {9, 10, 11} & set(log_pb2.Kind.values())
-    assert "reserved 9 to 11;" in (STUBS / "log.proto").read_text()
+    assert "reserved 9 to 11;" in (PROTO / "log.proto").read_text()
 
 
 # --- sizes and words ------------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_the_stubs_are_what_the_protocol_files_yield(tmp_path: Path) -> None:
     plugins = [
         f"--plugin=protoc-gen-{name}={scripts}/protoc-gen-{name}" for name in ("mypy", "mypy_grpc")
     ]
-    files = sorted(p.relative_to(proto) for p in STUBS.glob("*.proto"))
+    files = sorted(p.relative_to(proto) for p in PROTO.glob("*.proto"))
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", *outputs, *plugins]
     subprocess.run([*command, *map(str, files)], cwd=proto, check=True, timeout=60)
     fresh = tmp_path / "antiphon" / "v1"

@@ -7,28 +7,19 @@ from typing import Any
 
 import jsonschema
 import pytest
-from antiphon.v1 import log_pb2 as pb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica import codec, wire
-from replica.codec.entries import shape_of
-from replica.conversation import Conversation
-from replica.entry import Entry, Header, body_digest, entry_id, sign, verify
+from antiphon.v1 import log_pb2 as pb
+from replica.conversation.conversation import Conversation
+from replica.conversation.sealing import sealable
 from replica.errors import AntiphonError, EntryRefused
-from replica.ids import (
-    ENTRY_TAG,
-    ConversationId,
-    Digest,
-    EntryId,
-    Lane,
-    Position,
-    PublicKey,
-    pae,
-)
-from replica.log import Admitted, Duplicate, Log, Pending, digest_of
-from replica.sealing import sealable
-from replica.tail import frontier, tail
-from replica.verdict import VoidReason
+from replica.ids import ENTRY_TAG, ConversationId, Digest, EntryId, Lane, Position, PublicKey, pae
+from replica.log import codec, wire
+from replica.log.codec.entries import shape_of
+from replica.log.entry import Entry, Header, body_digest, entry_id, sign, verify
+from replica.log.log import Admitted, Duplicate, Log, Pending, digest_of
+from replica.order.tail import frontier, tail
+from replica.order.verdict import VoidReason
 from spec.vectors.make.__main__ import FILES, FOLDER, text
 
 Vector = dict[str, Any]

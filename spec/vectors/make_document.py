@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from replica.canonical import Json, canonical_json
-from replica.document import Update, client_id, entry_client, project
-from replica.document_fold import NotCausal
-from replica.ids import EntryId, Lane, PublicKey, Track
-from replica.yjs import (
+from replica.document.canonical import Json, canonical_json
+from replica.document.fold import NotCausal
+from replica.document.projection import Update, client_id, entry_client, project
+from replica.document.yjs import (
     EMPTY_UPDATE,
     NESTING_MAX,
     Content,
@@ -25,6 +24,7 @@ from replica.yjs import (
     encode_update,
     text,
 )
+from replica.ids import EntryId, Lane, PublicKey, Track
 
 TARGET = Path(__file__).with_name("document.json")
 SEAL_HEX = "5e" * 32

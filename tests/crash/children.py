@@ -7,11 +7,11 @@ import resource
 import sys
 from pathlib import Path
 
-from replica.aio.blobs import Blobs
-from replica.aio.store import Store
-from replica.entry import Entry
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
+from replica.io.blobs import Blobs
+from replica.io.store import Store
+from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 
 GROUP = 3

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from replica.aio.client import Client
-from replica.body import FinishReason, Sampling, text_of
-from replica.cli.supervisor import Daemon
+from antiphon.cli.supervisor import Daemon
 from replica.ids import EntryId
+from replica.io.replica import Client
+from replica.log.body import FinishReason, Sampling, text_of
 from tests.support.talk import Talk, key_of
 
 SEEDED = Sampling(temperature=0.9, seed=5)

@@ -4,9 +4,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from replica.aio.blobs import Blobs
-from replica.aio.store import Store
 from replica.ids import EntryId
+from replica.io.blobs import Blobs
+from replica.io.store import Store
 from tests.crash import children
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """A disk: what was written stays, unless the seed takes it away."""
 
-from replica.entry import Entry
 from replica.ids import ConversationId, EntryId, Position
+from replica.log.entry import Entry
 
 
 class Disk:

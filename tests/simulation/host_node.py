@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from replica.body import FinishReason, Generation, Role, Seal, Text
-from replica.drafts import Draft, extend_digest, sign_draft, start_digest
-from replica.entry import Entry
+from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
+from replica.conversation.sealing import open_requests, sealable
 from replica.ids import ConversationId, Digest, EntryId
-from replica.messages import HostInfo
-from replica.sealing import open_requests, sealable
+from replica.link.messages import HostInfo
+from replica.log.body import FinishReason, Generation, Role, Seal, Text
+from replica.log.entry import Entry
 from tests.simulation.replica_node import ReplicaNode
 
 PROFILE = Digest(b"profile".ljust(32, b"."))

@@ -3,7 +3,7 @@
 from functools import partial
 
 from replica.ids import PublicKey
-from replica.messages import Message
+from replica.link.messages import Message
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.simulation.network import Wire

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
-from replica import channel, limits
+from replica import limits
+from replica.link import channel
 
 
 @dataclass(frozen=True, slots=True)

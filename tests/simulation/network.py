@@ -5,9 +5,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from replica import messages as m
-from replica.codec.frames import Direction, decode_frame, encode_frame
-from replica.drafts import Draft
+from replica.conversation.drafts import Draft
+from replica.link import messages as m
+from replica.link.codec import Direction, decode_frame, encode_frame
 from tests.simulation.clock import Clock
 from tests.simulation.mix import Mix
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from random import Random
 
-from replica.entry import Entry
+from replica.log.entry import Entry
 from tests.simulation.clock import Clock
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix

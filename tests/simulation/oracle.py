@@ -7,13 +7,13 @@ together with them; it only compares their answers with its own.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from replica.body import Body, Genesis, Grant, Member, Revocation, Role, Seal
-from replica.conversation import Conversation
-from replica.drafts import Draft
-from replica.entry import Entry, Kind
+from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.messages import Fault
-from replica.tail import tail
+from replica.link.messages import Fault
+from replica.log.body import Body, Genesis, Grant, Member, Revocation, Role, Seal
+from replica.log.entry import Entry, Kind
+from replica.order.tail import tail
 from tests.simulation.disk import Disk
 
 EXPECTED_FAULTS = {"CONVERSATION_NOT_FOUND", "LANES_DIVERGED", "PENDING_FULL", "LINK_IDLE"}

@@ -4,12 +4,11 @@ from functools import lru_cache, partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.author import Author
-from replica.body import Body, Genesis
-from replica.conversation import Conversation, Shelf
-from replica.effects import Effects
-from replica.entry import Conflict, Entry, Kind
-from replica.events import (
+from replica.conversation.author import Author
+from replica.conversation.conversation import Conversation, Shelf
+from replica.ids import ConversationId, EntryId, PublicKey, Track
+from replica.link.effects import Effects
+from replica.link.events import (
     DraftReceived,
     EntriesAcked,
     EntriesAdmitted,
@@ -20,10 +19,11 @@ from replica.events import (
     StateChanged,
     SyncState,
 )
-from replica.exchange import Side
-from replica.ids import ConversationId, EntryId, PublicKey, Track
-from replica.link import VERSION, Link
-from replica.messages import Hello, HostInfo, Message
+from replica.link.exchange import Side
+from replica.link.link import VERSION, Link
+from replica.link.messages import Hello, HostInfo, Message
+from replica.log.body import Body, Genesis
+from replica.log.entry import Conflict, Entry, Kind
 from tests.simulation.clock import Clock
 from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire

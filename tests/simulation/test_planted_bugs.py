@@ -11,18 +11,19 @@ from unittest import mock
 
 import pytest
 
-from replica import log, reconcile
-from replica.channel import Channel
-from replica.conversation import Conversation
-from replica.drafts import DraftStream
-from replica.effects import EffectsBuilder
-from replica.exchange import Exchange
+from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import DraftStream
 from replica.ids import EntryId, tagged_sha256
-from replica.intake import Intake
-from replica.link import Link
-from replica.log import Log
-from replica.members import Membership
-from replica.waiting import Waiting
+from replica.link import comparison as reconcile
+from replica.link.channel import Channel
+from replica.link.effects import EffectsBuilder
+from replica.link.exchange import Exchange
+from replica.link.intake import Intake
+from replica.link.link import Link
+from replica.log import log
+from replica.log.log import Log
+from replica.log.members import Membership
+from replica.log.waiting import Waiting
 from syncd.hub import Hub
 from tests.simulation.hub_node import HubNode
 from tests.simulation.mix import Mix, draw

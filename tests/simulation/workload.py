@@ -2,7 +2,10 @@
 
 from random import Random
 
-from replica.body import (
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, EntryId, PublicKey, Track
+from replica.limits import PARENTS_MAX
+from replica.log.body import (
     Cancel,
     Cut,
     DocumentUpdate,
@@ -17,12 +20,9 @@ from replica.body import (
     Speaker,
     Text,
 )
-from replica.conversation import Conversation
-from replica.entry import Conflict
-from replica.ids import ConversationId, EntryId, PublicKey, Track
-from replica.limits import PARENTS_MAX
-from replica.seal_node import SealNode
-from replica.tail import frontier
+from replica.log.entry import Conflict
+from replica.order.node import SealNode
+from replica.order.tail import frontier
 from tests.simulation.replica_node import ReplicaNode
 
 ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "edit", "leave")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from replica.body import Role
-from replica.events import SyncState
+from replica.conversation.sealing import open_requests
 from replica.ids import ConversationId
-from replica.sealing import open_requests
+from replica.link.events import SyncState
+from replica.log.body import Role
 from tests.simulation import workload
 from tests.simulation.clock import Clock
 from tests.simulation.host_node import HostNode

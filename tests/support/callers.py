@@ -8,18 +8,18 @@ from typing import Any
 
 import grpc
 import pytest
-from antiphon.v1.blob_pb2_grpc import BlobServiceStub
-from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.aio import rpc, status
-from replica.aio.hub_calls import HubCalls
-from replica.aio.store import Store
-from replica.codec.frames import decode_frame, encode_frame
+from antiphon.v1.blob_pb2_grpc import BlobServiceStub
+from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica.ids import ConversationId
-from replica.messages import Message
-from syncd.aio.server import HubServer, start
-from syncd.config import HubConfig
+from replica.io import rpc, status
+from replica.io.hub_calls import HubCalls
+from replica.io.store import Store
+from replica.link.codec import decode_frame, encode_frame
+from replica.link.messages import Message
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
 from tests.support.writers import Writer, said
 
 PATIENCE_S = 20.0

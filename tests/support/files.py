@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from replica.aio import schema
-from replica.aio.store import Store
+from replica.io import schema
+from replica.io.store import Store
 from replica.refusals import StoreFull
 from tests.support.writers import Writer
 

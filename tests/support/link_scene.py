@@ -1,11 +1,11 @@
 """A writer, its conversation and its hub, ready for tests of one link."""
 
-from replica.body import Grant, Member, Role
-from replica.conversation import Conversation
-from replica.entry import Entry
-from replica.events import SyncState
+from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, PublicKey
-from replica.messages import Entries
+from replica.link.events import SyncState
+from replica.link.messages import Entries
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry
 from replica.testing import Pair, Peer
 from syncd.hub import Hub
 from syncd.policy import Policy

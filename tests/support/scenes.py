@@ -1,9 +1,9 @@
 """A conversation that a hub and its owner hold, ready for a link's rules."""
 
 from replica import limits
-from replica.body import Grant, Member, Role
-from replica.entry import Entry
-from replica.events import SyncState
+from replica.link.events import SyncState
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry
 from syncd.policy import Policy
 from tests.support.town import Citizen, Town
 from tests.support.writers import Writer, said

@@ -23,25 +23,16 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.aio.client import Client
-from replica.aio.keys import load_or_create
-from replica.body import (
-    FinishReason,
-    Generation,
-    Request,
-    Role,
-    Seal,
-    Text,
-    Usage,
-    text_of,
-)
-from replica.conversation import Conversation
-from replica.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
+from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
+from replica.conversation.sealing import Sealable, open_requests, sealable
 from replica.errors import HostError
-from replica.events import EntriesAdmitted, Event, StateChanged, SyncState
 from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
-from replica.messages import HostInfo, ProfileInfo
-from replica.sealing import Sealable, open_requests, sealable
+from replica.io.keys import load_or_create
+from replica.io.replica import Client
+from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
+from replica.link.messages import HostInfo, ProfileInfo
+from replica.log.body import FinishReason, Generation, Request, Role, Seal, Text, Usage, text_of
 
 PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192)
 RENDER_TAG = b"antiphon/test/render"

@@ -2,7 +2,10 @@
 
 import random
 
-from replica.body import (
+from replica.conversation.conversation import Conversation
+from replica.conversation.sealing import open_requests, sealable
+from replica.ids import Digest, EntryId, Track
+from replica.log.body import (
     Cancel,
     Cut,
     FinishReason,
@@ -16,12 +19,9 @@ from replica.body import (
     Seal,
     Text,
 )
-from replica.conversation import Conversation
-from replica.coverage import coverage
-from replica.entry import Conflict, Entry, Kind
-from replica.ids import Digest, EntryId, Track
-from replica.sealing import open_requests, sealable
-from replica.tail import frontier
+from replica.log.entry import Conflict, Entry, Kind
+from replica.order.coverage import coverage
+from replica.order.tail import frontier
 from tests.support.writers import Writer, said
 
 PROFILE = Digest(bytes(32))

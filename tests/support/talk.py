@@ -2,8 +2,11 @@
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.aio.client import Client
-from replica.body import (
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.io.replica import Client
+from replica.link.events import DraftReceived, Event
+from replica.log.body import (
     Body,
     Cancel,
     Generation,
@@ -18,11 +21,8 @@ from replica.body import (
     Text,
     text_of,
 )
-from replica.conversation import Conversation
-from replica.entry import Conflict, Entry
-from replica.events import DraftReceived, Event
-from replica.ids import ConversationId, EntryId, PublicKey
-from replica.tail import frontier
+from replica.log.entry import Conflict, Entry
+from replica.order.tail import frontier
 
 ANSWER_TIMEOUT_S = 60.0
 GREEDY = Sampling()

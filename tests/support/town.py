@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from replica.codec.frames import decode_frame, encode_frame
-from replica.conversation import Conversation, Shelf
-from replica.effects import Effects
-from replica.entry import Entry
-from replica.events import Event
-from replica.exchange import Side
+from replica.conversation.conversation import Conversation, Shelf
 from replica.ids import ConversationId
-from replica.link import Link
-from replica.messages import Close, Fault, Hello, Message
+from replica.link.codec import decode_frame, encode_frame
+from replica.link.effects import Effects
+from replica.link.events import Event
+from replica.link.exchange import Side
+from replica.link.link import Link
+from replica.link.messages import Close, Fault, Hello, Message
+from replica.log.entry import Entry
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.support.writers import Writer

@@ -7,11 +7,11 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from replica.body import Grant, Member, Role
-from replica.conversation import Conversation
-from replica.entry import Entry
+from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, Digest
-from replica.messages import Hello, Open
+from replica.link.messages import Hello, Open
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry
 from tests.support.callers import Caller, CallersTown, RawLink
 from tests.support.writers import Writer, said
 

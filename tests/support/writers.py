@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica import codec
-from replica.body import (
+from replica.ids import SALT_BYTES, ConversationId, Lane, PublicKey, Track
+from replica.log import codec
+from replica.log.body import (
     Body,
     Cancel,
     DocumentUpdate,
@@ -24,8 +25,7 @@ from replica.body import (
     Tools,
     listed_ids,
 )
-from replica.entry import Entry, Header, Kind, body_digest, entry_id, salted, sign
-from replica.ids import SALT_BYTES, ConversationId, Lane, PublicKey, Track
+from replica.log.entry import Entry, Header, Kind, body_digest, entry_id, salted, sign
 
 KIND_OF_BODY: dict[type, Kind] = {
     Genesis: Kind.GENESIS,

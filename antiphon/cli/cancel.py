@@ -1,0 +1,66 @@
+"""`antiphon cancel`: end an answer under way, or wait no longer for a host that is gone."""
+
+import typer
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import NothingAwaited
+from antiphon.cli.rows import counted
+from antiphon.cli.session import Session
+from replica.conversation import Conversation, Place, awaited
+from replica.ids import EntryId, short
+from replica.io import Client, turns
+from replica.log import Role
+from replica.refusals import NotAllowed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "cancel", rich_help_panel="Talk")
+    async def cancel(session: Session, conversation: ConversationArgument = None) -> None:
+        """Cancel the answers that the next message would wait for.
+
+        What came of an answer stays. The next message goes on whether its host
+        ever answers or not; an answer that comes later stands beside the branch.
+        """
+        async with session.replica() as client:
+            chosen = await session.choose(client.store, conversation)
+            await client.load(chosen)
+            await session.meet(client, chosen)
+            held = await client.load(chosen)
+            place = (await session.choices(client.store, chosen)).place(held)
+            closed = await cancel_awaited(client, held, place)
+            if client.is_linked:
+                await client.wait_synced(chosen, session.settings.sync_timeout_s)
+            say_closed(session, closed)
+            if session.out.as_json:
+                session.out.emit(
+                    {"conversation": chosen.hex(), "cancelled": [i.hex() for i in closed]}
+                )
+
+
+async def cancel_awaited(client: Client, held: Conversation, place: Place) -> list[EntryId]:
+    """Cancel every request that `place` waits for, and return them.
+
+    Raises NothingAwaited, and NotAllowed where one is another member's and this
+    key no owner: its CANCEL would let nobody past.
+    """
+    waiting = awaited(held, place)
+    if not waiting:
+        raise NothingAwaited
+    is_owner = Role.OWNER in held.log.membership.roles.get(client.public, ())
+    for request in waiting:
+        author = held.log.entries[request].header.author
+        if not is_owner and author != client.public:
+            raise NotAllowed(
+                f"only {short(author)}, who asked, or an owner cancels {short(request)}"
+            )
+    for request in waiting:
+        await turns.cancel(client, held.id, request)
+    return waiting
+
+
+def say_closed(session: Session, closed: list[EntryId]) -> None:
+    """Say what was cancelled."""
+    requests = counted(len(closed), "request", "requests")
+    session.out.note(f"{requests} cancelled; the next message waits for no answer to them")

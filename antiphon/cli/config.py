@@ -1,0 +1,121 @@
+"""What a person sets: TOML file < environment ANTIPHON_* < flags."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from antiphon.cli.errors import ConfigInvalid
+from replica.ids import PublicKey, key_from_hex
+
+Dtype = Literal["bf16", "fp32"]
+PORT_MAX = 65_535
+DEFAULT_ROOT = Path("~/.local/share/antiphon")
+
+
+class Settings(BaseSettings):
+    """Settings of the `antiphon` command."""
+
+    model_config = SettingsConfigDict(env_prefix="ANTIPHON_", extra="forbid")
+
+    data_dir: Path = DEFAULT_ROOT / "replica"
+    """Key, log store and blobs of this replica."""
+    hub: str = "127.0.0.1:7411"
+    """The hub to sync with, host:port."""
+    host: str | None = None
+    """Hex key of the model host to grant new conversations to; else one the hub vouches for."""
+    services_dir: Path = DEFAULT_ROOT
+    """Where `antiphon up` keeps the hub's and the host's data."""
+    model: str = "SmolLM2-135M-Instruct"
+    """The model `antiphon up` serves: a name, or the path of a GGUF."""
+    dtype: Dtype = "bf16"
+    """Number format of the computation: bf16 or fp32."""
+    host_module: str = "model_host"
+    """Python module `antiphon up` runs as the model host."""
+    sync_timeout_s: float = 5.0
+    """How long a command waits for the hub before it goes on without."""
+
+    @field_validator("hub")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+            raise ValueError(f"'{value}' is not host:port")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _is_key(cls, value: str | None) -> str | None:
+        return key_from_hex(value).hex() if value is not None else None
+
+    @property
+    def host_key(self) -> PublicKey | None:
+        """The pinned model host's key."""
+        return key_from_hex(self.host) if self.host is not None else None
+
+    @property
+    def hub_port(self) -> int:
+        """The port of `hub`."""
+        return int(self.hub.rpartition(":")[2])
+
+    @property
+    def store_path(self) -> Path:
+        """The log store."""
+        return self.data_dir.expanduser() / "log" / "log.db"
+
+    @property
+    def key_path(self) -> Path:
+        """The identity's key file."""
+        return self.data_dir.expanduser() / "identity.key"
+
+    @property
+    def blobs_path(self) -> Path:
+        """The blobs' folder."""
+        return self.data_dir.expanduser() / "blobs"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flags, environment, file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def default_config_file() -> Path:
+    """Return where the settings file is looked for."""
+    named = os.environ.get("ANTIPHON_CONFIG")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base) / "antiphon" / "config.toml"
+
+
+def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Settings:
+    """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
+    path = (config_file or default_config_file()).expanduser()
+    if config_file is not None and not path.is_file():
+        raise ConfigInvalid(f"{path} does not exist")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        return FromFile(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigInvalid(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except ValueError as error:  # tomllib names line and column
+        raise ConfigInvalid(f"{path}: {error}") from error

@@ -1,0 +1,357 @@
+"""The demo: a real model, real crashes, real deletions, and what comes back.
+
+    python -m antiphon.cli.demo [--json]
+
+Own temporary folders, free ports, nothing left behind. Each act shows one
+promise and checks it; the exit code is 1 if one failed. With --json the show
+goes to stderr, and the last line of stdout is one JSON object.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+
+from antiphon.cli.demo_stage import Stage, bytes_words
+from antiphon.cli.main import quiet
+from antiphon.cli.relay import Relay
+from antiphon.cli.supervisor import Supervisor
+from antiphon.cli.up import fetch_model
+from replica.conversation import Place, newest_place, place_at
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, EntryId, short
+from replica.io import Client, HostCalls, Wish, load_or_create, public, turns
+from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text
+
+MODEL = "SmolLM2-135M-Instruct"
+SYSTEM = "You are a helpful assistant."
+QUESTIONS = (
+    "What is the capital of France?",
+    "Name one famous building there.",
+    "What can visitors see from its top?",
+)
+FOURTH = "Which river flows through the city?"
+OFFLINE_A = "Which museum should I visit?"
+OFFLINE_B = "What should I eat for breakfast?"
+SAMPLING = Sampling(temperature=0.3, top_p=0.9, seed=7)
+OUTPUT_TOKENS_MAX = 48
+PAGE_TOKENS = 16
+"""The unit of checkpoints: at most one page is computed again."""
+WAIT_S = 120.0
+
+
+class Demo:
+    """The acts, in order; each leaves what the next one needs."""
+
+    def __init__(self, folder: Path, stage: Stage) -> None:
+        """Keep everything under `folder`."""
+        self.folder = folder
+        self.stage = stage
+        self.daemons = Supervisor(folder, model=MODEL, tell=stage.say)
+        self.relay: Relay
+        self.conversation: ConversationId
+        self.wire_bytes: list[int] = []
+        """One number per turn, in the order of the turns."""
+
+    async def play(self) -> None:
+        """Run all acts."""
+        self.stage.say("starting a hub and a model host …")
+        async with self.daemons, Relay(self.daemons.hub.ready.address) as self.relay:
+            async with self._replica("a", self.relay) as client:
+                await self.act_1_talk(client)
+                fourth = await self.act_2_kill(client)
+                await self.act_3_forget(client, fourth)
+                await self.act_4_reseed(client)
+            await self.act_5_queue()
+            self.stage.result["turns"] = len(self.wire_bytes)
+            self.stage.result["wire_bytes_per_turn"] = self.wire_bytes
+
+    def _replica(self, name: str, relay: Relay | None) -> AbstractAsyncContextManager[Client]:
+        """Open a replica, linked through a relay that counts; without one, offline."""
+        folder = self.folder / name
+        address = relay.address if relay is not None else None
+        key = load_or_create(folder / "identity.key")
+        return Client.open(folder / "log" / "log.db", key, address)
+
+    # --- the acts -------------------------------------------------------------
+
+    async def act_1_talk(self, client: Client) -> None:
+        """Hold a conversation of three turns."""
+        self.stage.act(1, "A conversation of three turns")
+        host = self.daemons.host.ready.key
+        other = public(load_or_create(self.folder / "b" / "identity.key"))
+        created = await client.create(Genesis((client.public,), SAMPLING))
+        self.conversation = created
+        for grant in (Grant(host, Role.HOST), Grant(other, Role.WRITER)):
+            held = await client.load(created)
+            heads = held.log.membership_heads() or (EntryId(created),)
+            await client.append(created, Member(grant), parents=heads)
+        await turns.say_as_system(client, created, SYSTEM, newest_place(client.shelf[created]))
+        await client.wait_synced(created, WAIT_S)
+        for question in QUESTIONS:
+            await self._turn(client, question)
+        sizes = bytes_words(self.wire_bytes)
+        self.stage.say(f"each turn on the wire, both ways, drafts included: {sizes}")
+
+    async def act_2_kill(self, client: Client) -> turns.Finished:
+        """Kill both daemons; the fourth turn restores what the first three computed."""
+        self.stage.act(2, "Both daemons killed, the KV cache restored from its checkpoint")
+        tokens = await self._wait_for_checkpoint(client)
+        self.stage.say(f"a checkpoint of {tokens} tokens is durable")
+        for daemon in (self.daemons.hub, self.daemons.host):
+            self.stage.say(f"$ kill -9 {daemon.pid}    # the {daemon.name}")
+            await daemon.kill()
+        await self._start("hub", "host")
+        await self._relinked(client)
+        finished = await self._turn(client, FOURTH)
+        usage = finished.generation.usage
+        new = self._new_tokens(client, finished)
+        restored, computed = usage.restored_tokens, usage.prefilled_tokens
+        self.stage.say(f"{restored} tokens restored, {computed} recomputed ({new} are new)")
+        self.stage.result["restored_tokens"] = restored
+        self.stage.result["recomputed_tokens"] = computed
+        self.stage.result["new_tokens"] = new
+        self.stage.result["ttft_restored_s"] = usage.first_token_us / 1e6
+        self.stage.check(
+            "a checkpoint survives kill -9",
+            restored > 0 and computed <= PAGE_TOKENS + new,
+            f"{restored} restored, {computed} computed, {new} new",
+        )
+        return finished
+
+    async def act_3_forget(self, client: Client, fourth: turns.Finished) -> None:
+        """Delete the host's derived state; the log gives the same tokens again."""
+        self.stage.act(3, "The host's checkpoints deleted, everything computed from the log again")
+        await self.daemons.host.stop()
+        derived = self.daemons.data_dir / "host" / "derived"
+        self.stage.say(f"$ rm -r {derived}")
+        shutil.rmtree(derived)
+        await self._start("host")
+        held = client.shelf[self.conversation]
+        request = held.log.entries[self._request_of(client, fourth)]
+        body = held.log.body(request.id)
+        assert isinstance(body, Request), "what was answered is a request"
+        place = place_at(held, request.header.parents[0])
+        wish = Wish(body.host, body.sampling, body.output_tokens_max)
+        self.stage.say("the same question to the same context, with the same seed:")
+        again = await self._turn(client, None, place=place, wish=wish)
+        usage = again.generation.usage
+        equal = again.generation.token_ids == fourth.generation.token_ids
+        self.stage.say(f"{usage.prefilled_tokens} tokens computed from the log, none restored")
+        self.stage.say(f"first answer  {_ids(fourth)}\nsecond answer {_ids(again)}")
+        self.stage.result["replay_equal"] = equal
+        self.stage.result["ttft_reprefill_s"] = usage.first_token_us / 1e6
+        self.stage.check(
+            "the log alone gives the same tokens",
+            equal and usage.restored_tokens == 0 and usage.cached_tokens == 0,
+            f"{len(again.generation.token_ids)} tokens, bit for bit",
+        )
+
+    async def act_4_reseed(self, client: Client) -> None:
+        """Delete the hub's log; the client's replica gives it back."""
+        self.stage.act(4, "The hub's log deleted, given back by the client's replica")
+        # The host is a replica too: it stays down, so that the client alone can help.
+        await self.daemons.host.stop()
+        await self.daemons.hub.stop()
+        store = self.daemons.data_dir / "hub" / "log"
+        self.stage.say(f"$ rm -r {store}")
+        shutil.rmtree(store)
+        await self._start("hub")
+        await self._relinked(client)
+        async with self._replica("b", self.relay) as fresh:
+            await fresh.follow(self.conversation)
+            await fresh.wait_synced(self.conversation, WAIT_S)
+            held = await fresh.load(self.conversation)
+            ours, theirs = client.shelf[self.conversation].log.digest, held.log.digest
+            self.stage.say("our replica's digest, and that of an empty one the hub has filled:")
+            self.stage.say(f"{ours.hex()}\n{theirs.hex()}")
+        equal = ours == theirs
+        self.stage.result["hub_reseeded"] = equal
+        self.stage.check("a replica gives the hub its log back", equal, f"{len(held.log)} entries")
+
+    async def act_5_queue(self) -> None:
+        """Write on two replicas offline; the later turn goes behind the earlier one's answer."""
+        self.stage.act(5, "Two replicas write offline, and meet again")
+        starting = asyncio.create_task(self._start("host"))
+        requests = {}
+        for name, text in (("a", OFFLINE_A), ("b", OFFLINE_B)):
+            async with self._replica(name, None) as client:
+                requests[name] = await self._write_offline(client, name, text)
+        await starting
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            relays = [await enter(Relay(self.daemons.hub.ready.address)) for _ in requests]
+            a, b = [
+                await enter(self._replica(name, relay))
+                for name, relay in zip(requests, relays, strict=True)
+            ]
+            await self._meet(a, b, tuple(requests.values()))
+            sizes = [relay.bytes_total for relay in relays]
+            self.wire_bytes += sizes
+            self.stage.say(f"each replica, its link and the other's turn too: {bytes_words(sizes)}")
+            self._compare(a, b, tuple(requests.values()))
+            await self._show_graph()
+
+    async def _meet(self, a: Client, b: Client, requests: tuple[EntryId, ...]) -> None:
+        """Wait until both replicas hold both answers."""
+        for client in (a, b):
+            await client.follow(self.conversation)
+        await a.wait_for(lambda: self._all_answered(a, requests), WAIT_S)
+        await b.wait_for(lambda: self._all_answered(b, requests), WAIT_S)
+        for client in (a, b):
+            await client.wait_synced(self.conversation, WAIT_S)
+
+    def _compare(self, a: Client, b: Client, requests: tuple[EntryId, ...]) -> None:
+        order = a.shelf[self.conversation].order
+        first, last = sorted(
+            (order.nodes[order.seal_of[request]] for request in requests), key=lambda n: n.depth
+        )
+        seen = {entry.id for entry in order.context(last.id)}
+        in_line = first.generation in seen and seen.issuperset(requests)
+        digests = [c.shelf[self.conversation].log.digest for c in (a, b)]
+        for name, digest in zip("ab", digests, strict=True):
+            self.stage.say(f"replica {name}  {digest.hex()}")
+        self.stage.result["offline_turns_in_one_context"] = in_line
+        self.stage.result["branches"] = len(order.tips())
+        self.stage.result["digests_equal"] = digests[0] == digests[1]
+        self.stage.check("two offline turns follow one another", in_line, "no words left out")
+        self.stage.check("both replicas hold the same", digests[0] == digests[1], "equal digests")
+
+    # --- what acts are made of ---------------------------------------------------
+
+    async def _turn(
+        self,
+        client: Client,
+        text: str | None,
+        *,
+        place: Place | None = None,
+        wish: Wish | None = None,
+    ) -> turns.Finished:
+        held = client.shelf[self.conversation]
+        place = place or newest_place(held)
+        wish = wish or Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
+        self.stage.question(text)
+        before = self.relay.bytes_total
+        finished: turns.Finished | None = None
+        async for event in turns.ask(
+            client, self.conversation, text, place, wish, silence_max_s=WAIT_S
+        ):
+            self.stage.answer(event)
+            if isinstance(event, turns.Finished):
+                turns.raise_if_refused(event.generation)
+                finished = event
+        assert finished is not None, "a followed answer ends with Finished"
+        await client.wait_synced(self.conversation, WAIT_S)
+        self.wire_bytes.append(self.relay.bytes_total - before)
+        return finished
+
+    async def _wait_for_checkpoint(self, client: Client) -> int:
+        """Wait until the last generation's checkpoint is on disk; return its tokens."""
+        order = client.shelf[self.conversation].order
+        last = order.tips()[-1].generation
+        ready = self.daemons.host.ready
+        async with HostCalls(ready.address, client.key, ready.key) as calls:
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    for found in await calls.list_checkpoints(self.conversation):
+                        if found.generation == last:
+                            return found.tokens
+                    await asyncio.sleep(0.1)
+
+    async def _start(self, *names: str) -> None:
+        for name in names:
+            daemon = {"hub": self.daemons.hub, "host": self.daemons.host}[name]
+            ready = await daemon.start()
+            self.stage.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
+
+    async def _relinked(self, client: Client) -> None:
+        """Wait until the link is up again, and everything is at the hub."""
+        await client.wait_for(lambda: client.is_linked, WAIT_S)
+        await client.wait_synced(self.conversation, WAIT_S)
+
+    async def _write_offline(self, client: Client, name: str, text: str) -> EntryId:
+        held = await client.load(self.conversation)
+        place = newest_place(held)
+        wish = Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
+        asked = await turns.say_and_request(client, held.id, (Text(text),), place, wish)
+        self.stage.say(f"replica {name}, offline: {text}")
+        return asked.request
+
+    def _all_answered(self, client: Client, requests: Sequence[EntryId]) -> bool:
+        held = client.shelf.get(self.conversation)
+        return held is not None and all(held.order.generation_of(r) for r in requests)
+
+    def _request_of(self, client: Client, finished: turns.Finished) -> EntryId:
+        held = client.shelf[self.conversation]
+        seal = held.log.entries[finished.id].header.parents[0]
+        return held.order.nodes[seal].seal.request
+
+    def _new_tokens(self, client: Client, finished: turns.Finished) -> int:
+        """Count the prompt tokens this turn brought: its message and its request."""
+        held = client.shelf[self.conversation]
+        seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal
+        listed = zip(seal.entries, seal.tokens_per_entry, strict=True)
+        return sum(n for i, n in listed if isinstance(held.log.body(i), Message | Request))
+
+    async def _show_graph(self) -> None:
+        """Run the real command beside the open replica."""
+        argv = [sys.executable, "-m", "antiphon.cli.main", "log", "--graph"]
+        self.stage.say(f"$ antiphon log --graph {short(self.conversation)}")
+        process = await asyncio.create_subprocess_exec(
+            *argv, self.conversation.hex(), "--data-dir", str(self.folder / "a"),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        output, _ = await process.communicate()
+        self.stage.verbatim(output.decode())
+        self.stage.check("the graph can be drawn", process.returncode == 0, "antiphon log --graph")
+
+
+def _ids(finished: turns.Finished) -> str:
+    ids = finished.generation.token_ids
+    shown = " ".join(map(str, ids[:10]))
+    return f"{shown} … ({len(ids)} ids)"
+
+
+async def play(stage: Stage) -> None:
+    """Fetch the model, play all acts in a temporary folder, and clean up."""
+    task = asyncio.current_task()
+    assert task is not None, "play runs in a task"
+    # Told to end, the demo still stops its daemons and removes its folder.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await fetch_model(MODEL)
+    folder = Path(tempfile.mkdtemp(prefix="antiphon-demo-"))
+    try:
+        await Demo(folder, stage).play()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, show the closing table, and return 1 if a promise failed."""
+    parser = argparse.ArgumentParser(prog="python -m antiphon.cli.demo", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="results as JSON, last on stdout")
+    given = parser.parse_args(arguments)
+    quiet(logging.CRITICAL)
+    stage = Stage(as_json=given.json)
+    try:
+        asyncio.run(play(stage))
+    except AntiphonError as error:
+        stage.fail(error)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+    stage.curtain()
+    if given.json:
+        sys.stdout.write(json.dumps(stage.result) + "\n")
+    return 0 if stage.is_success else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

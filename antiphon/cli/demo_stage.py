@@ -1,0 +1,116 @@
+"""What the demo shows: acts, answers as they come, checks, and the closing table."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from antiphon.cli.output import Output
+from antiphon.cli.rows import usage_line, wrapped
+from antiphon.cli.screen import WrappedText
+from replica.errors import AntiphonError
+from replica.io import Delta, Discarded, Finished, TurnEvent
+
+INDENT = "  "
+
+
+class Stage:
+    """The screen and the results of one show."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Show on stdout; on stderr where stdout is for JSON."""
+        self.result: dict[str, Any] = {}
+        self.checks: list[tuple[str, bool, str]] = []
+        self._as_json = as_json
+        self._file = sys.stderr if as_json else sys.stdout
+        self._console = Console(file=self._file, highlight=False, soft_wrap=True)
+        self._text = WrappedText(min(100, self._console.width) - 12)
+
+    @property
+    def is_success(self) -> bool:
+        """Say whether every check held."""
+        return bool(self.checks) and all(ok for _, ok, _ in self.checks)
+
+    def act(self, number: int, title: str) -> None:
+        """Begin an act."""
+        self._console.print()
+        self._console.print(Text(f"{number}  {title}", style="bold"))
+
+    def say(self, line: str) -> None:
+        """Say what happens."""
+        for part in line.split("\n"):
+            self._console.print(Text(INDENT + " " + part, style="dim"))
+
+    def verbatim(self, output: str) -> None:
+        """Show what a command wrote."""
+        for line in output.splitlines():
+            shown = Text(INDENT + " " + line)
+            shown.truncate(max(20, self._console.width - 1), overflow="ellipsis")
+            self._console.print(shown)
+
+    def question(self, text: str | None) -> None:
+        """Show what is asked, and make room for the answer."""
+        if text is not None:
+            self._console.print(Text.assemble(INDENT, (" you    ", "cyan"), text))
+        self._console.print(Text.assemble(INDENT, (" model  ", "green")), end="")
+        self._text.column = 0
+
+    def answer(self, event: TurnEvent) -> None:
+        """Show an answer as it comes, and its cost."""
+        match event:
+            case Delta(text):
+                self._write(text)
+            case Discarded():
+                self._write("\n[the run began anew]\n")
+            case Finished(_, generation):
+                self._console.print()
+                width = self._console.width - 12 if self._console.is_terminal else 0
+                for line in wrapped(usage_line(generation.usage), width, " · "):
+                    self._console.print(Text(INDENT + " " * 8 + line, "dim"))
+            case _:
+                pass
+
+    def _write(self, text: str) -> None:
+        if self._console.is_terminal:
+            text = self._text.feed(text)
+        self._file.write(text.replace("\n", "\n" + INDENT + " " * 8))
+        self._file.flush()
+
+    def check(self, promise: str, ok: bool, detail: str) -> None:  # a verdict
+        """Note whether a promise held, and say so."""
+        self.checks.append((promise, ok, detail))
+        mark = ("held    ", "bold green") if ok else ("FAILED  ", "bold red")
+        self._console.print(Text.assemble(INDENT, " ", mark, promise, (f"  ({detail})", "dim")))
+
+    def fail(self, error: AntiphonError) -> None:
+        """Say what ended the show."""
+        self._console.print()
+        Output(as_json=self._as_json).fail(error)
+
+    def curtain(self) -> None:
+        """Show the closing table."""
+        self.act(6, "What was promised, and what happened")
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for name in ("", "promise"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("measured")
+        for promise, ok, detail in self.checks:
+            mark = Text("held", style="green") if ok else Text("FAILED", style="bold red")
+            table.add_row(mark, promise, detail)
+        restored, computed = self.result.get("ttft_restored_s"), self.result.get("ttft_reprefill_s")
+        if restored is not None and computed is not None:
+            table.add_row(
+                "", "time to first token",
+                f"{restored:.2f} s restored, {computed:.2f} s recomputed",
+            )  # fmt: skip
+        sizes = self.result.get("wire_bytes_per_turn", [])
+        table.add_row("", "bytes per turn", bytes_words(sizes))
+        self._console.print(table)
+
+
+def bytes_words(sizes: Sequence[int]) -> str:
+    """Return sizes as one line for people."""
+    return " · ".join(f"{size:,}" for size in sizes) + " B"

@@ -1,0 +1,251 @@
+"""`antiphon doctor`: is everything in place? One line per check, with the next step."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+
+import grpc
+import typer
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from rich.text import Text
+
+from antiphon.cli.command import command
+from antiphon.cli.errors import NotInPlace
+from antiphon.cli.output import brief
+from antiphon.cli.rows import counted, wrapped
+from antiphon.cli.session import Session
+from replica.errors import AntiphonError
+from replica.ids import short
+from replica.io import Client, HostCalls, keys
+from replica.link import LinkedHost
+from replica.refusals import NoHost, StoreLocked
+
+PYTHON_MIN = (3, 11)
+DISK_WARN_BYTES = 2 * 1024**3
+DISK_FAIL_BYTES = 200 * 1024**2
+CALL_TIMEOUT_S = 3.0
+INDENT = 14
+"""Where details begin."""
+COLORS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: ok, warn or fail, what was found, and what to do."""
+
+    verdict: str
+    check: str
+    detail: str
+    next_step: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "doctor", rich_help_panel="Run")
+    async def doctor(session: Session) -> None:
+        """Check the installation, this replica, the hub and the host; exit 1 on a failure."""
+        failures = 0
+        async for finding in _findings(session):
+            failures += finding.verdict == "fail"
+            _report(session, finding)
+        if failures:
+            raise NotInPlace(f"{counted(failures, 'check', 'checks')} of those above failed")
+
+
+def _report(session: Session, finding: Finding) -> None:
+    if session.out.as_json:
+        session.out.emit(asdict(finding))
+        return
+    color = COLORS[finding.verdict]
+    width = session.out.data.width - INDENT if session.out.data.is_terminal else 0
+    detail, *rest = wrapped(finding.detail, width)
+    line = Text.assemble((f"{finding.verdict:<5}", color), f"{finding.check:<9}", detail)
+    session.out.show(line)
+    for part in rest:
+        session.out.show(" " * INDENT + part)
+    for part in wrapped(finding.next_step, width) if finding.next_step else []:
+        session.out.show(Text(" " * INDENT + part, style="dim"))
+
+
+async def _findings(session: Session) -> AsyncIterator[Finding]:
+    yield _python()
+    yield _torch()
+    yield _folder(session)
+    yield _key(session)
+    yield _disk(session)
+    yield _model(session)
+    async for finding in _store_hub_and_host(session):
+        yield finding
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Finding("fail", "python", version, "install Python 3.11 or newer")
+    return Finding("ok", "python", version)
+
+
+def _torch() -> Finding:
+    """Ask a process of its own: importing torch takes seconds and memory."""
+    code = "import torch; print(torch.__version__)"
+    step = "pip install 'antiphon[host]'    only where a model host shall run"
+    try:
+        done = subprocess.run(  # noqa: S603  # our own interpreter
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Finding("warn", "torch", "importing it took over 60 s", step)
+    if done.returncode:
+        return Finding("warn", "torch", "not installed", step)
+    return Finding("ok", "torch", done.stdout.strip())
+
+
+def _folder(session: Session) -> Finding:
+    folder = session.settings.data_dir.expanduser()
+    if not folder.exists():
+        return Finding("ok", "folder", f"{folder} (made when first needed)")
+    mode = folder.stat().st_mode
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("fail", "folder", f"{folder} is not writable", f"chmod u+rwx {folder}")
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Finding("warn", "folder", f"{folder} is open to others", f"chmod 700 {folder}")
+    return Finding("ok", "folder", str(folder))
+
+
+def _key(session: Session) -> Finding:
+    path = session.settings.key_path
+    if not path.exists():
+        return Finding("ok", "key", "none yet (made when first needed)")
+    try:
+        public = keys.public(keys.load_or_create(path))
+    except AntiphonError as error:
+        return Finding("fail", "key", f"{error.detail} [{error.reason}]", error.next_step)
+    return Finding("ok", "key", public.hex())
+
+
+def _disk(session: Session) -> Finding:
+    folder = session.settings.data_dir.expanduser()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    words = f"{free / 1e9:.1f} GB free"
+    if free < DISK_FAIL_BYTES:
+        return Finding("fail", "disk", words, "free some space: appends will be refused soon")
+    if free < DISK_WARN_BYTES:
+        return Finding("warn", "disk", words, "free some space: checkpoints are large")
+    return Finding("ok", "disk", words)
+
+
+def _model(session: Session) -> Finding:
+    name = session.settings.model
+    argv = [sys.executable, "-m", "model_host", "list", "--json"]
+    step = "antiphon model pull    fetches it (98 MB)"
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        models = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    except (subprocess.TimeoutExpired, ValueError):
+        models = []
+    if not models:
+        return Finding("warn", "model", "the model host can't be asked", "antiphon model list")
+    for model in models:
+        if model.get("name") == name:
+            if model.get("present"):
+                return Finding("ok", "model", f"{name}  {model.get('path', '')}")
+            return Finding("warn", "model", f"{name} is not here yet", step)
+    return Finding("ok", "model", f"{name} (a path)")
+
+
+async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
+    try:
+        async with session.replica() as client:
+            held = len(await client.store.conversations())
+            words = counted(held, "conversation", "conversations")
+            yield Finding("ok", "store", f"opens, {words}")
+            for row in await client.store.quarantined():
+                yield Finding(
+                    "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",
+                    "antiphon verify    says whether a sound copy came back",
+                )  # fmt: skip
+            yield await _hub(session, client)
+            async for finding in _hosts(session, client):
+                yield finding
+    except StoreLocked as error:
+        step = "end it to check the store; what follows asks the hub without a key"
+        yield Finding("warn", "store", error.detail, step)
+        yield await _hub_health(session)
+    except AntiphonError as error:
+        yield Finding("fail", "store", f"{error.detail} [{error.reason}]", error.next_step)
+
+
+async def _hub(session: Session, client: Client) -> Finding:
+    await client.wait_for(
+        lambda: client.is_linked or client.last_error is not None, session.settings.sync_timeout_s
+    )
+    if client.is_linked:
+        return Finding("ok", "hub", f"{session.settings.hub}  key {short(client.hub_key or b'')}")
+    error = client.last_error
+    detail = f"{session.settings.hub} is away"
+    if error is None:
+        return Finding("warn", "hub", f"{detail}: no answer in time", "antiphon up")
+    serious = error.reason == "PEER_IDENTITY_CHANGED"
+    step = error.next_step if serious else "antiphon up    starts one; until then you work offline"
+    verdict = "fail" if serious else "warn"
+    return Finding(verdict, "hub", f"{detail}: {brief(error)}", step)
+
+
+async def _hub_health(session: Session) -> Finding:
+    address = session.settings.hub
+    async with grpc.aio.insecure_channel(address) as channel:
+        try:
+            await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            return Finding("warn", "hub", f"{address}: {error.details()}", "antiphon up")
+    return Finding("ok", "hub", f"{address} serves")
+
+
+async def _hosts(session: Session, client: Client) -> AsyncIterator[Finding]:
+    """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
+    if not client.is_linked:
+        return
+    pinned = session.settings.host_key
+    ours = [host for host in client.hosts if host.vouched or host.key == pinned]
+    for host in ours:
+        yield await _host(client, host)
+    others = len(client.hosts) - len(ours)
+    if pinned is not None and all(host.key != pinned for host in ours):
+        detail = f"the settings pin {short(pinned)}, which the hub does not name"
+        yield Finding("warn", "host", detail, "start it, or take it out of the settings")
+    elif not client.hosts:
+        yield Finding("warn", "host", "none is linked to the hub", "antiphon up    starts one")
+    elif not ours:
+        detail = f"the hub vouches for none of the {others} linked to it"
+        yield Finding("warn", "host", detail, NoHost.next_step)
+    if ours and others:
+        yield Finding("ok", "host", f"{others} more linked, not vouched for and not asked")
+
+
+async def _host(client: Client, host: LinkedHost) -> Finding:
+    info = host.info
+    names = ", ".join(profile.name for profile in info.profiles)
+    words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
+    if not info.address or info.address.endswith(":0"):
+        return Finding("ok", "host", f"{words}  linked, serves no questions")
+    try:
+        async with HostCalls(info.address, client.key, info.key) as calls:
+            described = await calls.describe()
+    except AntiphonError as error:
+        step = "read its log; restart it with antiphon up"
+        return Finding("fail", "host", f"{words}  {error.detail} [{error.reason}]", step)
+    bitwise = all(profile.bitwise for profile in described.profiles)
+    detail = f"{words}  {info.address}  {'bitwise' if bitwise else 'not bitwise'}"
+    if bitwise:
+        return Finding("ok", "host", detail)
+    return Finding("warn", "host", detail, "its self-test failed: restored state may differ")

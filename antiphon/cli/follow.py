@@ -1,0 +1,83 @@
+"""`antiphon log -f`: entries as they arrive, without holding the replica.
+
+Two sources: the store, which another process may be writing, and the hub,
+watched from the heads held here. Either alone is enough; what both tell is
+shown once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from antiphon.cli.output import brief
+from antiphon.cli.session import Session
+from replica.conversation import Conversation
+from replica.errors import AntiphonError, EntryRefused
+from replica.io import HubCalls, Store
+from replica.log import Admitted, Entry, send_order
+from replica.refusals import LinkIdle
+
+POLL_S = 0.3
+"""How often the store is looked at."""
+RETRY_S = 2.0
+"""How long to leave a hub alone that can't be watched."""
+
+
+async def follow(session: Session, store: Store, held: Conversation) -> AsyncIterator[Entry]:
+    """Yield every entry that `held` gains, admitting it, until cancelled."""
+    arrived: asyncio.Queue[Entry] = asyncio.Queue()
+    sources = (
+        asyncio.create_task(_from_store(store, held, arrived)),
+        asyncio.create_task(_from_hub(session, store, held, arrived)),
+    )
+    try:
+        while True:
+            for entry in _admit(held, await arrived.get()):
+                yield entry
+    finally:
+        for source in sources:
+            source.cancel()
+        await asyncio.gather(*sources, return_exceptions=True)
+
+
+def _admit(held: Conversation, entry: Entry) -> tuple[Entry, ...]:
+    try:
+        verdict = held.admit(entry)
+    except EntryRefused:
+        return ()  # the process that holds the replica says so
+    return verdict.entries if isinstance(verdict, Admitted) else ()
+
+
+async def _from_store(store: Store, held: Conversation, arrived: "asyncio.Queue[Entry]") -> None:
+    size = -1
+    while True:
+        for stored in await store.conversations():
+            if stored.conversation == held.id and stored.size_bytes != size:
+                size = stored.size_bytes
+                for entry in sorted(await store.load(held.id), key=send_order):
+                    if entry.id not in held.log.entries:
+                        arrived.put_nowait(entry)
+        await asyncio.sleep(POLL_S)
+
+
+async def _from_hub(
+    session: Session, store: Store, held: Conversation, arrived: "asyncio.Queue[Entry]"
+) -> None:
+    """Watch the hub; say once that it is away, and try again."""
+    calls = HubCalls(session.settings.hub, session.key(), store)
+    told = ""
+    try:
+        while True:
+            try:
+                async for entries in calls.watch(held.id, held.log.heads()):
+                    told = ""
+                    for entry in entries:
+                        arrived.put_nowait(entry)
+            except LinkIdle:
+                continue  # nothing was said for a while; watch on from here
+            except AntiphonError as error:
+                if error.reason != told:
+                    told = error.reason
+                    session.out.note(f"showing what is held here; the hub: {brief(error)}")
+            await asyncio.sleep(RETRY_S)
+    finally:
+        await calls.close()

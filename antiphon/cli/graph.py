@@ -1,0 +1,172 @@
+"""The tree of a conversation, drawn as `git log --graph` draws: seals, branches, tail.
+
+Time runs downwards, so that the newest stands next to the prompt. A side
+branch is drawn where it leaves, before the main one goes on; the main one is
+the branch with the latest activity. ASCII only.
+
+    *  a seal, with what it newly takes in and its answer; an answer that what
+       follows did not see stands on a line of its own, beside the branch
+    o  an entry that no seal lists yet
+    x  a void seal
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from antiphon.cli.rows import ID_DIGITS, Row, is_open, row_of
+from replica.conversation import Conversation
+from replica.ids import EntryId, PublicKey, Track
+from replica.log import Entry, Kind
+from replica.order import SealNode
+
+_SHOWN = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: the drawing, then an entry; a connector has no row."""
+
+    drawing: str
+    row: Row | None = None
+    is_seal: bool = False
+
+
+def draw(held: Conversation, own: PublicKey | None) -> Iterator[Line]:
+    """Yield the lines from the genesis down."""
+    genesis = held.log.genesis
+    assert genesis is not None, "a conversation begins with its genesis"
+    yield Line("*", row_of(held, genesis, own), is_seal=True)
+    yield from _Drawing(held, own).below(None, "")
+
+
+class _Drawing:
+    def __init__(self, held: Conversation, own: PublicKey | None) -> None:
+        self._held = held
+        self._own = own
+        self._activity = {tip.id: rank for rank, tip in enumerate(held.order.tips())}
+        self._latest: dict[EntryId, int] = {}
+        for tip in held.order.tips():
+            for node in tip.chain():
+                rank = self._activity[tip.id]
+                self._latest[node.id] = max(rank, self._latest.get(node.id, rank))
+        self._tail_drawn: set[EntryId] = set()
+        nodes = held.order.nodes.values()
+        self._sealed = {i for node in nodes for i in (*node.seal.entries, node.generation)}
+
+    def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
+        """Draw what follows a node: side branches, tail, then the main branch in a loop."""
+        while True:
+            ordered = self._children(node)
+            main = ordered.pop() if ordered else None
+            if node is not None and node.generation is not None:
+                yield from self._answer(node, node.generation, main, ordered, prefix)
+            for side in ordered:
+                yield from self._side(side, prefix)
+            yield from self._tail(node, prefix, has_main=main is not None)
+            if main is None:
+                return
+            node = main
+            yield from self._node(node, prefix)
+
+    def _children(self, node: SealNode | None) -> list[SealNode]:
+        """Return the seals that extend a node, the one with the latest activity last."""
+        children = self._held.order.roots if node is None else node.children
+        return sorted(children, key=lambda n: self._latest[n.id])
+
+    def _answer(
+        self,
+        node: SealNode,
+        answer: EntryId,
+        main: SealNode | None,
+        sides: list[SealNode],
+        prefix: str,
+    ) -> Iterator[Line]:
+        """Draw an answer, and take out of `sides` what has to be drawn before or below it."""
+        entry = self._held.log.entries[answer]
+        row = row_of(self._held, entry, self._own)
+        if main is None or main.lists_answer_of(node):
+            blind = [side for side in sides if not side.lists_answer_of(node)]
+            for side in blind:
+                sides.remove(side)
+                yield from self._side(side, prefix)
+            if not self._shown(node):
+                row = replace(row, id=node.id.hex()[:ID_DIGITS])
+                yield Line(prefix + "*", row, is_seal=True)
+                return
+            goes_on = main is not None or bool(self._tail_of(node))
+            yield Line(prefix + ("|" if goes_on else " "), row)
+            return
+        yield Line(prefix + "|\\")
+        yield Line(prefix + "| o", row)
+        for side in [side for side in sides if side.lists_answer_of(node)]:
+            sides.remove(side)
+            yield from self._side(side, prefix + "| ")
+
+    def _side(self, node: SealNode, prefix: str) -> Iterator[Line]:
+        yield Line(prefix + "|\\")
+        yield from self._node(node, prefix + "| ")
+        yield from self.below(node, prefix + "| ")
+
+    def _node(self, node: SealNode, prefix: str) -> Iterator[Line]:
+        """Draw one turn but for its answer: the seal's mark at its first new entry."""
+        shown = self._shown(node)
+        goes_on = bool(node.children or node.generation or self._tail_of(node))
+        digits = node.id.hex()[:ID_DIGITS]
+        children = self._children(node)
+        passed_over = bool(children) and not children[-1].lists_answer_of(node)
+        if not shown and (node.generation is None or passed_over):
+            state = "being answered" if node.generation is None else ""
+            yield Line(prefix + "*", Row(digits, "seal", "", state), is_seal=True)
+        for number, entry in enumerate(shown):
+            row = row_of(self._held, entry, self._own)
+            if number == 0:
+                row = Row(digits, row.who, row.text, row.note)
+            mark = "*" if number == 0 else "|" if goes_on else " "
+            yield Line(prefix + mark, row, is_seal=number == 0)
+
+    def _shown(self, node: SealNode) -> list[Entry]:
+        """Return what a seal newly takes in that is worth a line."""
+        entries = (self._held.log.entries[i] for i in node.seal.entries)
+        # The previous answer was drawn with its own seal.
+        previous = node.parent.generation if node.parent is not None else None
+        return [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
+
+    def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> Iterator[Line]:
+        tail = self._tail_of(node)
+        for number, entry in enumerate(tail):
+            self._tail_drawn.add(entry.id)
+            if has_main and number == 0:
+                yield Line(prefix + "|\\")
+            drawing = prefix + ("| o" if has_main else "o")
+            yield Line(drawing, row_of(self._held, entry, self._own))
+
+    def _tail_of(self, node: SealNode | None) -> list[Entry]:
+        """Return unsealed entries behind a node that are worth a line."""
+        return [
+            entry
+            for entry in self._loose_behind(node)
+            if entry.id not in self._tail_drawn
+            and (entry.header.kind in _SHOWN or is_open(self._held, entry))
+        ]
+
+    def _loose_behind(self, node: SealNode | None) -> list[Entry]:
+        """Return visible entries that no seal lists, and that follow what this node's lists.
+
+        Not only what follows its answer: words written while it came follow the request.
+        """
+        log = self._held.log
+        found: set[EntryId] = set()
+        todo = [EntryId(self._held.id)] if node is None else [*node.seal.entries]
+        if node is not None and node.generation is not None:
+            todo.append(node.generation)
+        while todo:
+            for child in log.children.get(todo.pop(), ()):
+                header = log.entries[child].header
+                if child in found or child in self._sealed or header.kind == Kind.SEAL:
+                    continue
+                if header.track == Track.CONVERSATION:
+                    found.add(child)
+                    todo.append(child)
+        visible = log.membership.is_visible
+        loose = (log.entries[i] for i in found if not log.is_malformed(i))
+        return sorted((e for e in loose if visible(e)), key=lambda e: e.order_key)

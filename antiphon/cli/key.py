@@ -1,0 +1,99 @@
+"""`antiphon key`: this replica's identity, shown, backed up, restored."""
+
+import getpass
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import Group, command
+from antiphon.cli.errors import FileUnusable
+from antiphon.cli.session import Session
+from antiphon.cli.verify import read_file
+from replica.io import FILE_MODE, keys, sync_folder
+from replica.refusals import ArgumentInvalid, KeyFileInvalid
+
+PASSPHRASE_VARIABLE = "ANTIPHON_PASSPHRASE"  # noqa: S105  # the name of a variable
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(cls=Group, no_args_is_help=True)
+    app.add_typer(
+        group, name="key", help="Show, back up or restore your key.", rich_help_panel="Keep"
+    )
+
+    @command(group, "show")
+    def show(session: Session) -> None:
+        """Print your public key: what an owner grants a role to."""
+        path = session.settings.key_path
+        existed = path.exists()
+        public = keys.public(session.key()).hex()
+        if session.out.as_json:
+            session.out.emit({"key": public, "file": str(path)})
+            return
+        session.out.show(public)
+        made = "made just now: " if not existed else ""
+        session.out.note(Text(f"{made}{path}", style="dim"))
+
+    @command(group, "backup")
+    def backup(
+        session: Session,
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the encrypted key goes.")],
+    ) -> None:
+        """Write your key into a file, encrypted with a passphrase."""
+        path = session.settings.key_path
+        if not path.exists():
+            raise KeyFileInvalid(f"{path} does not exist")
+        pem = keys.backup(path, _passphrase(confirm=True))
+        _write_new(file, pem)
+        _report(session, file, "backed up to")
+
+    @command(group, "restore")
+    def restore(
+        session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+    ) -> None:
+        """Put a backed-up key in place; never over another key."""
+        keys.restore(session.settings.key_path, read_file(file), _passphrase(confirm=False))
+        _report(session, session.settings.key_path, "restored to")
+
+
+def _report(session: Session, file: Path, what: str) -> None:
+    public = keys.public(session.key()).hex()
+    if session.out.as_json:
+        session.out.emit({"key": public, "file": str(file)})
+    else:
+        session.out.show(f"{public[:12]} {what} {file}")
+
+
+def _passphrase(*, confirm: bool) -> str:
+    given = os.environ.get(PASSPHRASE_VARIABLE)
+    if given is not None:
+        return given
+    if not os.isatty(0):
+        raise ArgumentInvalid(f"no terminal to ask for a passphrase; set {PASSPHRASE_VARIABLE}")
+    first = getpass.getpass("Passphrase: ")
+    if confirm and getpass.getpass("Again: ") != first:
+        raise ArgumentInvalid("the two passphrases differ; nothing was written")
+    return first
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    """Write a private file that must not exist yet. Raises FileUnusable."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except OSError as error:
+        raise FileUnusable(f"{file}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+        sync_folder(file.parent)
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink()
+        raise FileUnusable(f"{file}: {error.strerror}") from error

@@ -1,0 +1,110 @@
+"""The `antiphon` command: talk with a model over a log you own.
+
+    Talk   new · chat · send · cancel · fork
+    Look   log · list · status
+    Keep   export · import · verify · delete · key
+    Run    up · model · doctor
+
+One module per family; `command` gives them all the same options and the same
+way to fail: exit code 1 with words, 2 for usage, 130 for Ctrl-C.
+"""
+
+import io
+import json
+import logging
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from antiphon.cli import cancel, chat, doctor, key, log, model, new, send, up, verify
+from antiphon.cli import overview as standing
+from antiphon.cli import transfer as carrying
+from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
+from antiphon.cli.config import load_settings
+from antiphon.cli.errors import ConfigInvalid, Unforeseen
+from antiphon.cli.output import Output
+
+VERBOSE = {"--verbose", "-v"}
+
+app = typer.Typer(
+    name="antiphon",
+    cls=Group,
+    help="Keep a language-model conversation in sync: the log is yours, the KV cache is its cache.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for family in (new, chat, send, cancel, log, standing, carrying, verify, key, up, model, doctor):
+    family.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def antiphon(
+    ctx: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file, TOML.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="This replica's folder.")] = None,
+    hub_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The hub to sync with.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Logs on stderr.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the settings in force, as JSON.")
+    ] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Take what is given before the command's name."""
+    quiet(logging.DEBUG if verbose else logging.CRITICAL)
+    ctx.obj = RootOptions(config, data_dir, hub_address)
+    if show_version:
+        print(f"antiphon {_version()}")
+        raise typer.Exit
+    if print_config:
+        try:
+            settings = load_settings({"data_dir": data_dir, "hub": hub_address}, config)
+        except ConfigInvalid as error:
+            Output().fail(error)
+            raise typer.Exit(EXIT_USAGE) from None
+        print(json.dumps(settings.model_dump(mode="json"), indent=2))
+        raise typer.Exit
+
+
+def quiet(level: int) -> None:
+    """Send library logs to stderr, from `level` on; stdout is data."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _version() -> str:
+    try:
+        return version("antiphon")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def main() -> None:
+    """Run the command; the entry point."""
+    # gRPC's own log would speak between our lines.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # What can't be shown becomes a question mark; what can't be read is refused in words later.
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+    try:
+        app()
+    except Exception as error:  # whatever it is, it is said in words
+        if VERBOSE & set(sys.argv):
+            raise
+        Output(as_json="--json" in sys.argv).fail(Unforeseen(f"{type(error).__name__}: {error}"))
+        sys.exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`antiphon model`: what the host can serve; runs `python -m model_host`, imports nothing of it."""
+
+import importlib.util
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.command import Group, command
+from antiphon.cli.errors import DaemonFailed
+from antiphon.cli.session import Session
+
+
+class HostNotInstalled(DaemonFailed):
+    """The model host is not installed."""
+
+    reason = "HOST_NOT_INSTALLED"
+    next_step = "pip install 'antiphon[host]'    installs it, with torch"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(cls=Group, no_args_is_help=True)
+    app.add_typer(group, name="model", help="Fetch or list models.", rich_help_panel="Run")
+
+    @command(group, "pull")
+    def pull(
+        session: Session,
+        name: Annotated[
+            str | None,
+            typer.Argument(metavar="NAME", help="The model; else the one `up` serves."),
+        ] = None,
+    ) -> int:
+        """Fetch a model once, check its digest, keep it in the cache folder."""
+        return _run(session, "pull", name or session.settings.model)
+
+    @command(group, "list")
+    def list_(session: Session) -> int:
+        """List the models known by name, and which are here."""
+        return _run(session, "list")
+
+
+def _run(session: Session, *arguments: str) -> int:
+    if importlib.util.find_spec("model_host") is None:
+        raise HostNotInstalled
+    flags = ["--json"] if session.out.as_json else []
+    argv = [sys.executable, "-m", "model_host", *arguments, *flags]
+    return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module

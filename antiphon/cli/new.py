@@ -1,0 +1,185 @@
+"""`antiphon new`: begin a conversation, name its members, say how the model shall sample."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import command
+from antiphon.cli.output import brief
+from antiphon.cli.session import Choices, Session, is_synced
+from antiphon.cli.turn import check_text
+from replica.conversation import newest_place
+from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
+from replica.io import Client, say_as_system
+from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
+from replica.link import HostChoice, HostReason, LinkedHost, host_to_grant
+from replica.log import Genesis, Grant, Member, Role, Sampling
+from replica.refusals import ArgumentInvalid, NoHost
+
+LOCAL = "Remembered by this replica only"
+REASON_WORDS = {
+    HostReason.NAMED: "named with --host",
+    HostReason.PINNED: "pinned in the settings",
+    HostReason.VOUCHED: "vouched for by the hub",
+}
+ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "new", rich_help_panel="Talk")
+    async def new(
+        session: Session,
+        *,
+        system: Annotated[
+            str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
+        ] = None,
+        host: Annotated[
+            str | None,
+            typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for."),
+        ] = None,
+        member: Annotated[
+            list[str] | None,
+            typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
+        ] = None,
+        temperature: Annotated[
+            float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
+        ] = 0.2,
+        top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
+        top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
+        min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
+        repetition_penalty: Annotated[
+            float, typer.Option(metavar="X", min=0.0, help="0 for none.")
+        ] = 0.0,
+        seed: Annotated[
+            int,
+            typer.Option(
+                metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."
+            ),
+        ] = 0,
+        max_tokens: Annotated[
+            int,
+            typer.Option(
+                metavar="N", min=0, help="Output tokens per answer; 0 for what fits.",
+                rich_help_panel=LOCAL,
+            ),
+        ] = 0,
+        stop: Annotated[
+            list[str] | None,
+            typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
+        ] = None,
+    ) -> None:  # fmt: skip
+        """Begin a conversation and print its id.
+
+        Its model host is the one named here, else the one pinned in the settings
+        (`host`), else the first the hub vouches for.
+
+        How to sample is written into the log: every device asks by it. Limits
+        and stop texts have no place there; this replica alone remembers them.
+        """
+        check_text(system or "")
+        _check_stop(stop or [])
+        sampling = Sampling(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        )
+        grants = [parse_grant(text) for text in member or []]
+        named = parse_key(host) if host is not None else None
+        async with session.replica() as client:
+            choice = await _choose_host(session, client, named)
+            grants.insert(0, Grant(choice.key, Role.HOST))
+            created = await _begin(client, sampling, grants, system)
+            choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
+            await session.choose_next(client.store, created, choices)
+            await session.use(client.store, created)
+            await session.meet(client, created)
+            await _report(session, client, created, choice)
+
+
+def _check_stop(texts: list[str]) -> None:
+    for text in texts:
+        check_text(text)
+    sizes = [len(text.encode()) for text in texts]
+    if len(sizes) > STOP_STRINGS_MAX or not all(0 < n <= STOP_STRING_BYTES_MAX for n in sizes):
+        raise ArgumentInvalid(
+            f"--stop takes at most {STOP_STRINGS_MAX} texts of 1 to {STOP_STRING_BYTES_MAX} bytes"
+        )
+
+
+async def _begin(
+    client: Client, sampling: Sampling, grants: list[Grant], system: str | None
+) -> ConversationId:
+    created = await client.create(Genesis((client.public,), sampling))
+    for grant in grants:
+        held = await client.load(created)
+        heads = held.log.membership_heads() or (EntryId(created),)
+        await client.append(created, Member(grant), parents=heads)
+    if system is not None:
+        await say_as_system(client, created, system, newest_place(await client.load(created)))
+    return created
+
+
+async def _report(
+    session: Session, client: Client, created: ConversationId, choice: HostChoice
+) -> None:
+    model = model_name(client.hosts, choice.key)
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": created.hex(),
+                "host": choice.key.hex(),
+                "host_reason": choice.reason.value,
+                "model": model,
+                "synchronized": is_synced(client, created),
+            }
+        )
+        return
+    session.out.show(created.hex())
+    line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
+    why = REASON_WORDS[choice.reason]
+    session.out.note(Text(f"{line}, {why} · next: antiphon chat", style="dim"))
+    if not is_synced(client, created):
+        await session.say_offline(client, await client.load(created))
+
+
+def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
+    """Return the name of what a linked host offers, empty where unknown."""
+    names = (profile.name for host in hosts if host.key == key for profile in host.info.profiles)
+    return next(names, "")
+
+
+async def _choose_host(session: Session, client: Client, named: PublicKey | None) -> HostChoice:
+    """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
+    await client.wait_for(
+        lambda: client.is_linked or client.last_error is not None,
+        session.settings.sync_timeout_s,
+    )
+    try:
+        return host_to_grant(named, session.settings.host_key, client.hosts)
+    except NoHost as error:
+        if client.is_linked or client.last_error is None:
+            raise
+        away = f"{error.detail}; the hub is away: {brief(client.last_error)}"
+        raise NoHost(away) from client.last_error
+
+
+def parse_key(text: str) -> PublicKey:
+    """Read a public key of 64 hex digits. Raises ArgumentInvalid."""
+    try:
+        return key_from_hex(text)
+    except ValueError as error:
+        raise ArgumentInvalid(str(error)) from error
+
+
+def parse_grant(text: str) -> Grant:
+    """Read KEY:ROLE. Raises ArgumentInvalid."""
+    key, _, role = text.partition(":")
+    if role.lower() not in ROLES:
+        raise ArgumentInvalid(f"'{text}' is not KEY:ROLE; roles are {', '.join(ROLES)}")
+    return Grant(parse_key(key), ROLES[role.lower()])

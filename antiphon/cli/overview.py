@@ -1,0 +1,273 @@
+"""`antiphon list` and `antiphon status`: what is held here, and what the hub has of it."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.output import brief, harmless
+from antiphon.cli.rows import KEY_DIGITS, cut, entries_at, words_of
+from antiphon.cli.session import Session, load_from, offline_words
+from replica.conversation import Conversation, newest_place
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, short
+from replica.io import Acks, Client, Store
+from replica.log import Kind, Message, Speaker
+from replica.refusals import StoreLocked
+
+TITLE_CELLS = 48
+FLEXIBLE_CELLS_MIN = 8
+NOT_ASKED = "not asked"
+NOTHING_YET = "no conversation yet; next: antiphon new"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One conversation, as this replica and the hub stand to each other."""
+
+    held: Conversation
+    unsynced: int
+    acked_ms: int | None
+    state: str
+    refusal: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+
+    @command(app, "list", rich_help_panel="Look")
+    async def list_(session: Session) -> None:
+        """List the conversations held here; the one used last is marked."""
+        standings: list[Standing] = []
+        current = None
+        if session.settings.store_path.is_file():
+            async with session.looking() as store:
+                stored = [s.conversation for s in await store.conversations()]
+                current = await session.current(store, stored)
+                standings = [await _local(session, store, c) for c in stored]
+        standings.sort(
+            key=lambda s: max(e.header.create_time_ms for e in s.held.log.entries.values())
+        )
+        if session.out.as_json:
+            for standing in standings:
+                session.out.emit(_list_record(standing, current))
+            return
+        if not standings:
+            session.out.note(NOTHING_YET)
+            return
+        session.out.data.print(_list_table(standings, current))
+
+    @command(app, "status", rich_help_panel="Look")
+    async def status(session: Session, conversation: ConversationArgument = None) -> None:
+        """Show how this replica and the hub stand: heads, unsynced, last ack, state."""
+        wanted = await _wanted(session, conversation)
+        try:
+            async with session.replica() as client:
+                standings = [await _met(session, client, c) for c in wanted]
+                if not wanted:
+                    await client.wait_for(
+                        lambda: client.is_linked or client.last_error is not None, 1.0
+                    )
+                _report(session, standings, _hub_record(session, client))
+        except StoreLocked:
+            async with session.looking() as store:
+                standings = [await _local(session, store, c) for c in wanted]
+            hub: dict[str, Any] = {
+                "address": session.settings.hub, "state": NOT_ASKED, "key": None,
+                "error": "another process holds this replica", "hosts": [],
+            }  # fmt: skip
+            _report(session, standings, hub)
+
+
+async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
+    if prefix is None and not session.settings.store_path.is_file():
+        return []  # the hub can be asked all the same
+    async with session.looking() as store:
+        if prefix is not None:
+            return [await session.choose(store, prefix)]
+        return [stored.conversation for stored in await store.conversations()]
+
+
+async def _local(session: Session, store: Store, conversation: ConversationId) -> Standing:
+    held = await load_from(store, conversation)
+    acks = await Acks.of_hub(store, session.settings.hub)
+    await acks.load(conversation)
+    waiting = len(acks.unacked(held))
+    return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED)
+
+
+async def _met(session: Session, client: Client, conversation: ConversationId) -> Standing:
+    """Sync one conversation, as far as the hub lets us."""
+    refusal = ""
+    try:
+        await session.meet(client, conversation)
+    except AntiphonError as error:
+        refusal = error.reason
+    held = await client.load(conversation)
+    waiting, acked_ms = client.unsynced(conversation), client.acks.acked_ms(conversation)
+    state = client.state(conversation).value
+    if client.is_linked and not held.is_member(client.public):
+        state = "not a member"
+    return Standing(held, waiting, acked_ms, state, refusal)
+
+
+def _hub_record(session: Session, client: Client) -> dict[str, Any]:
+    error = client.last_error
+    return {
+        "address": session.settings.hub,
+        "state": "linked" if client.is_linked else "away",
+        "key": client.hub_key.hex() if client.hub_key is not None else None,
+        "error": brief(error) if error and not client.is_linked else None,
+        "hosts": [
+            {
+                "key": host.key.hex(),
+                "address": host.info.address,
+                "profiles": [profile.name for profile in host.info.profiles],
+                "vouched": host.vouched,
+            }
+            for host in client.hosts
+            if client.is_linked
+        ],
+    }
+
+
+def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) -> None:
+    out = session.out
+    if out.as_json:
+        out.emit({"hub": hub, "conversations": [_status_record(s) for s in standings]})
+        return
+    color = {"linked": "green", "away": "red"}.get(hub["state"], "yellow")
+    out.show(Text.assemble(("hub   ", "dim"), hub["address"], "  ", (hub["state"], color)))
+    if hub.get("error"):
+        out.show(Text.assemble("      ", (hub["error"], "dim")))
+    for host in hub["hosts"]:
+        names = ", ".join(host["profiles"])
+        mark = ("vouched for", "green") if host["vouched"] else ("not vouched for", "yellow")
+        out.show(Text.assemble(("host  ", "dim"), f"{host['key'][:12]}  {names}  ", mark))
+    if hub["state"] == "linked" and not hub["hosts"]:
+        out.show(Text.assemble(("host  ", "dim"), ("none linked", "yellow")))
+    if standings:
+        out.show()
+        out.data.print(_status_table(standings))
+    if not standings:
+        out.note(NOTHING_YET)
+    elif hub["state"] == "away":
+        out.note(offline_words(sum(s.unsynced for s in standings)))
+
+
+def _status_table(standings: list[Standing]) -> Table:
+    table = _table("id", "entries", "heads", "branches", "unsynced", "last ack", "state")
+    for standing in standings:
+        log = standing.held.log
+        state = standing.refusal or standing.state
+        color = {"synchronized": "green", "offline": "yellow"}.get(state, "red")
+        table.add_row(
+            short(standing.held.id),
+            str(len(log)),
+            str(len(log.heads())),
+            str(len(standing.held.order.tips())),
+            Text(str(standing.unsynced), style="yellow" if standing.unsynced else ""),
+            ago(standing.acked_ms),
+            Text(state, style=color, no_wrap=True, overflow="ellipsis"),
+        )
+    return table
+
+
+def _list_table(standings: list[Standing], current: ConversationId | None) -> Table:
+    table = _table("", "id", "title", "turns", "members", "last entry")
+    for standing in standings:
+        held = standing.held
+        table.add_row(
+            "*" if held.id == current else "",
+            short(held.id),
+            Text(title_of(held), no_wrap=True, overflow="ellipsis"),
+            str(_turns(held)),
+            str(len(held.log.membership.roles)),
+            ago(max(e.header.create_time_ms for e in held.log.entries.values())),
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in columns:
+        counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
+        # Where a terminal is narrow, these give way.
+        is_flexible = name in ("title", "state")
+        table.add_column(
+            name,
+            justify="right" if counts else "left",
+            no_wrap=not is_flexible,
+            min_width=FLEXIBLE_CELLS_MIN if is_flexible else None,
+        )
+    return table
+
+
+def _status_record(standing: Standing) -> dict[str, Any]:
+    log = standing.held.log
+    return {
+        "conversation": standing.held.id.hex(),
+        "entries": len(log),
+        "digest": log.digest.hex(),
+        "heads": [
+            {
+                "author": head.lane.author.hex(),
+                "epoch": f"{head.lane.epoch:016x}",
+                "track": head.lane.track,
+                "seq": head.seq,
+                "id": head.id.hex(),
+            }
+            for head in log.heads()
+        ],
+        "branches": len(standing.held.order.tips()),
+        "unsynced": standing.unsynced,
+        "last_ack_ms": standing.acked_ms,
+        "state": standing.state,
+        "refusal": standing.refusal or None,
+    }
+
+
+def _list_record(standing: Standing, current: ConversationId | None) -> dict[str, Any]:
+    held = standing.held
+    return {
+        "conversation": held.id.hex(),
+        "title": title_of(held),
+        "turns": _turns(held),
+        "entries": len(held.log),
+        "members": [
+            {"key": key.hex(), "roles": sorted(role.name.lower() for role in roles)}
+            for key, roles in held.log.membership.roles.items()
+        ],
+        "unsynced": standing.unsynced,
+        "last_ack_ms": standing.acked_ms,
+        "is_current": held.id == current,
+    }
+
+
+def title_of(held: Conversation) -> str:
+    """Return the first thing a user said, in one line."""
+    for entry in entries_at(held, newest_place(held)):
+        body = held.log.body(entry.id)
+        if isinstance(body, Message) and body.speaker == Speaker.USER:
+            return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)
+    owner = next(iter(held.log.membership.roles), b"")
+    return f"(nothing said yet; owner {owner.hex()[:KEY_DIGITS]})"
+
+
+def _turns(held: Conversation) -> int:
+    return sum(entry.header.kind == Kind.GENERATION for entry in held.log.entries.values())
+
+
+def ago(unix_ms: int | None) -> str:
+    """Say how long ago a time is, in the largest unit that fits."""
+    if unix_ms is None:
+        return "never"
+    seconds = max(0.0, time.time() - unix_ms / 1000)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago" if seconds >= 1 else "now"

@@ -1,0 +1,368 @@
+"""Entries in words: who, what, how it ended; and as JSON, with every byte.
+
+Opaque bytes are shown in base64 in JSON, so that a reader can compare them
+with what the provider gave; people see their fallback text and size.
+"""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rich.cells import cell_len, chop_cells
+
+from replica.conversation import Conversation, Place
+from replica.ids import EntryId, PublicKey, Track
+from replica.log import (
+    Entry,
+    FinishReason,
+    Generation,
+    Genesis,
+    Grant,
+    Kind,
+    Media,
+    Member,
+    Message,
+    Opaque,
+    Part,
+    Request,
+    Revocation,
+    Role,
+    Seal,
+    Speaker,
+    Text,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Tools,
+    ToolStarted,
+    Usage,
+)
+from replica.order import SealNode
+
+ID_DIGITS = 8
+KEY_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry for people."""
+
+    id: str
+    who: str
+    text: str
+    note: str = ""
+    """How it ended, or what is wrong with it."""
+
+
+SIDE_LEAF = "side leaf: what follows did not see it"
+
+
+def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
+    """Put an entry into words."""
+    row = _row_of(held, entry, own)
+    return replace(row, note=f"{SIDE_LEAF} · {row.note}") if is_side_leaf(held, entry) else row
+
+
+def is_side_leaf(held: Conversation, entry: Entry) -> bool:
+    """Say whether an answer is in no later context, though its branch has gone on."""
+    node = held.order.nodes.get(next(iter(entry.header.parents), EntryId(b"")))
+    if node is None or node.generation != entry.id or not node.children:
+        return False
+    return not any(child.lists_answer_of(node) for child in node.children)
+
+
+def _row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
+    body = held.log.body(entry.id)
+    digits = entry.id.hex()[:ID_DIGITS]
+    author = entry.header.author.hex()[:KEY_DIGITS]
+    match body:
+        case Message(speaker, parts):
+            return Row(digits, _speaker(speaker, entry, own), words_of(parts), _void(held, entry))
+        case Generation():
+            return Row(digits, "model", words_of(body.parts), generation_note(body))
+        case Request():
+            note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
+            return Row(digits, "request", f"host {body.host.hex()[:KEY_DIGITS]}", note)
+        case Seal():
+            reason = held.order.void.get(entry.id)
+            return Row(
+                digits, "seal", f"{len(body.entries)} entries", reason.value if reason else ""
+            )
+        case Genesis(owners):
+            names = ", ".join(o.hex()[:KEY_DIGITS] for o in owners)
+            return Row(digits, "genesis", f"owner {names}")
+        case Member(Grant(key, granted)):
+            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is {role_name(granted)}")
+        case Member(Revocation(key)):
+            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is revoked")
+        case Tools(tools):
+            return Row(digits, "tools", ", ".join(tool.name for tool in tools))
+        case None:
+            absent = (
+                "body missing" if entry.body is None else "body malformed, or of an unknown kind"
+            )
+            return Row(digits, author, f"({absent})")
+        case _:
+            return Row(digits, kind_name(entry.header.kind), author)
+
+
+def words_of(parts: tuple[Part, ...]) -> str:
+    """Return parts as text for people."""
+    return "".join(_part_words(part) for part in parts)
+
+
+def _part_words(part: Part) -> str:
+    match part:
+        case Text(text):
+            return text
+        case Media(_, size, media_type):
+            return f"[{media_type}, {size:,} B]"
+        case ToolCall(_, name, arguments):
+            return f"[call {name} {arguments}]"
+        case ToolStarted(call_id):
+            return f"[started {call_id}]"
+        case ToolResult(call_id, parts, is_error):
+            return f"[{'error' if is_error else 'result'} {call_id}: {words_of(parts)}]"
+        case Tokens(ids):
+            return f"[{len(ids)} tokens]"
+        case Opaque():
+            carried = f"{len(part.data):,} B" if part.data is not None else "blob"
+            return part.fallback_text or f"[opaque from {part.issuer}, {carried}]"
+
+
+def _speaker(speaker: int, entry: Entry, own: PublicKey | None) -> str:
+    if speaker != Speaker.USER:
+        return Speaker(speaker).name.lower() if speaker in set(Speaker) else str(speaker)
+    return "you" if entry.header.author == own else entry.header.author.hex()[:KEY_DIGITS]
+
+
+def _void(held: Conversation, entry: Entry) -> str:
+    return "" if held.log.membership.is_visible(entry) else "void: its author may not write this"
+
+
+def generation_note(generation: Generation) -> str:
+    """Say how a generation ended and what it cost."""
+    finish = finish_name(generation.finish_reason)
+    if generation.finish_reason == FinishReason.REFUSED:
+        return f"{finish}: {generation.finish_detail}"
+    if generation.finish_reason == FinishReason.INTERRUPTED:
+        return f"{finish}: {generation.finish_detail} · {usage_line(generation.usage)}"
+    return f"{finish} · {usage_line(generation.usage)}"
+
+
+def usage_line(usage: Usage) -> str:
+    """Return prompt, cached, restored, prefilled and output tokens, time to first, rate."""
+    line = (
+        f"prompt {usage.prompt_tokens} = {usage.cached_tokens} cached"
+        f" + {usage.restored_tokens} restored + {usage.prefilled_tokens} prefilled"
+        f" · output {usage.output_tokens}"
+    )
+    if usage.first_token_us:
+        line += f" · first token {usage.first_token_us / 1e6:.2f} s"
+    rate = tokens_per_s(usage)
+    return f"{line} · {rate:.1f} tok/s" if rate else line
+
+
+def tokens_per_s(usage: Usage) -> float:
+    """Return the decode rate behind the first token, 0 where it means nothing."""
+    if usage.output_tokens < 2 or not usage.decode_us:
+        return 0.0
+    return (usage.output_tokens - 1) / usage.decode_us * 1e6
+
+
+def finish_name(reason: int) -> str:
+    """Return the finish reason's word."""
+    return FinishReason(reason).name.lower() if reason in set(FinishReason) else str(reason)
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def cut(text: str, width: int) -> str:
+    """Return a line of at most `width` cells, with an ellipsis where something is left out."""
+    if cell_len(text) <= width:
+        return text
+    return chop_cells(text[:width], width - 1)[0] + "…"
+
+
+def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
+    """Break a text into lines of at most `width` cells; 20 or less breaks nothing.
+
+    It breaks where `joint` stands, else at a space, else anywhere.
+    """
+    lines = text.rstrip("\n").split("\n")
+    if width <= 20:
+        return lines
+    return [piece for line in lines for piece in _pieces(line.expandtabs(4), width, joint)]
+
+
+def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
+    start = 0
+    while True:
+        # Characters have up to two cells, so a piece is found without measuring all the rest.
+        fits = chop_cells(line[start : start + width + 1], width)[0] if line else ""
+        end = start + len(fits)
+        if end >= len(line):
+            yield line[start:]
+            return
+        for mark in (joint, " "):
+            at = line.rfind(mark, start, end + len(mark))
+            if at > start:
+                yield line[start:at].rstrip(" ")
+                start = at + len(mark)
+                break
+        else:
+            yield fits
+            start = end
+
+
+def role_name(role: int) -> str:
+    """Return the role's word."""
+    return Role(role).name.lower() if role in set(Role) else str(role)
+
+
+def kind_name(kind: int) -> str:
+    """Return the kind's word."""
+    return Kind(kind).name.lower() if kind in set(Kind) else f"kind {kind}"
+
+
+def entries_at(held: Conversation, place: Place) -> list[Entry]:
+    """Return what leads to a place: the context of its basis, then what is not sealed yet.
+
+    Also the answers on the way that the context passes over: somebody read them.
+    """
+    order, log = held.order, held.log
+    node = order.nodes.get(place.basis) if place.basis is not None else None
+    context = _context_with_side_leaves(held, node) if node is not None else []
+    behind: set[EntryId] = set()
+    todo = list(place.parents)
+    while todo:
+        entry_id = todo.pop()
+        header = log.entries[entry_id].header
+        if entry_id in behind or (node is not None and node.covers(entry_id)):
+            continue
+        if header.track != Track.CONVERSATION or header.kind == Kind.SEAL:
+            continue
+        behind.add(entry_id)
+        todo += header.parents
+    return [*context, *sorted((log.entries[i] for i in behind), key=lambda e: e.order_key)]
+
+
+def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
+    found: list[Entry] = []
+    for node in tip.chain():
+        before = node.parent
+        if before is not None and before.generation and not node.lists_answer_of(before):
+            found.append(held.log.entries[before.generation])
+        found += (held.log.entries[i] for i in node.seal.entries)
+    return found
+
+
+def is_open(held: Conversation, entry: Entry) -> bool:
+    """Say whether the entry is a request without an answer."""
+    return entry.header.kind == Kind.REQUEST and held.order.generation_of(entry.id) is None
+
+
+# --- JSON ---------------------------------------------------------------------
+
+
+def entry_record(held: Conversation, entry: Entry) -> dict[str, Any]:
+    """Return an entry as a JSON object, with every byte of its parts."""
+    header = entry.header
+    body = held.log.body(entry.id)
+    record: dict[str, Any] = {
+        "id": entry.id.hex(),
+        "conversation": held.id.hex(),
+        "kind": kind_name(header.kind),
+        "author": header.author.hex(),
+        "lamport": header.lamport,
+        "parents": [p.hex() for p in header.parents],
+        "basis": header.basis.hex() if header.basis is not None else None,
+        "create_time_ms": header.create_time_ms,
+        "visible": held.log.membership.is_visible(entry),
+    }
+    match body:
+        case Message(speaker, parts):
+            record |= {"role": Speaker(speaker).name.lower(), "text": words_of(parts)}
+            record["parts"] = [part_record(part) for part in parts]
+        case Generation():
+            record |= generation_record(body)
+        case Request():
+            record |= {"host": body.host.hex(), "sampling": asdict(body.sampling)}
+            answer = held.order.generation_of(entry.id)
+            record["generation"] = answer.hex() if answer is not None else None
+        case Seal():
+            record |= {"request": body.request.hex(), "entries": [i.hex() for i in body.entries]}
+            record["context_digest"] = body.context_digest.hex()
+            record["tokens_per_entry"] = list(body.tokens_per_entry)
+            record["void"] = held.order.void.get(entry.id)
+        case Genesis(owners):
+            record["owners"] = [o.hex() for o in owners]
+        case Member(Grant(key, role)):
+            record["grant"] = {"key": key.hex(), "role": role_name(role)}
+        case Member(Revocation(key)):
+            record["revoke"] = {"key": key.hex()}
+        case _:
+            record["body"] = base64.b64encode(entry.body).decode() if entry.body else None
+    return record
+
+
+def generation_record(generation: Generation) -> dict[str, Any]:
+    """Return what was generated as a JSON object."""
+    return {
+        "role": "assistant",
+        "text": words_of(generation.parts),
+        "parts": [part_record(part) for part in generation.parts],
+        "token_ids": list(generation.token_ids),
+        "finish_reason": finish_name(generation.finish_reason),
+        "finish_detail": generation.finish_detail,
+        "usage": usage_record(generation.usage),
+    }
+
+
+def usage_record(usage: Usage) -> dict[str, Any]:
+    """Return usage as a JSON object; prompt = cached + restored + prefilled."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "restored_tokens": usage.restored_tokens,
+        "prefilled_tokens": usage.prefilled_tokens,
+        "output_tokens": usage.output_tokens,
+        "first_token_s": round(usage.first_token_us / 1e6, 6),
+        "tokens_per_s": round(tokens_per_s(usage), 3),
+    }
+
+
+def part_record(part: Part) -> dict[str, Any]:
+    """Return one part as a JSON object, named by its sort; bytes in base64."""
+    match part:
+        case Text(text):
+            return {"text": text}
+        case ToolResult(call_id, parts, is_error):
+            nested = [part_record(p) for p in parts]
+            return {"tool_result": {"call_id": call_id, "parts": nested, "is_error": is_error}}
+        case Opaque():
+            return {"opaque": _plain(asdict(part), base64_fields=("data",))}
+        case Media():
+            return {"media": _plain(asdict(part))}
+        case Tokens():
+            return {"tokens": _plain(asdict(part))}
+        case ToolCall():
+            return {"tool_call": asdict(part)}
+        case ToolStarted():
+            return {"tool_started": asdict(part)}
+
+
+def _plain(fields: dict[str, Any], base64_fields: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Write bytes as text: content in base64, digests in hex."""
+    plain = {}
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            as_base64 = name in base64_fields
+            plain[name] = base64.b64encode(value).decode() if as_base64 else value.hex()
+        else:
+            plain[name] = value
+    return plain

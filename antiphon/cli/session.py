@@ -1,0 +1,233 @@
+"""What every command works with: settings, output, key, and the replica's store.
+
+A command either holds the replica (one process at a time: it writes and
+links) or looks on (any number, beside the one that holds it).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from antiphon.cli.config import Settings
+from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
+from antiphon.cli.output import Output
+from antiphon.cli.rows import counted
+from replica.conversation import Conversation, Place, newest_place, place_at, place_on_branch
+from replica.errors import AntiphonError
+from replica.ids import ID_BYTES, ConversationId, EntryId, short
+from replica.io import Client, Store, error_of, fetch_missing, keys, open_read_only
+from replica.link import EntryFailed, Event, SyncState
+from replica.refusals import ConversationUnknown
+
+STRANGER_S = 0.5
+"""How long a hub is asked about a conversation we are no member of."""
+_CURRENT = "cli current"
+
+
+@dataclass(slots=True)
+class Choices:
+    """What this replica remembers of a conversation for the next message; local only."""
+
+    at: str = ""
+    """Hex id of an entry to branch at; empty for none."""
+    branch: str = ""
+    """Hex id of the request whose branch goes on; empty for the newest."""
+    output_tokens_max: int = 0
+    stop: list[str] = field(default_factory=list)
+
+    def place(self, held: Conversation) -> Place:
+        """Return where the next entry goes."""
+        at, branch = EntryId(bytes.fromhex(self.at)), EntryId(bytes.fromhex(self.branch))
+        if at in held.log.entries:
+            return place_at(held, at)
+        if branch in held.log.entries:
+            return place_on_branch(held, branch)
+        return newest_place(held)
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of one command."""
+
+    settings: Settings
+    out: Output
+
+    def key(self) -> Ed25519PrivateKey:
+        """Read this replica's key, or make one. Raises KeyFileInvalid."""
+        return keys.load_or_create(self.settings.key_path)
+
+    @asynccontextmanager
+    async def replica(self, *, linked: bool = True) -> AsyncIterator[Client]:
+        """Hold the replica, and link it to the hub. Raises StoreLocked and others."""
+        address = self.settings.hub if linked else None
+        async with Client.open(self.settings.store_path, self.key(), address) as client:
+            yield client
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[Store]:
+        """Look into the store, beside whoever holds it. Raises NothingHere and others."""
+        async with open_read_only(self.require_store()) as store:
+            yield store
+
+    def require_store(self) -> Path:
+        """Return the path of the store. Raises NothingHere where there is none yet."""
+        path = self.settings.store_path
+        if not path.is_file():
+            raise NothingHere(f"{path} does not exist")
+        return path
+
+    # --- which conversation -----------------------------------------------------
+
+    async def choose(self, store: Store, prefix: str | None) -> ConversationId:
+        """Return the conversation a prefix means; without one, the last used.
+
+        Raises PrefixUnknown, PrefixAmbiguous, NothingHere.
+        """
+        held = [stored.conversation for stored in await store.conversations()]
+        if prefix is not None:
+            return ConversationId(only_match(prefix, held, "conversation", PrefixUnknown))
+        if not held:
+            raise NothingHere
+        current = await self.current(store, held)
+        if current is None:
+            raise PrefixAmbiguous(f"{len(held)} conversations are held here; none was used last")
+        return current
+
+    async def current(self, store: Store, held: list[ConversationId]) -> ConversationId | None:
+        """Return the conversation used last, or the only one, of those held."""
+        last = await store.get_meta(_CURRENT)
+        if last is not None and last in held:
+            return ConversationId(last)
+        return held[0] if len(held) == 1 else None
+
+    async def use(self, store: Store, conversation: ConversationId) -> None:
+        """Remember the conversation as the one used last."""
+        if await store.get_meta(_CURRENT) != conversation:
+            await store.put_meta(_CURRENT, conversation)
+
+    async def choices(self, store: Store, conversation: ConversationId) -> Choices:
+        """Return what is remembered for the next message."""
+        raw = await store.get_meta(f"cli {conversation.hex()}")
+        return Choices(**json.loads(raw)) if raw else Choices()
+
+    async def choose_next(
+        self, store: Store, conversation: ConversationId, choices: Choices
+    ) -> None:
+        """Remember what the next message goes by."""
+        record: dict[str, Any] = {
+            "at": choices.at,
+            "branch": choices.branch,
+            "output_tokens_max": choices.output_tokens_max,
+            "stop": choices.stop,
+        }
+        await store.put_meta(f"cli {conversation.hex()}", json.dumps(record).encode())
+
+    # --- the hub ------------------------------------------------------------------
+
+    async def meet(self, client: Client, conversation: ConversationId) -> bool:
+        """Follow a conversation and wait until it is in sync; False where the hub is away.
+
+        Raises the hub's refusal where it does not take the conversation.
+        """
+        refusals: list[AntiphonError] = []
+
+        def receive(event: Event) -> None:
+            match event:
+                case EntryFailed(failed, None, fault) if failed == conversation:
+                    if not fault.retryable:
+                        refusals.append(error_of(fault))
+                case _:
+                    pass
+
+        held = await client.load(conversation)
+        bare = _bodies_missing(held)
+        stop = client.listen(receive)
+        try:
+            await client.follow(conversation)
+
+            def settled() -> bool:
+                away = client.last_error is not None and not client.is_linked
+                return away or bool(refusals) or is_synced(client, conversation)
+
+            # A stranger is told nothing; only a grant not seen yet would make it a member.
+            timeout_s = self.settings.sync_timeout_s
+            if not held.is_member(client.public):
+                timeout_s = min(timeout_s, STRANGER_S)
+            await client.wait_for(settled, timeout_s)
+        finally:
+            stop()
+        if refusals:
+            raise refusals[0]
+        if not is_synced(client, conversation):
+            return False
+        # The link asks for them too; whichever is first.
+        await fetch_missing(client, conversation)
+        fetched = bare - _bodies_missing(held)
+        if fetched:
+            self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
+        return True
+
+    async def say_offline(self, client: Client, held: Conversation) -> int:
+        """Tell people how much waits for the hub; return the count."""
+        if not held.is_member(client.public):
+            reason = "your key is no member" if client.is_linked else "offline: the hub is away"
+            self.out.note(f"{reason}; this is what is held here")
+            return 0
+        waiting = client.unsynced(held.id)
+        self.out.note(offline_words(waiting))
+        return waiting
+
+
+def _bodies_missing(held: Conversation) -> int:
+    return sum(entry.body is None for entry in held.log.entries.values())
+
+
+def offline_words(waiting: int) -> str:
+    """Say how much waits for the hub."""
+    if not waiting:
+        return "offline: the hub is away; it has all that was written here"
+    return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
+
+
+def is_synced(client: Client, conversation: ConversationId) -> bool:
+    """Say whether the hub and this replica hold the same."""
+    synced = client.state(conversation) is SyncState.SYNCHRONIZED
+    return synced and not client.unsynced(conversation)
+
+
+async def load_from(store: Store, conversation: ConversationId) -> Conversation:
+    """Read a conversation. Raises ConversationUnknown."""
+    entries = await store.load(conversation)
+    if not entries:
+        raise ConversationUnknown(f"{short(conversation)} is not held here")
+    return await asyncio.to_thread(Conversation.restore, conversation, entries)
+
+
+def find_entry(held: Conversation, prefix: str) -> EntryId:
+    """Return the entry a prefix means. Raises EntryUnknown, PrefixAmbiguous."""
+    return EntryId(only_match(prefix, held.log.entries, "entry", EntryUnknown))
+
+
+def only_match(
+    prefix: str,
+    ids: "list[ConversationId] | dict[EntryId, Any]",
+    what: str,
+    unknown: type[AntiphonError],
+) -> bytes:
+    """Return the one id whose hex digits begin with `prefix`."""
+    wanted = prefix.strip().lower()
+    if not wanted or len(wanted) > 2 * ID_BYTES or set(wanted) - set("0123456789abcdef"):
+        raise unknown(f"'{prefix}' is not the beginning of an id: ids are 64 hex digits")
+    found = [id_ for id_ in ids if id_.hex().startswith(wanted)]
+    if not found:
+        raise unknown(f"no {what} here begins with {wanted}")
+    if len(found) > 1:
+        shown = ", ".join(short(id_) for id_ in sorted(found)[:4])
+        raise PrefixAmbiguous(f"{len(found)} ids begin with {wanted}: {shown}")
+    return found[0]

@@ -1,0 +1,256 @@
+"""A hub and a model host as child processes: started, watched, restarted, stopped.
+
+Each daemon prints one ready line on stdout, `hub ADDRESS KEY` or
+`host ADDRESS KEY PROFILE DIGEST`, and its log on stderr, which goes to a file.
+Only processes started here are ever signalled. Stdin is a pipe that nothing is
+ever written to: its end tells a daemon that we are gone, even if we were killed,
+and it stops as at SIGTERM. The hub keeps its address over
+a restart, so that whoever is linked finds it again by itself. It vouches for
+the host beside it, so the host's identity is there before the hub starts.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
+from replica.ids import PublicKey
+from replica.io import keys, make_folder
+
+READY_TIMEOUT_S = 300.0
+"""Dequantising a model and testing its shapes takes its time on a small machine."""
+STOP_TIMEOUT_S = 10.0
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MAX_S = 30.0
+STEADY_S = 60.0
+"""A daemon that ran this long begins its backoff anew."""
+LOG_LINES_SHOWN = 8
+STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
+"""Tells a daemon to stop when its stdin ends; alone, it may have none to begin with."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a daemon's ready line says."""
+
+    address: str
+    key: PublicKey
+    words: tuple[str, ...] = ()
+    """What follows: of a host, the profile's name and digest."""
+
+
+class Daemon:
+    """One child process, at most one at a time."""
+
+    def __init__(self, name: str, log_file: Path, argv: Callable[[], Sequence[str]]) -> None:
+        """`name` is the first word of the ready line; `argv` is asked at each start."""
+        self.name = name
+        self.log_file = log_file
+        self.starts = 0
+        self._argv = argv
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready: Ready | None = None
+
+    @property
+    def ready(self) -> Ready:
+        """What the ready line said; only after `start`."""
+        assert self._ready is not None, "start() comes first"
+        return self._ready
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> Ready:
+        """Start the process and wait for its ready line. Raises DaemonFailed."""
+        assert self.pid is None, "a daemon is started once at a time"
+        make_folder(self.log_file.parent)
+        with self.log_file.open("ab" if self.starts else "wb") as log:
+            # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
+            self._process = await asyncio.create_subprocess_exec(
+                *self._argv(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=os.environ | {STOP_AT_EOF: "1"},
+                start_new_session=True,
+            )
+        self.starts += 1
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                self._ready = await self._read_ready(self._process)
+        except TimeoutError as error:
+            await self.stop()
+            raise DaemonFailed(
+                f"the {self.name} was not ready in {READY_TIMEOUT_S:.0f} s"
+            ) from error
+        except BaseException:
+            await self.stop()
+            raise
+        return self._ready
+
+    async def _read_ready(self, process: asyncio.subprocess.Process) -> Ready:
+        assert process.stdout is not None, "stdout is a pipe"
+        while line := (await process.stdout.readline()).decode(errors="replace"):
+            word, *rest = line.split()
+            if word == self.name and len(rest) >= 2:
+                return Ready(rest[0], PublicKey(bytes.fromhex(rest[1])), tuple(rest[2:]))
+        code = await process.wait()
+        raise DaemonFailed(f"the {self.name} ended with code {code} before it was ready")
+
+    async def wait(self) -> int:
+        """Wait until the process ends; return its exit code."""
+        assert self._process is not None, "start() comes first"
+        return await self._process.wait()
+
+    async def kill(self) -> None:
+        """Kill the process at once, as a crash or `kill -9` would."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Ask the process to end; kill it if it does not."""
+        await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def last_words(self) -> str:
+        """Return the last lines of the log, for people."""
+        if not self.log_file.is_file():
+            return ""
+        with self.log_file.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
+            lines = file.read().decode(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES_SHOWN:])
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Both daemons of one machine; `async with` stops them at the end."""
+
+    data_dir: Path
+    """Holds hub/, host/ and logs/."""
+    hub_port: int = 0
+    model: str | None = None
+    dtype: str | None = None
+    host_module: str = "model_host"
+    tell: Tell = print
+    hub: Daemon = field(init=False)
+    host: Daemon = field(init=False)
+    _host_key: PublicKey | None = field(init=False, default=None)
+    _keepers: list[asyncio.Task[None]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Describe both daemons; nothing runs yet."""
+        self.data_dir = self.data_dir.expanduser()
+        logs = self.data_dir / "logs"
+        self.hub = Daemon("hub", logs / "hub.log", self._hub_argv)
+        self.host = Daemon("host", logs / "host.log", self._host_argv)
+
+    def _hub_argv(self) -> list[str]:
+        listen = f"127.0.0.1:{self.hub_port}"
+        if self.hub.starts:
+            listen = self.hub.ready.address
+        assert self._host_key is not None, "_start() reads it"
+        return [
+            sys.executable, "-m", "syncd", "--data-dir", str(self.data_dir / "hub"),
+            "--listen", listen, "--host-key", self._host_key.hex(),
+        ]  # fmt: skip
+
+    def _host_argv(self) -> list[str]:
+        argv = [
+            sys.executable, "-m", self.host_module, "serve", "--hub", self.hub.ready.address,
+            "--data-dir", str(self.data_dir / "host"),
+        ]  # fmt: skip
+        argv += ["--model", self.model] if self.model else []
+        return argv + (["--dtype", self.dtype] if self.dtype else [])
+
+    async def __aenter__(self) -> "Supervisor":
+        """Start both, the hub first. Raises DaemonFailed, KeyFileInvalid or StoreError.
+
+        Then neither runs.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        # The host's own file: whoever comes first makes the key, and the other reads it.
+        identity = self.data_dir / "host" / "identity.key"
+        self._host_key = keys.public(keys.load_or_create(identity))
+        await self.hub.start()
+        ready = await self.host.start()
+        if ready.key != self._host_key:
+            raise HostKeyElsewhere(f"the host's key is not the one in {identity}")
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Stop both."""
+        await self.stop()
+
+    def keep_alive(self) -> None:
+        """From now on, start a daemon again whenever it ends by itself."""
+        self._keepers = [
+            asyncio.create_task(self._keep(daemon), name=f"keep {daemon.name}")
+            for daemon in (self.hub, self.host)
+        ]
+
+    async def failed(self) -> None:
+        """Wait until a daemon can't be kept alive any more, and raise why."""
+        await asyncio.gather(*self._keepers)
+
+    async def stop(self) -> None:
+        """Stop keeping them alive; end the host, then the hub."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        self._keepers = []
+        await self.host.stop()
+        await self.hub.stop()
+
+    async def _keep(self, daemon: Daemon) -> None:
+        backoff_s = BACKOFF_FIRST_S
+        while True:
+            began = time.monotonic()
+            code = await daemon.wait()
+            if time.monotonic() - began > STEADY_S:
+                backoff_s = BACKOFF_FIRST_S
+            self.tell(f"the {daemon.name} ended ({_exit_words(code)}); again in {backoff_s:.1f} s")
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+            try:
+                ready = await daemon.start()
+            except DaemonFailed as error:
+                self.tell(f"{error.detail}; its log: {daemon.log_file}\n{daemon.last_words()}")
+            else:
+                self.tell(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
+
+
+def _exit_words(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"code {code}"

@@ -1,0 +1,218 @@
+"""`antiphon export`, `import` and `delete`: a conversation's way out, in, and away."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command, interruptible
+from antiphon.cli.errors import ChecksFailed, FileExists, FileUnusable
+from antiphon.cli.log import own_key, print_row
+from antiphon.cli.overview import title_of
+from antiphon.cli.rows import entries_at, entry_record, row_of
+from antiphon.cli.session import Session, load_from
+from antiphon.cli.verify import check, read_file
+from replica.conversation import Conversation, newest_place
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, Digest, short
+from replica.io import FILE_MODE, Blobs, Client, import_entries, sync_folder
+from replica.log import Bundle, Kind, decode_bundle, encode_bundle
+from replica.refusals import ArgumentInvalid, BlobMissing, ConversationUnknown
+
+_TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+
+    @command(app, "export", rich_help_panel="Keep")
+    async def export(
+        session: Session,
+        conversation: Annotated[str, typer.Argument(metavar="ID", help="First digits of its id.")],
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle to write.")],
+        *,
+        force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    ) -> None:
+        """Write a conversation, as signed, into one file."""
+        async with session.looking() as store:
+            held = await load_from(store, await session.choose(store, conversation))
+        blobs = await _blobs_of(session, held.id)
+        size = _write_bundle(file, held, blobs, force=force)
+        if session.out.as_json:
+            session.out.emit(
+                {
+                    "conversation": held.id.hex(), "file": str(file), "bytes": size,
+                    "entries": len(held.log), "blobs": len(blobs), "digest": held.log.digest.hex(),
+                }
+            )  # fmt: skip
+            return
+        session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
+        session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
+
+    @command(app, "import", rich_help_panel="Keep")
+    async def import_(
+        session: Session,
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
+        *,
+        read_only: Annotated[
+            bool, typer.Option("--read-only", help="Show and check it; store nothing.")
+        ] = False,
+    ) -> None:
+        """Take a conversation in from a file, verified, and give it back to the hub."""
+        bundle = decode_bundle(read_file(file))
+        if read_only:
+            _show_bundle(session, bundle)
+            return
+        async with session.replica() as client:
+            imported = await import_entries(client, bundle.entries)
+            await _store_blobs(session, imported, bundle)
+            await session.use(client.store, imported)
+            await _report_import(session, client, imported)
+
+    @command(app, "delete", rich_help_panel="Keep")
+    async def delete(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        hub: Annotated[
+            bool, typer.Option("--hub", help="Delete it from the hub too; owners only.")
+        ] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    ) -> int:
+        """Delete a conversation from this replica; with --hub, from the hub as well."""
+        async with session.replica(linked=hub) as client:
+            chosen = await session.choose(client.store, conversation)
+            held = await client.load(chosen)
+            if not yes and not _agrees(session, held, hub=hub):
+                session.out.note("nothing was deleted")
+                return 1
+            # The hub first: if it refuses, nothing has happened yet.
+            at_hub = await client.calls().delete(chosen) if hub else None
+            await client.delete(chosen)
+            await Blobs(session.settings.blobs_path).delete(chosen)
+        record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
+        if session.out.as_json:
+            session.out.emit(record)
+        else:
+            where = "here and at the hub" if hub else "here"
+            session.out.show(f"{short(chosen)} deleted {where}")
+        return 0
+
+
+def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
+    if not os.isatty(0):
+        raise ArgumentInvalid("deleting asks first, and there is no terminal to ask; give --yes")
+    where = "this replica and the hub, for good" if hub else "this replica"
+    session.out.note(f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)")
+    with interruptible():
+        return typer.confirm(f"Delete it from {where}?", err=True)
+
+
+async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Digest, bytes]:
+    """Read the blobs held here; one that fails its digest is left out and named."""
+    folder = session.settings.blobs_path / conversation.hex()
+    blobs = Blobs(session.settings.blobs_path)
+    found: dict[Digest, bytes] = {}
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        if path.suffix:
+            continue
+        digest = Digest(bytes.fromhex(path.name))
+        try:
+            pieces = [piece async for piece in blobs.read(conversation, digest)]
+        except BlobMissing as error:
+            session.out.note(f"blob {short(digest)} is left out: {error.detail}")
+            continue
+        found[digest] = b"".join(pieces)
+    return found
+
+
+def _write_bundle(
+    file: Path, held: Conversation, blobs: dict[Digest, bytes], *, force: bool
+) -> int:
+    """Write the file whole or not at all; return its size."""
+    if file.exists() and not force:
+        raise FileExists(f"{file} exists already")
+    draft = file.with_name(f".{file.name}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as stream:
+            for piece in encode_bundle(held.log.entries.values(), blobs.items()):
+                stream.write(piece)
+            stream.flush()
+            os.fsync(stream.fileno())
+            size = stream.tell()
+        draft.replace(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise FileUnusable(f"{file}: {error.strerror}") from error
+    return size
+
+
+async def _store_blobs(session: Session, conversation: ConversationId, bundle: Bundle) -> None:
+    blobs = Blobs(session.settings.blobs_path)
+    for digest, data in bundle.blobs.items():
+        state = await blobs.stat(conversation, digest)
+        if state.complete or not data:
+            continue
+        offset = state.committed_bytes if state.size_bytes == len(data) else 0
+        async with await blobs.open_write(conversation, digest, len(data), offset) as writer:
+            await writer.write(data[offset:])
+
+
+async def _report_import(session: Session, client: Client, imported: ConversationId) -> None:
+    held = await client.load(imported)
+    is_member = held.is_member(client.public)
+    online, refusal = False, ""
+    if is_member:
+        try:
+            online = await session.meet(client, imported)
+        except AntiphonError as error:
+            refusal = f"{error.detail} [{error.reason}]"
+    record: dict[str, Any] = {
+        "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
+        "is_member": is_member, "synchronized": online, "refusal": refusal or None,
+    }  # fmt: skip
+    if session.out.as_json:
+        session.out.emit(record)
+        return
+    session.out.show(imported.hex())
+    session.out.note(f"{len(held.log)} entries verified and stored")
+    if not is_member:
+        session.out.note(
+            f"you can read it here; to sync or write, an owner must grant your key"
+            f" {client.public.hex()}"
+        )
+    elif refusal:
+        session.out.note(f"the hub does not take it: {refusal}")
+    elif online:
+        session.out.note("the hub holds the same")
+    else:
+        await session.say_offline(client, held)
+
+
+def _show_bundle(session: Session, bundle: Bundle) -> None:
+    conversation = bundle.entries[0].conversation
+    findings = check(conversation, bundle.entries)
+    held = Conversation.restore(conversation, bundle.entries)
+    if held.log.genesis is None:
+        raise ConversationUnknown("the bundle lacks its genesis")
+    own = own_key(session)
+    shown = entries_at(held, newest_place(held))
+    if session.out.as_json:
+        shown = sorted(held.log.entries.values(), key=lambda e: e.order_key)
+    for entry in shown:
+        if session.out.as_json:
+            session.out.emit(entry_record(held, entry))
+        elif entry.header.kind in _TALK:
+            print_row(session, row_of(held, entry, own))
+    session.out.note(
+        f"{short(conversation)}: {findings.entries} entries, {findings.seals} seals,"
+        f" {len(findings.bad)} bad; nothing was stored"
+    )
+    if findings.bad:
+        raise ChecksFailed(findings.bad[0])

@@ -1,0 +1,110 @@
+"""One turn at the command line: from what is remembered to what is shown and remembered next."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from antiphon.cli.errors import MessageTooLong, ReadOnlyHere
+from antiphon.cli.rows import generation_record, words_of
+from antiphon.cli.session import Choices, Session
+from replica.conversation import Conversation, Place
+from replica.ids import EntryId, PublicKey, short
+from replica.io import Client, TurnEvent, Wish, choose_host, now_ms, turns
+from replica.limits import BODY_BYTES_MAX
+from replica.log import Genesis, Kind, Sampling
+from replica.refusals import ArgumentInvalid
+
+SEED_BITS = 63
+TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
+"""What is left of a body beside salt and framing."""
+
+
+def check_text(text: str) -> str:
+    """Return a text that an entry can carry. Raises ArgumentInvalid, MessageTooLong."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ArgumentInvalid("the text is not valid UTF-8") from error
+    if size > TEXT_BYTES_MAX:
+        raise MessageTooLong(f"the text has {size:,} bytes, and {TEXT_BYTES_MAX:,} fit")
+    return text
+
+
+def may_write(client: Client, held: Conversation) -> bool:
+    """Say whether this replica's key may write messages."""
+    return held.log.membership.may_write(client.public, Kind.MESSAGE)
+
+
+def check_role(client: Client, held: Conversation) -> None:
+    """Raise ReadOnlyHere unless this replica's key may write messages."""
+    if not may_write(client, held):
+        raise ReadOnlyHere(f"your key {short(client.public)} is no writer of {short(held.id)}")
+
+
+def wish_for(
+    client: Client,
+    held: Conversation,
+    choices: Choices,
+    *,
+    host: PublicKey | None = None,
+    changes: dict[str, Any] | None = None,
+) -> Wish:
+    """Return how to ask: the conversation's defaults, changed by what was given.
+
+    A seed is minted where none is set, so that every answer can be replayed.
+    Raises HostMissing.
+    """
+    given = {name: value for name, value in (changes or {}).items() if value is not None}
+    within_s = given.pop("answer_within_s", None)
+    answer_by_ms = now_ms() + int(within_s * 1000) if within_s is not None else 0
+    tokens_max = given.pop("output_tokens_max", choices.output_tokens_max)
+    genesis = held.log.body(EntryId(held.id))
+    defaults = genesis.default_sampling if isinstance(genesis, Genesis) else None
+    sampling = Sampling(**(asdict(defaults or Sampling()) | given))
+    if not sampling.seed:
+        seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
+        sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
+    linked = tuple(known.key for known in client.hosts)
+    return Wish(
+        choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
+    )
+
+
+async def take_turn(
+    session: Session,
+    client: Client,
+    held: Conversation,
+    text: str | None,
+    place: Place,
+    wish: Wish,
+    *,
+    silence_max_s: float | None = None,
+) -> AsyncIterator[TurnEvent]:
+    """Ask, and remember that the next message goes on behind this request.
+
+    Raises ReadOnlyHere, and what `turns.ask` raises.
+    """
+    check_role(client, held)
+    choices = await session.choices(client.store, held.id)
+    events = turns.ask(client, held.id, text, place, wish, silence_max_s=silence_max_s)
+    async for event in events:
+        if isinstance(event, turns.Asked):
+            choices.at, choices.branch = "", event.request.hex()
+            await session.choose_next(client.store, held.id, choices)
+        yield event
+
+
+def turn_record(
+    held: Conversation, asked: turns.Asked | None, finished: turns.Finished | None
+) -> dict[str, Any]:
+    """Return a turn as a JSON object."""
+    record: dict[str, Any] = {"conversation": held.id.hex()}
+    if asked is not None:
+        record["message"] = asked.message.hex() if asked.message is not None else None
+        record["request"] = asked.request.hex()
+    if finished is not None:
+        record["generation"] = finished.id.hex()
+        record |= generation_record(finished.generation)
+        record["text"] = words_of(finished.generation.parts)
+    return record

@@ -1,0 +1,197 @@
+"""`antiphon verify`: check every byte of a conversation, without any network.
+
+Everything is admitted again from nothing: ids and digests, signatures, lanes,
+then seals by the rule of coverage. It trusts neither the hub nor this
+replica's own bookkeeping.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import ChecksFailed, FileUnusable
+from antiphon.cli.rows import counted
+from antiphon.cli.session import Session
+from replica.conversation import Conversation, extend_digest, start_digest
+from replica.errors import EntryRefused
+from replica.ids import ConversationId, EntryId, short
+from replica.io import Quarantined, Store, open_read_only
+from replica.log import Entry, Generation, decode_bundle, send_order
+from replica.order import VoidReason
+from replica.refusals import StoreLocked
+
+_FORGED = frozenset({VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG})
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the checks of one conversation found."""
+
+    conversation: ConversationId
+    entries: int = 0
+    seals: int = 0
+    generations: int = 0
+    digest: str = ""
+    bad: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
+    """Strange, but allowed: void entries, seals that came second."""
+
+    def record(self) -> dict[str, Any]:
+        """Return the findings as a JSON object."""
+        return {
+            "conversation": self.conversation.hex(),
+            "ok": not self.bad,
+            "entries": self.entries,
+            "seals": self.seals,
+            "generations": self.generations,
+            "digest": self.digest,
+            "bad": self.bad,
+            "noted": self.noted,
+        }
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "verify", rich_help_panel="Keep")
+    async def verify(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        bundle: Annotated[
+            Path | None, typer.Option(help="Check this file instead of the store.")
+        ] = None,
+        everything: Annotated[bool, typer.Option("--all", help="Every conversation held.")] = False,
+    ) -> None:
+        """Check ids, signatures, digests, lanes, seals and drafts; exit 1 if anything is bad."""
+        if bundle is not None:
+            entries = decode_bundle(read_file(bundle)).entries
+            found = [check(entries[0].conversation, entries)]
+        else:
+            found = await _check_store(session, conversation, everything=everything)
+        for findings in found:
+            _report(session, findings)
+        if any(findings.bad for findings in found):
+            count = sum(len(findings.bad) for findings in found)
+            raise ChecksFailed(f"{counted(count, 'check', 'checks')} failed")
+
+
+async def _check_store(session: Session, prefix: str | None, *, everything: bool) -> list[Findings]:
+    async with contextlib.AsyncExitStack() as stack:
+        path = session.require_store()
+        try:
+            # With the lock, bad rows are set aside; a peer can then send them again.
+            store = await stack.enter_async_context(await Store.open(path))
+        except StoreLocked:
+            store = await stack.enter_async_context(open_read_only(path))
+        if everything:
+            wanted = [stored.conversation for stored in await store.conversations()]
+        else:
+            wanted = [await session.choose(store, prefix)]
+        return [await _check_stored(store, conversation) for conversation in wanted]
+
+
+async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
+    before = store.quarantined_count
+    entries = await store.load(conversation)
+    findings = check(conversation, tuple(entries))
+    unread = store.quarantined_count - before
+    rows = [q for q in await store.quarantined() if q.conversation == conversation]
+    # A row whose sound copy came back from a peer is history, no finding.
+    sound = {entry.id for entry in entries if entry.body is not None}
+    lost = [q for q in rows if EntryId(q.id) not in sound]
+    findings.bad += [_quarantine_words(q) for q in lost]
+    if unread > len(lost):
+        findings.bad.append(f"{unread - len(lost)} rows fail their digest")
+    return findings
+
+
+def _quarantine_words(row: Quarantined) -> str:
+    what = "body of entry" if row.body_only else "entry"
+    return f"{what} {short(row.id)} is in quarantine: {row.why}"
+
+
+def check(conversation: ConversationId, entries: tuple[Entry, ...]) -> Findings:
+    """Admit entries from nothing and look at what comes of it."""
+    findings = Findings(conversation)
+    fresh = Conversation(conversation)
+    for entry in sorted(entries, key=send_order):
+        try:
+            fresh.admit(entry)
+        except EntryRefused as error:
+            findings.bad.append(f"entry {short(entry.id)}: {error.detail} [{error.reason}]")
+    log = fresh.log
+    for entry in log.pending.values():
+        absent = [i for i in entry.header.ancestors() if i not in log.entries]
+        names = ", ".join(short(i) for i in absent) or "the grant of its author"
+        findings.bad.append(f"entry {short(entry.id)} lacks {names}")
+    _check_bodies(fresh, findings)
+    _check_order(fresh, findings)
+    findings.entries, findings.digest = len(log), log.digest.hex()
+    return findings
+
+
+def _check_bodies(fresh: Conversation, findings: Findings) -> None:
+    for entry in fresh.log.entries.values():
+        if entry.body is None:
+            findings.bad.append(f"entry {short(entry.id)}: its body is missing")
+        elif fresh.log.is_malformed(entry.id):
+            findings.noted.append(f"entry {short(entry.id)} is void: its body does not parse")
+        elif not fresh.log.membership.is_visible(entry):
+            findings.noted.append(f"entry {short(entry.id)} is void: its author may not write it")
+    for lane, seq, ids in fresh.log.equivocations():
+        names = " and ".join(short(i) for i in ids)
+        findings.bad.append(
+            f"two histories: {short(lane.author)} wrote {names} at place {seq} of one lane"
+        )
+
+
+def _check_order(fresh: Conversation, findings: Findings) -> None:
+    for seal_id, reason in fresh.order.void.items():
+        words = f"seal {short(seal_id)} is void: {reason.value}. {reason.next_step}"
+        (findings.bad if reason in _FORGED else findings.noted).append(words)
+    findings.seals = len(fresh.order.nodes)
+    for node in fresh.order.nodes.values():
+        body = fresh.log.body(node.generation) if node.generation is not None else None
+        if not isinstance(body, Generation):
+            continue
+        findings.generations += 1
+        stream = extend_digest(start_digest(node.seal.request, body.run), body.token_ids)
+        if body.draft_digest not in (None, stream):
+            findings.bad.append(
+                f"generation {short(node.generation or b'')}: its tokens are not those it streamed"
+            )
+
+
+def _report(session: Session, findings: Findings) -> None:
+    out = session.out
+    if out.as_json:
+        out.emit(findings.record())
+        return
+    mark = ("bad ", "bold red") if findings.bad else ("ok  ", "bold green")
+    out.show(
+        Text.assemble(
+            mark, short(findings.conversation),
+            f"  {counted(findings.entries, 'entry', 'entries')}"
+            f", {counted(findings.seals, 'seal', 'seals')}"
+            f", {counted(findings.generations, 'generation', 'generations')}",
+            (f"  digest {findings.digest[:12]}", "dim"),
+        )
+    )  # fmt: skip
+    for words in findings.bad:
+        out.show(Text.assemble(("    bad   ", "red"), words))
+    for words in findings.noted:
+        out.show(Text.assemble(("    note  ", "yellow"), words))
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file. Raises FileUnusable."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileUnusable(f"{path}: {error.strerror}") from error

@@ -1,0 +1,117 @@
+"""A dense llama model in torch: its layers, as the step function wants them (spec/07-host)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn import functional
+
+from model_host.engine.shapes import Shapes
+from model_host.model_config import ModelConfig
+
+Linear = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One transformer block; each linear maps [M, in] to [M, out]."""
+
+    attn_norm: torch.Tensor  # [W]
+    qkv: Linear  # W -> (H + 2 H_kv) D
+    out: Linear  # H D -> W
+    ffn_norm: torch.Tensor  # [W]
+    gate_up: Linear  # W -> 2 F
+    down: Linear  # F -> W
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Weights, rotary tables and the closed set of shapes they are run with.
+
+    cos, sin: [context, D], sin with its first half negated, as half-split RoPE adds
+    x * cos + roll(x, D/2) * sin.
+    """
+
+    config: ModelConfig
+    dtype: torch.dtype
+    shapes: Shapes
+    embedding: torch.Tensor  # [V, W]
+    layers: tuple[Layer, ...]
+    norm: torch.Tensor  # [W]
+    head: Linear  # W -> V
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+
+def packed_linear_available(dtype: torch.dtype) -> bool:
+    """Say whether oneDNN takes reordered weights of this dtype on this machine."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(  # type: ignore[no-untyped-call]
+        torch.ops.mkldnn, "_reorder_linear_weight"
+    ):
+        return False
+    return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def make_linear(weight: torch.Tensor, shapes: Shapes) -> Linear:
+    """Bind a weight [out, in] to the kernel the shapes name; packing copies the weight.
+
+    Packed once at load, a decode step's linear layers take two thirds of the plain kernel's time.
+    """
+    if shapes.linear == "plain":
+        return lambda rows: functional.linear(rows, weight)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
+    run = torch.ops.mkldnn._linear_pointwise.default
+
+    def linear(rows: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = run(rows, packed, None, "none", [], "")
+        return result
+
+    return linear
+
+
+def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cos and signed sin, [context, D], computed in float64 and rounded once.
+
+    numpy's or torch's float64 sine may differ in the last bit between machines; the
+    rounding to 24 or 8 bits hides nearly all of it, and the canary shows the rest.
+    """
+    half = config.head_width // 2
+    exponents = torch.arange(half, dtype=torch.float64) / half
+    angles = torch.outer(
+        torch.arange(config.context_tokens, dtype=torch.float64), config.rope_base**-exponents
+    )
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
+
+
+def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:
+    """Assemble a model from weights named as model_host/weights.py names them.
+
+    Its context is no longer than the shapes allow.
+    """
+    dtype = tensors["embedding"].dtype
+    config = replace(config, context_tokens=min(config.context_tokens, shapes.keys_max))
+
+    def layer(index: int) -> Layer:
+        part = {name: tensors[f"{index}.{name}"] for name in Layer.__slots__}
+        return Layer(
+            attn_norm=part["attn_norm"],
+            qkv=make_linear(part["qkv"], shapes),
+            out=make_linear(part["out"], shapes),
+            ffn_norm=part["ffn_norm"],
+            gate_up=make_linear(part["gate_up"], shapes),
+            down=make_linear(part["down"], shapes),
+        )
+
+    cos, sin = rotary_tables(config, dtype)
+    return Model(
+        config=config,
+        dtype=dtype,
+        shapes=shapes,
+        embedding=tensors["embedding"],
+        layers=tuple(layer(index) for index in range(config.layers)),
+        norm=tensors["norm"],
+        head=make_linear(tensors.get("head", tensors["embedding"]), shapes),
+        cos=cos,
+        sin=sin,
+    )

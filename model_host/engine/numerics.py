@@ -1,0 +1,196 @@
+"""The start-up self-test and the numerics class (spec/07-host, "bit-exact").
+
+Whether a kernel's rows depend on each other is a property of the machine, so it is
+measured and not assumed: `self_test` runs exactly the closed set of shapes. Which bits the
+kernels give is measured too: the numerics class is the digest of a canary computation, so
+that two hosts are of one class because they compute alike, not because a version says so.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from model_host.engine.model import Model, build_model
+from model_host.engine.shapes import CHUNK_TOKENS, Shapes
+from model_host.engine.slab_cache import SlabCache
+from model_host.engine.step import Slice, attend, feed_forward, head, project, step
+from model_host.model_config import ModelConfig
+
+CANARY_LAYERS = 2
+CANARY_VOCAB = 1024
+_CANARY_PARTS = (CHUNK_TOKENS, 75, 1, 16, 1)  # crosses a slab, and ends with decode steps
+_ROWS_FEW, _CUTS_FEW = 16, 8  # kernels for few rows are the ones that differ
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What the self-test found: the shapes at which rows depended on each other."""
+
+    failures: tuple[str, ...]
+    shapes_run: int
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Say whether every shape kept its rows apart."""
+        return not self.failures
+
+
+def synthetic(shape: tuple[int, ...], seed: int, scale: float) -> torch.Tensor:
+    """Return float32 numbers in ±scale, the same on every machine, from integer mixing."""
+    count = int(np.prod(shape))
+    mixed = np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
+    mixed += np.uint32(seed * 40503 % 2**32)
+    for _ in range(2):
+        mixed ^= mixed >> np.uint32(16)
+        mixed *= np.uint32(0x45D9F3B)
+    mixed ^= mixed >> np.uint32(16)
+    # 24 bits and powers of two: exact in float32.
+    unit = (mixed >> np.uint32(8)).astype(np.float32) / np.float32(2**23) - np.float32(1)
+    return torch.from_numpy(unit * np.float32(scale)).view(shape)
+
+
+def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> Model:
+    """Build a model of the same widths with two layers and weights known to everyone."""
+    small = replace(
+        config,
+        layers=CANARY_LAYERS,
+        vocab=CANARY_VOCAB,
+        tied=True,
+        context_tokens=sum(_CANARY_PARTS),
+    )
+    # Whatever the context of the model at work: one machine, one class.
+    shapes = replace(shapes, keys_max=small.context_tokens)
+    query, kv = small.heads * small.head_width, small.kv_heads * small.head_width
+    sizes: dict[str, tuple[int, ...]] = {
+        "qkv": (query + 2 * kv, small.width),
+        "out": (small.width, query),
+        "gate_up": (2 * small.ffn_width, small.width),
+        "down": (small.width, small.ffn_width),
+    }
+    tensors = {"embedding": synthetic((small.vocab, small.width), 1, 1.0)}
+    tensors["norm"] = 1 + synthetic((small.width,), 2, 0.25)
+    for index in range(small.layers):
+        for at, (name, shape) in enumerate(sizes.items()):
+            scale = 4.0 / shape[1] ** 0.5
+            tensors[f"{index}.{name}"] = synthetic(shape, 16 * index + 4 + at, scale)
+        tensors[f"{index}.attn_norm"] = 1 + synthetic((small.width,), 16 * index + 12, 0.25)
+        tensors[f"{index}.ffn_norm"] = 1 + synthetic((small.width,), 16 * index + 13, 0.25)
+    return build_model(small, {name: t.to(dtype) for name, t in tensors.items()}, shapes)
+
+
+def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> bytes:
+    """Run the canary and digest its logits, keys and values, 32 bytes.
+
+    It goes through the step function itself: linear layers of the model's widths, RMSNorm,
+    RoPE, attention with its softmax, SiLU. It depends on no weight of the model.
+    """
+    model = synthetic_model(config, dtype, shapes)
+    cache = SlabCache(model.config, dtype)
+    digest = hashlib.sha256(f"antiphon/numerics/v1 {dtype}".encode())
+    for count in _CANARY_PARTS:
+        at = cache.tokens
+        ids = [(7 * (at + row) + 3) % CANARY_VOCAB for row in range(count)]
+        (logits,) = step(model, [Slice(cache, ids, logits=min(count, 16))])
+        digest.update(logits.numpy().tobytes())
+    digest.update(cache.read(0, cache.tokens).tobytes())
+    return digest.digest()
+
+
+def self_test(model: Model) -> SelfTest:
+    """Run every shape of the closed set on the model's own layer and compare bits.
+
+    Each smaller shape must give the rows that the largest one gives.
+    """
+    started = time.monotonic()
+    failures: list[str] = []
+    run = 0
+    with torch.inference_mode():
+        for name, same in (*_rows_agree(model), *_keys_agree(model)):
+            run += 1
+            if not same:
+                failures.append(name)
+    return SelfTest(tuple(failures), run, time.monotonic() - started)
+
+
+def _cuts(rows: int, of: int, turn: int) -> list[int]:
+    """Where to cut `rows` out of `of` rows: many places for few rows, else one by turns."""
+    last = of - rows
+    if rows > _ROWS_FEW:
+        return [last * (turn % 3) // 2]
+    return sorted({last * index // (_CUTS_FEW - 1) for index in range(_CUTS_FEW)})
+
+
+def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
+    """Compare everything that works on rows alone, at each row bucket."""
+    config, layer = model.config, model.layers[0]
+    rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0).to(model.dtype)
+    wide = synthetic((CHUNK_TOKENS, config.heads * config.head_width), 98, 1.0).to(model.dtype)
+    # Positions beside the rows would differ between cuts; one position serves all.
+    kinds = config.heads + 2 * config.kv_heads
+    cos = model.cos[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
+    sin = model.sin[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
+
+    def projected(x: torch.Tensor) -> torch.Tensor:
+        return project(model, layer, x, cos[: len(x)], sin[: len(x)])
+
+    parts: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
+        "project": (projected, rows),
+        "out": (layer.out, wide),
+        "feed_forward": (lambda x: feed_forward(model, layer, x), rows),
+        "head": (lambda x: head(model, x), rows),
+    }
+    sizes = sorted({model.shapes.linear_rows(bucket) for bucket in model.shapes.row_buckets})
+    for name, (function, given) in parts.items():
+        whole = function(given)
+        for turn, size in enumerate(sizes):
+            # Measured: kernels for very few rows go astray in a tenth of the rows only.
+            thorough = name != "head" and size < _ROWS_FEW
+            places = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
+            same = all(
+                torch.equal(function(given[at : at + size].clone()), whole[at : at + size])
+                for at in places
+            )
+            yield f"{name} rows={size}", same
+
+
+def _keys_agree(model: Model) -> Iterator[tuple[str, bool]]:
+    """Compare attention at each pair of row and key bucket, with the model's own heads.
+
+    A chunk's rows stand at every other position of the bucket's last two key blocks, and
+    the second half's queries repeat the first half's. So the rows of one bucket's second
+    half come again as the first half of the next bucket, with one masked block more.
+    """
+    config, shapes, group = model.config, model.shapes, model.config.group
+    size = (2, 1, config.kv_heads, shapes.key_buckets[-1], config.head_width)
+    stored = synthetic(size, 97, 2.0).to(model.dtype)
+    full = CHUNK_TOKENS * group
+    query = synthetic((1, config.kv_heads, full // 2, config.head_width), 96, 2.0)
+    query = torch.cat([query, query], 2).to(model.dtype)
+    before: torch.Tensor | None = None
+    for keys in shapes.key_buckets:
+        places = keys - 2 * shapes.key_block + 2 * (torch.arange(full) // group)
+        hidden = torch.arange(keys) > places.clamp_(min=0)[:, None]
+        mask = torch.zeros((full, keys), dtype=model.dtype).masked_fill_(hidden, float("-inf"))
+
+        def run(at: int, rows: int, mask: torch.Tensor = mask, keys: int = keys) -> torch.Tensor:
+            cut = query[:, :, at : at + rows].clone()
+            seen = stored[:, :, :, :keys]
+            return attend(cut, seen[0], seen[1], mask[at : at + rows])
+
+        whole = run(0, full)
+        for turn, bucket in enumerate(shapes.row_buckets[:-1]):
+            rows = shapes.query_rows(bucket, group)
+            same = all(
+                torch.equal(run(at, rows), whole[:, :, at : at + rows])
+                for at in _cuts(rows, full, turn + keys // shapes.key_block)
+            )
+            yield f"attention rows={rows} keys={keys}", same
+        if before is not None:
+            same = torch.equal(whole[:, :, : full // 2], before[:, :, full // 2 :])
+            yield f"attention rows={full} keys={keys - shapes.key_block} and {keys}", same
+        before = whole

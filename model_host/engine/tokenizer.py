@@ -1,0 +1,195 @@
+"""The tokenizer of a GGUF file: byte-level BPE, exactly (spec/07-host, "rendering").
+
+Content and template literals are encoded by two different tokenizers: the one for content
+doesn't know the control tokens, so `<|im_end|>` typed by a person is plain text. Bytes
+the vocabulary lacks are refused; the library would drop them in silence.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from model_host.engine.gguf_file import TokenizerData
+from model_host.errors import TokenizerUnknown
+from model_host.refusals import TokenizerBytesMissing
+from replica.ids import Digest
+
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_LLAMA3 = ("llama-bpe", "llama3")
+_LLAMA3_REGEX = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def _byte_characters() -> list[str]:
+    """Return the character that stands for each byte in a byte-level vocabulary (GPT-2)."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    characters, extra = [], 0
+    for byte in range(256):
+        characters.append(chr(byte if byte in printable else 256 + extra))
+        extra += byte not in printable
+    return characters
+
+
+_CHARACTER_OF = _byte_characters()
+_BYTE_OF = {character: byte for byte, character in enumerate(_CHARACTER_OF)}
+
+
+def _pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
+    """Return the pre-tokenizer that llama.cpp's name `pre` stands for."""
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    match pre:
+        case "gpt-2" | "gpt2":
+            return gpt2
+        case "smollm":
+            digits = pre_tokenizers.Digits(individual_digits=True)
+            return pre_tokenizers.Sequence([digits, gpt2])
+        case _ if pre in _LLAMA3:
+            split = pre_tokenizers.Split(Regex(_LLAMA3_REGEX), behavior="isolated")
+            plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+            return pre_tokenizers.Sequence([split, plain])
+    raise TokenizerUnknown(f"The host can't rebuild the pre-tokenizer {pre!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """Text to token ids and token ids to bytes."""
+
+    data: TokenizerData
+    digest: Digest
+    """SHA-256 over vocabulary, merges, token types and pre-tokenizer."""
+    bytes_missing: frozenset[int]
+    """Byte values that no token stands for."""
+    _content: Backend
+    _literal: Backend
+    _bytes: tuple[bytes, ...]
+
+    @property
+    def token_count(self) -> int:
+        """Return the size of the vocabulary; ids stay below it."""
+        return len(self._bytes)
+
+    @classmethod
+    def build(cls, data: TokenizerData) -> Self:
+        """Rebuild a file's tokenizer. Raises TokenizerUnknown."""
+        if data.model != "gpt2":
+            raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
+        vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
+        typed = {text: i for text, i in vocabulary.items() if data.types[i] == _NORMAL}
+        literal = _backend(data, vocabulary)
+        literal.add_special_tokens(
+            [
+                AddedToken(text, special=True, normalized=False)
+                for text, kind in zip(data.tokens, data.types, strict=True)
+                if kind in (_CONTROL, _USER_DEFINED)
+            ]
+        )
+        known = {_BYTE_OF.get(text) for text in typed if len(text) == 1}
+        return cls(
+            data=data,
+            digest=_digest(data),
+            bytes_missing=frozenset(set(range(256)) - known),
+            _content=_backend(data, typed),
+            _literal=literal,
+            _bytes=tuple(map(_token_bytes, data.tokens, data.types)),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise content: control tokens in it are plain text.
+
+        Raises TokenizerBytesMissing.
+        """
+        self.check_bytes(text)
+        ids: list[int] = self._content.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_template(self, text: str) -> list[int]:
+        """Tokenise a template literal: control tokens in it are control tokens.
+
+        Raises TokenizerBytesMissing.
+        """
+        self.check_bytes(text)
+        ids: list[int] = self._literal.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def missing_bytes(self, text: str) -> bytes:
+        """Return the byte values of a text that the vocabulary lacks, ascending."""
+        return bytes(sorted(self.bytes_missing.intersection(text.encode())))
+
+    def check_bytes(self, text: str) -> None:
+        """Raise TokenizerBytesMissing if the vocabulary lacks a byte of the text."""
+        if missing := self.missing_bytes(text):
+            raise TokenizerBytesMissing(missing)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return exactly the bytes a token stands for; none for a control token.
+
+        A token the model's maker defined, such as `<think>`, is shown as its text.
+
+        They needn't be whole characters.
+        """
+        return self._bytes[token_id]
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of a run of tokens, control tokens left out."""
+        return b"".join(self._bytes[token_id] for token_id in ids)
+
+    def is_control(self, token_id: int) -> bool:
+        """Say whether only templates and models write a token: it is never typed."""
+        return self.data.types[token_id] != _NORMAL
+
+    def control_id(self, text: str) -> int | None:
+        """Return the id of a control token by its text, None if there is no such token."""
+        try:
+            token_id = self.data.tokens.index(text)
+        except ValueError:
+            return None
+        return token_id if self.is_control(token_id) else None
+
+
+def _backend(data: TokenizerData, vocabulary: dict[str, int]) -> Backend:
+    """Build the library's tokenizer without control tokens.
+
+    No unknown token is set: the file names `<|endoftext|>`, which then would end a text
+    wherever a byte is missing.
+    """
+    merges = [_merge(text) for text in data.merges]
+    # Some of Llama 3's whole words can't be reached by its merges.
+    whole = data.pre in _LLAMA3
+    backend = Backend(
+        models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=whole)
+    )
+    backend.pre_tokenizer = _pre_tokenizer(data.pre)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _merge(text: str) -> tuple[str, str]:
+    left, space, right = text.partition(" ")
+    if not space or " " in right:
+        raise TokenizerUnknown(f"The merge {text!r} isn't two tokens.")
+    return left, right
+
+
+def _token_bytes(text: str, kind: int) -> bytes:
+    """Return the bytes of a token's text; a control token has none."""
+    if kind == _USER_DEFINED:
+        return text.encode()  # stands in the file as it is shown
+    if kind != _NORMAL:
+        return b""
+    if not set(text) <= _BYTE_OF.keys():
+        raise TokenizerUnknown(f"The token {text!r} isn't made of byte characters.")
+    return bytes(_BYTE_OF[character] for character in text)
+
+
+def _digest(data: TokenizerData) -> Digest:
+    """Hash what decides how a text becomes ids."""
+    parts: Sequence[object] = (data.model, data.pre, data.tokens, data.types, data.merges)
+    canonical = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
+    return Digest(hashlib.sha256(b"antiphon/v1/tokenizer\0" + canonical.encode()).digest())

@@ -1,0 +1,11 @@
+"""The host's drivers: answering, journals, checkpoint files, services."""
+
+from model_host.io import fetch
+from model_host.io.config import HostConfig
+from model_host.io.server import serve
+
+__all__ = [
+    "HostConfig",
+    "fetch",
+    "serve",
+]

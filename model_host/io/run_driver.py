@@ -1,0 +1,154 @@
+"""One run, from its context to its last token (spec/07-host §4 steps 4 to 8).
+
+Drives a Run of model_host/runner.py with the engine's worker: prefill, then
+token by token, each in the journal before anyone is shown it. What comes of
+it in the log is model_host/aio/answering.py's.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from model_host.engine_api import Logits
+from model_host.errors import PrefillCancelled
+from model_host.io.journal import Journal
+from model_host.io.worker import Found, Worker
+from model_host.runner import Run
+from replica.conversation import Conversation, Draft
+from replica.errors import AntiphonError, HostError
+from replica.ids import EntryId
+from replica.limits import BODY_BYTES_MAX
+from replica.log import FinishReason, Genesis, Usage
+
+PROGRESS_EVERY_S = 0.1
+_ID_BYTES_MAX = 5
+"""A token id as a varint."""
+_OTHER_BYTES_MAX = 4096
+"""All of a generation's body but its ids and its text, and one more token's text."""
+
+
+class Generating:
+    """Computes a run; `usage` says what that took, also where it failed."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        held: Conversation,
+        run: Run,
+        journal: Journal,
+        show: Callable[[Draft], None],
+    ) -> None:
+        """Compute through `worker`; hand each frame to `show` once it may be seen."""
+        self._worker = worker
+        self._held = held
+        self._run = run
+        self._journal = journal
+        self._show = show
+        self.usage = Usage()
+
+    async def finish(self, journaled: Sequence[int]) -> None:
+        """Take what the journal holds, then compute the rest; the run has finished then.
+
+        Raises StoreError where the journal takes no more.
+        """
+        for token_id in journaled:
+            self._run.take(token_id)
+        for frame in self._run.drafts:
+            self._show(frame)
+        # A crash may have come between the last token and the generation's entry.
+        if self._run.finished is None:
+            async with self._worker.holding(self._held.id):
+                await self._compute()
+
+    async def _compute(self) -> None:
+        began, already = time.monotonic(), len(self._run.token_ids)
+        first_token = began
+        try:
+            logits = await self._prefill()
+            while self._goes_on():
+                token_id = self._take_next(logits)
+                if len(self._run.token_ids) == already + 1:
+                    first_token = time.monotonic()
+                if self._run.finished is None:
+                    logits = await self._worker.decode(self._held.id, token_id)
+        except PrefillCancelled:
+            self._run.end(FinishReason.CANCELLED, "cancelled by a member")
+        except HostError as error:
+            self._run.end(FinishReason.INTERRUPTED, words(error))
+        self.usage = replace(
+            self.usage,
+            first_token_us=int((first_token - began) * 1e6),
+            decode_us=int((time.monotonic() - first_token) * 1e6),
+        )
+
+    def _goes_on(self) -> bool:
+        """Say whether there is a next token; end the run where someone or something forbids it."""
+        run = self._run
+        if run.finished is None and self._is_cancelled():
+            run.end(FinishReason.CANCELLED, "cancelled by a member")
+        size = len(run.token_ids) * _ID_BYTES_MAX + len(run.visible) + _OTHER_BYTES_MAX
+        if run.finished is None and size > BODY_BYTES_MAX:
+            run.end(FinishReason.LENGTH, "no entry holds more")
+        return run.finished is None
+
+    def _take_next(self, logits: Logits) -> int:
+        token_id = self._run.choose(logits)
+        self._journal.append(token_id)
+        self._run.take(token_id)
+        self._show(self._run.drafts[-1])
+        return token_id
+
+    def _is_cancelled(self) -> bool:
+        return self._held.order.is_cancelled(self._run.plan.request_id)
+
+    # --- the context ------------------------------------------------------------
+
+    async def _prefill(self) -> Logits:
+        """Bring the context into memory, telling readers how far it is."""
+        run = self._run
+        prefilled = await self._worker.prefill(
+            self._held.id,
+            owner_of(self._held),
+            [*run.plan.prompt, *run.token_ids],
+            on_progress=self._progress_teller(),
+            cancelled=self._is_cancelled,
+        )
+        # Tokens of the answer itself, brought back after a crash, are no part of the prompt.
+        prompt = len(run.plan.prompt)
+        cached = min(prefilled.found.cached_tokens, prompt)
+        restored = min(prefilled.found.restored_tokens, prompt - cached)
+        self.usage = Usage(
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            restored_tokens=restored,
+            prefilled_tokens=prompt - cached - restored,
+        )
+        return prefilled.logits
+
+    def _progress_teller(self) -> Callable[[Found, int], None]:
+        """Return what the worker's thread calls; readers are told now and then."""
+        loop = asyncio.get_running_loop()
+        run, last_told = self._run, 0.0
+
+        def tell(found: Found, prefilled: int) -> None:
+            nonlocal last_told
+            if time.monotonic() - last_told < PROGRESS_EVERY_S or run.token_ids:
+                return
+            last_told = time.monotonic()
+            usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
+            loop.call_soon_threadsafe(self._show, run.progress(usage, prefilled))
+
+        return tell
+
+
+def owner_of(held: Conversation) -> bytes:
+    """Return the owner whose conversations may share derived state: never two owners."""
+    genesis = held.log.body(EntryId(held.id))
+    assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
+    return genesis.owners[0]
+
+
+def words(error: AntiphonError) -> str:
+    """Return what a generation says of why it was refused or interrupted."""
+    return f"{error.reason}: {error.detail} {error.next_step}"

@@ -1,0 +1,176 @@
+"""Starts and stops a model host: engine, replica, service (spec/07-host §1)."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from model_host import render, sampler
+from model_host.engine import Tokenizer, TorchEngine
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.config import HostConfig
+from model_host.io.fetch import cache_dir, resolve
+from model_host.io.host import Host
+from model_host.io.journal import Journals
+from model_host.io.request_handler import Answering, Offer
+from model_host.io.service import HostService
+from model_host.io.worker import Worker
+from model_host.kv import CachePool
+from model_host.profile import Profile
+from model_host.render import Template, check_template
+from replica.ids import Digest, PublicKey, short
+from replica.io import (
+    STOP_GRACE_S,
+    Client,
+    add_health,
+    listen,
+    load_or_create,
+    load_or_create_secret,
+    rpc,
+    run_until_stopped,
+)
+from replica.link import Doorkeeper, HostInfo
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HostServer:
+    """A running host."""
+
+    address: str
+    key: PublicKey
+    offer: Offer
+    host: Host
+    worker: Worker
+    client: Client
+    answering: "asyncio.Task[None]"
+
+    @property
+    def profile(self) -> Profile:
+        """The profile it answers with."""
+        return self.offer.profile
+
+    async def failed(self) -> None:
+        """Raise what ended one of the tasks a host can't live without."""
+        await asyncio.gather(asyncio.shield(self.answering), self.client.failed())
+
+
+def load_offer(engine: TorchEngine) -> Offer:
+    """Read tokenizer and template from the model file and pin everything by digest.
+
+    Raises TokenizerUnknown, TemplateUnsupported.
+    """
+    file = engine.file
+    tokenizer = Tokenizer.build(file.tokenizer)
+    template = Template(
+        file.template,
+        bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),
+        eos_token=_text(file.tokenizer.tokens, file.tokenizer.eos_id),
+    )
+    report = check_template(template, tokenizer)
+    if not (report.append_only and report.sentinels_equal_plain):
+        log.warning(
+            "template rewrites history",
+            append_only=report.append_only,
+            sentinels_equal_plain=report.sentinels_equal_plain,
+        )
+    profile = Profile(
+        file.name,
+        Digest(file.sha256),
+        tokenizer.digest,
+        template.digest,
+        render.RECIPE_DIGEST,
+        Digest(sampler.RECIPE_DIGEST),
+        engine.dtype,
+        engine.config.context_tokens,
+        has_tools=False,
+    )
+    stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
+    return Offer(
+        profile,
+        template,
+        tokenizer,
+        Digest(engine.numerics_class),
+        frozenset(i for i in stop_ids if i is not None),
+    )
+
+
+def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
+    return tokens[token_id] if token_id is not None else ""
+
+
+@asynccontextmanager
+async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
+    """Load the model, link to the hub, serve questions; stop at the end.
+
+    An `engine` that is loaded already saves doing it again. Raises
+    ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
+    unreachable hub is no error: the host keeps trying.
+    """
+    data_dir = config.data_dir.expanduser()
+    key = load_or_create(data_dir / "identity.key")
+    doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
+    if engine is None:
+        engine = await asyncio.to_thread(_load_engine, config)
+    offer = load_offer(engine)
+    worker = _worker(config, data_dir, engine)
+    server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
+    address = listen(server, config.listen)
+    info = HostInfo(doorkeeper.public, address, (offer.profile.info,))
+    store_path = data_dir / "log" / "log.db"
+    async with Client.open(store_path, key, config.hub, follow=True, host=info) as client:
+        journals = Journals(data_dir / "journal")
+        host = Host(client, Answering(client, key, worker, journals, offer))
+        service = HostService(client, host, worker, offer, doorkeeper)
+        server.add_generic_rpc_handlers((service.handlers(),))
+        await add_health(server, "antiphon.v1.HostService")
+        await server.start()
+        answering = asyncio.create_task(host.run(), name="host")
+        try:
+            log.info("host ready", address=address, key=short(doorkeeper.public))
+            yield HostServer(address, doorkeeper.public, offer, host, worker, client, answering)
+        finally:
+            answering.cancel()
+            worker.stop()
+            await asyncio.gather(answering, return_exceptions=True)
+            await server.stop(STOP_GRACE_S)
+            await worker.close()
+
+
+def _load_engine(config: HostConfig) -> TorchEngine:
+    path = resolve(config.model)
+    log.info("loading model", path=str(path), dtype=config.dtype)
+    return TorchEngine.load(
+        path,
+        dtype=config.dtype,
+        threads=config.threads,
+        cache_dir=cache_dir(),
+        context_tokens=config.context_tokens or None,
+    )
+
+
+def _worker(config: HostConfig, data_dir: Path, engine: TorchEngine) -> Worker:
+    pool = CachePool(engine.new_cache, config.kv_bytes_max)
+    mac_key = load_or_create_secret(data_dir / "checkpoint.secret")
+    salt_key = load_or_create_secret(data_dir / "salt.secret")
+    tiers = Checkpoints(
+        data_dir / "derived" / "checkpoints",
+        mac_key=mac_key,
+        budget_bytes=config.checkpoint_bytes_max,
+    )
+    # Two owners never share derived state: its timing would tell one of the other.
+    return Worker(engine, pool, tiers, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256))
+
+
+async def serve(config: HostConfig) -> None:
+    """Run until SIGINT or SIGTERM, or until the host can't go on."""
+    async with start(config) as server:
+        line = f"host {server.address} {server.key.hex()} {server.profile.name}"
+        await run_until_stopped(server.failed(), f"{line} {server.profile.digest.hex()}")

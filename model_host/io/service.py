@@ -1,0 +1,147 @@
+"""HostService over grpc.aio (spec/07-host §6): questions about the engine."""
+
+from typing import Any
+
+import grpc
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.io.host import Host
+from model_host.io.request_handler import Offer
+from model_host.io.worker import Worker
+from model_host.refusals import TokenizerBytesMissing
+from model_host.render import render, render_digests
+from model_host.runner import context_items
+from replica.conversation import Conversation
+from replica.ids import ID_BYTES, ConversationId, EntryId
+from replica.io import Client, rpc
+from replica.link import Doorkeeper, profile_to_pb
+from replica.log import Kind
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
+
+
+class HostService:
+    """The calls of HostService."""
+
+    def __init__(
+        self, client: Client, host: Host, worker: Worker, offer: Offer, doorkeeper: Doorkeeper
+    ) -> None:
+        """Answer from what the host follows and holds."""
+        self._client = client
+        self._host = host
+        self._worker = worker
+        self._offer = offer
+        self._doorkeeper = doorkeeper
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Return the byte-level handlers."""
+        return grpc.method_handlers_generic_handler(
+            "antiphon.v1.HostService",
+            {
+                "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
+                "Describe": rpc.unary(pb.DescribeRequest, self.describe),
+                "Render": rpc.unary(pb.RenderRequest, self.render),
+                "CountTokens": rpc.unary(pb.CountTokensRequest, self.count_tokens),
+                "Evict": rpc.unary(pb.EvictRequest, self.evict),
+                "ListCheckpoints": rpc.unary(pb.ListCheckpointsRequest, self.list_checkpoints),
+            },
+        )
+
+    async def authenticate(
+        self, request: pb.HostServiceAuthenticateRequest, _context: rpc.Context
+    ) -> pb.HostServiceAuthenticateResponse:
+        """Prove possession of a key."""
+        response = rpc.answer_authenticate(self._doorkeeper, request.request)
+        return pb.HostServiceAuthenticateResponse(response=response)
+
+    async def describe(
+        self, _request: pb.DescribeRequest, context: rpc.Context
+    ) -> pb.DescribeResponse:
+        """Say what the host is and how busy."""
+        rpc.caller(self._doorkeeper, context)
+        profile, counters = self._offer.profile, self._worker.counters
+        return pb.DescribeResponse(
+            host_key=self._doorkeeper.public,
+            profiles=[
+                pb.Profile(
+                    info=profile_to_pb(profile.info),
+                    weights_digest=profile.weights_digest,
+                    tokenizer_digest=profile.tokenizer_digest,
+                    template_digest=profile.template_digest,
+                    render_recipe_digest=profile.render_recipe_digest,
+                    sampler_digest=profile.sampler_digest,
+                    numerics_class=self._offer.numerics_class,
+                    bitwise=self._worker.engine.bitwise,
+                    dtype=profile.dtype,
+                    tools=profile.has_tools,
+                )
+            ],
+            running=self._host.running,
+            waiting=self._host.waiting,
+            counters=pb.HostCounters(
+                restores=counters.restores,
+                fallbacks=counters.fallbacks,
+                checkpoints=counters.checkpoints,
+                checkpoint_failures=counters.checkpoint_failures,
+                generations=self._host.counters.generations,
+                refusals=self._host.counters.refusals,
+            ),
+        )
+
+    def _member(self, conversation: bytes, context: rpc.Context) -> Conversation:
+        peer = rpc.caller(self._doorkeeper, context)
+        if len(conversation) != ID_BYTES:
+            raise ArgumentInvalid("conversation: 32 bytes")
+        held = self._client.shelf.get(ConversationId(conversation))
+        if held is None or not held.is_member(peer):
+            raise ConversationUnknown
+        return held
+
+    async def render(self, request: pb.RenderRequest, context: rpc.Context) -> pb.RenderResponse:
+        """Show how a sealed context is rendered, entry by entry."""
+        held = self._member(request.conversation, context)
+        node = held.order.nodes.get(EntryId(request.seal))
+        if node is None:
+            raise ArgumentInvalid("seal: no seal that counts has this id")
+        offer = self._offer
+        items = context_items(held, node.parent, node.seal.entries)
+        rendered = render(items, offer.template, offer.tokenizer)
+        digest = render_digests(rendered, offer.template, offer.tokenizer)[-1]
+        entries = [pb.RenderedEntry(entry=i, token_ids=ids) for i, ids in rendered.tokens]
+        return pb.RenderResponse(entries=entries, render_digest=digest)
+
+    async def count_tokens(
+        self, request: pb.CountTokensRequest, context: rpc.Context
+    ) -> pb.CountTokensResponse:
+        """Count the tokens of a text."""
+        rpc.caller(self._doorkeeper, context)
+        try:
+            tokens = len(self._offer.tokenizer.encode(request.text))
+        except TokenizerBytesMissing as error:
+            raise ArgumentInvalid(f"text: {error.detail}") from error
+        return pb.CountTokensResponse(tokens=tokens)
+
+    async def evict(self, request: pb.EvictRequest, context: rpc.Context) -> pb.EvictResponse:
+        """Drop the derived state of a conversation: from memory, and from disk if asked."""
+        held = self._member(request.conversation, context)
+        # It costs the host a prefill, which a reader can't ask for in any other way either.
+        if not held.log.membership.may_write(rpc.caller(self._doorkeeper, context), Kind.REQUEST):
+            raise NotAllowed("readers drop nothing")
+        tokens, checkpoints = await self._worker.evict(held.id, checkpoints=request.checkpoints)
+        return pb.EvictResponse(memory_tokens=tokens, checkpoints=checkpoints)
+
+    async def list_checkpoints(
+        self, request: pb.ListCheckpointsRequest, context: rpc.Context
+    ) -> pb.ListCheckpointsResponse:
+        """Name the checkpoints held of a conversation, newest first."""
+        held = self._member(request.conversation, context)
+        return pb.ListCheckpointsResponse(
+            checkpoints=[
+                pb.CheckpointInfo(
+                    seal=c.seal,
+                    generation=c.generation,
+                    tokens=c.tokens,
+                    size_bytes=sum(g.length for g in c.groups),
+                )
+                for c in await self._worker.checkpoints(held.id)
+            ]
+        )

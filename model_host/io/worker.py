@@ -1,0 +1,240 @@
+"""The engine behind one thread: contexts in memory, restored or computed (spec/07-host §5).
+
+Everything that touches torch runs here, one call at a time; the event loop
+only waits. What is in memory is looked for first, then on disk; whatever is
+missing is computed from the tokens, and the output is the same either way.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from model_host.engine_api import Engine, Logits
+from model_host.errors import CheckpointError, CheckpointMissing
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.kv import GROUP_TOKENS, CachePool, KVCache, Manifest
+from replica.ids import ConversationId, EntryId, short
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to derived state since start."""
+
+    restores: int = 0
+    fallbacks: int = 0
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How much of a context was there already, in tokens."""
+
+    cached_tokens: int
+    restored_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A context ready to continue: logits after its last token, and what was found of it."""
+
+    logits: Logits
+    found: Found
+
+
+OnProgress = Callable[[Found, int], None]
+"""Told what was found and how many tokens are computed; called in the worker's thread."""
+
+
+class Worker:
+    """One engine, its caches and its checkpoints, in a thread of their own."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pool: CachePool,
+        checkpoints: Checkpoints,
+        salt_of: Callable[[bytes], bytes],
+    ) -> None:
+        """`salt_of` turns an owner's key into the salt of its derived state."""
+        self.engine = engine
+        self.counters = Counters()
+        self._pool = pool
+        self._checkpoints = checkpoints
+        self._salt_of = salt_of
+        self._ids: dict[ConversationId, list[int]] = {}
+        self._stopping = threading.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+
+    async def _call(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def stop(self) -> None:
+        """Let a running prefill end between two chunks, as if cancelled."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        """Finish what runs, then end the thread."""
+        self.stop()
+        await asyncio.to_thread(self._thread.shutdown)
+
+    @asynccontextmanager
+    async def holding(self, conversation: ConversationId) -> AsyncIterator[None]:
+        """Keep a conversation in memory for the block: `evict` raises CacheBusy meanwhile."""
+        pin = ExitStack()
+        try:
+            await self._call(pin.enter_context, self._pool.use(conversation))
+            yield
+        finally:
+            await self._call(pin.close)
+
+    async def prefill(
+        self,
+        conversation: ConversationId,
+        owner: bytes,
+        ids: Sequence[int],
+        *,
+        on_progress: OnProgress,
+        cancelled: Callable[[], bool],
+    ) -> Prefilled:
+        """Make `ids` the conversation's context; return the logits after the last.
+
+        Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded, CacheBusy.
+        """
+        prefilled: Prefilled = await self._call(
+            self._prefill, conversation, owner, list(ids), on_progress, cancelled
+        )
+        return prefilled
+
+    def _prefill(
+        self,
+        conversation: ConversationId,
+        owner: bytes,
+        ids: list[int],
+        on_progress: OnProgress,
+        cancelled: Callable[[], bool],
+    ) -> Prefilled:
+        with self._pool.use(conversation) as cache:
+            # One token is always left to compute: its logits are what is asked for.
+            common = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids[:-1])
+            cache.truncate(common)
+            # What is in memory from here on, however far it comes, is of these tokens.
+            self._ids[conversation] = ids
+            restored = self._restore(conversation, owner, ids, cache)
+            start = cache.tokens
+            found = Found(start - restored, restored)
+            on_progress(found, 0)
+            logits = self.engine.prefill(
+                cache,
+                ids[start:],
+                lambda done, _total: on_progress(found, done),
+                lambda: self._stopping.is_set() or cancelled(),
+            )
+        self._ids = {key: held for key, held in self._ids.items() if key in self._pool}
+        return Prefilled(logits, found)
+
+    def _restore(
+        self, conversation: ConversationId, owner: bytes, ids: list[int], cache: KVCache
+    ) -> int:
+        """Restore a checkpoint that reaches further than memory; return the tokens it added.
+
+        Any failure means computing from the log: never an error, always counted.
+        """
+        namespace = self.engine.namespace(self._salt_of(owner)).digest
+        # Whole groups are restored, so a started group in memory is read again.
+        kept = cache.tokens // GROUP_TOKENS * GROUP_TOKENS
+        try:
+            tokens = self._checkpoints.restore(conversation, namespace, ids, cache, cache.tokens)
+        except CheckpointMissing:
+            return 0
+        except CheckpointError as error:
+            self.counters.fallbacks += 1
+            log.warning("checkpoint not used", reason=error.reason, detail=error.detail)
+            return 0
+        self.counters.restores += 1
+        return tokens - kept
+
+    async def decode(self, conversation: ConversationId, token_id: int) -> Logits:
+        """Append one token; return the logits after it."""
+        logits: Logits = await self._call(self._decode, conversation, token_id)
+        return logits
+
+    def _decode(self, conversation: ConversationId, token_id: int) -> Logits:
+        with self._pool.use(conversation) as cache:
+            self._ids[conversation].append(token_id)
+            return self.engine.decode(cache, token_id)
+
+    async def checkpoint(
+        self,
+        conversation: ConversationId,
+        owner: bytes,
+        seal: EntryId,
+        generation: EntryId,
+        ids: Sequence[int],
+    ) -> None:
+        """Write what is in memory of `ids` to disk; a failure is counted and logged."""
+        await self._call(self._checkpoint, conversation, owner, seal, generation, list(ids))
+
+    def _checkpoint(
+        self,
+        conversation: ConversationId,
+        owner: bytes,
+        seal: EntryId,
+        generation: EntryId,
+        ids: list[int],
+    ) -> None:
+        namespace = self.engine.namespace(self._salt_of(owner)).digest
+        with self._pool.use(conversation) as cache:
+            # A run that was closed without computing may find another branch in memory.
+            tokens = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids)
+            try:
+                saved = self._checkpoints.save(
+                    conversation, namespace, seal, generation, ids[:tokens], cache
+                )
+            except CheckpointError as error:
+                self.counters.checkpoint_failures += 1
+                log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
+                return
+        if saved is None:
+            return
+        self.counters.checkpoints += 1
+        log.info("checkpoint", conversation=short(conversation), tokens=tokens)
+
+    async def evict(self, conversation: ConversationId, *, checkpoints: bool) -> tuple[int, int]:
+        """Drop a conversation from memory, and from disk if asked; return (tokens, checkpoints).
+
+        Raises CacheBusy while it is being answered; nothing is dropped then.
+        """
+        dropped: tuple[int, int] = await self._call(self._evict, conversation, checkpoints)
+        return dropped
+
+    def _evict(self, conversation: ConversationId, checkpoints: bool) -> tuple[int, int]:
+        with self._pool.use(conversation) as cache:
+            tokens = cache.tokens
+        self._pool.drop(conversation)
+        self._ids.pop(conversation, None)
+        count = 0
+        if checkpoints:
+            count = len(self._checkpoints.manifests(conversation))
+            self._checkpoints.delete(conversation)
+        return tokens, count
+
+    async def checkpoints(self, conversation: ConversationId) -> list[Manifest]:
+        """Return the checkpoints held of a conversation, newest first."""
+        held: list[Manifest] = await self._call(self._checkpoints.manifests, conversation)
+        return held
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    for index, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return index
+    return min(len(a), len(b))

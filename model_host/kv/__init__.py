@@ -1,0 +1,32 @@
+"""Derived state as bytes: caches, namespaces, checkpoints (spec/08)."""
+
+from model_host.kv.cache import SLAB_TOKENS, Bytes, KVCache
+from model_host.kv.checkpoint import (
+    Group,
+    Lineage,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    group_bounds,
+    usable_tokens,
+)
+from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
+from model_host.kv.pool import CachePool
+
+__all__ = [
+    "GROUP_TOKENS",
+    "PAGE_LAYOUT",
+    "SLAB_TOKENS",
+    "Bytes",
+    "CachePool",
+    "Group",
+    "KVCache",
+    "Lineage",
+    "Manifest",
+    "Namespace",
+    "canonical_json",
+    "decode_manifest",
+    "encode_manifest",
+    "group_bounds",
+    "usable_tokens",
+]

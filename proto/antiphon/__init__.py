@@ -1,1 +1,0 @@
-"""Generated stubs of the protocol; the .proto files lie beside them."""

@@ -1,1 +1,0 @@
-"""Drivers of the pure core: disk, clock and network."""

@@ -1,0 +1,37 @@
+"""One conversation as a whole: log, order and drafts, read and written (spec/01)."""
+
+from replica.conversation.author import Author
+from replica.conversation.backlog import awaited
+from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.drafts import (
+    Draft,
+    DraftStream,
+    Progress,
+    extend_digest,
+    sign_draft,
+    start_digest,
+    verify_draft,
+)
+from replica.conversation.place import Place, newest_place, place_at, place_on_branch
+from replica.conversation.sealing import Sealable, open_requests, sealable
+
+__all__ = [
+    "Author",
+    "Conversation",
+    "Draft",
+    "DraftStream",
+    "Place",
+    "Progress",
+    "Sealable",
+    "Shelf",
+    "awaited",
+    "extend_digest",
+    "newest_place",
+    "open_requests",
+    "place_at",
+    "place_on_branch",
+    "sealable",
+    "sign_draft",
+    "start_digest",
+    "verify_draft",
+]

@@ -1,0 +1,137 @@
+"""Writing entries: the next place in a lane, header, signature (spec/02-entry §7).
+
+Pure: randomness and time are arguments. An author writes in one epoch; the
+driver mints a new one unless a peer has confirmed the lane's head since the
+store was opened, because a restored backup would otherwise write a second
+history of the same lane.
+"""
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.conversation.conversation import Conversation
+from replica.ids import EntryId, Lane, PublicKey, Track
+from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
+from replica.log import (
+    Body,
+    Cancel,
+    Conflict,
+    DocumentUpdate,
+    Entry,
+    Generation,
+    Genesis,
+    Header,
+    Join,
+    Kind,
+    Member,
+    Message,
+    Request,
+    Revocation,
+    Seal,
+    Tools,
+    body_digest,
+    codec,
+    entry_id,
+    listed_ids,
+    salted,
+    sign,
+)
+from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
+
+KIND_OF_BODY: dict[type[Body], Kind] = {
+    Genesis: Kind.GENESIS,
+    Member: Kind.MEMBER,
+    Message: Kind.MESSAGE,
+    Tools: Kind.TOOLS,
+    Request: Kind.REQUEST,
+    Seal: Kind.SEAL,
+    Generation: Kind.GENERATION,
+    Cancel: Kind.CANCEL,
+    DocumentUpdate: Kind.DOCUMENT,
+    Join: Kind.JOIN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A key in one epoch."""
+
+    key: Ed25519PrivateKey
+    epoch: int
+
+    @property
+    def public(self) -> PublicKey:
+        """The author's public key."""
+        return PublicKey(self.key.public_key().public_bytes_raw())
+
+    def lane(self, track: int) -> Lane:
+        """Return the lane this author writes on `track`."""
+        return Lane(self.public, self.epoch, track)
+
+    def genesis(self, body: Genesis, *, salt: bytes, time_ms: int) -> Entry:
+        """Begin a conversation."""
+        content = salted(salt, codec.encode_body(body))
+        header = Header(
+            None, self.public, self.epoch, Track.ALL, 0, None, (), None, 0,
+            Kind.GENESIS, False, body_digest(content), len(content), time_ms, Conflict.QUEUE,
+        )  # fmt: skip
+        return self._signed(header, content)
+
+    def write(
+        self,
+        held: Conversation,
+        body: Body,
+        *,
+        parents: tuple[EntryId, ...],
+        basis: EntryId | None = None,
+        conflict: Conflict = Conflict.QUEUE,
+        salt: bytes,
+        time_ms: int,
+    ) -> Entry:
+        """Write the next entry of this author's lane; the caller admits and persists it.
+
+        `parents` may come in any order; more than 64 must be joined first.
+        Raises NotAllowed, CriticalKindUnknown, BodyTooLarge.
+        """
+        kind = KIND_OF_BODY[type(body)]
+        if not self.may_write(held, body):
+            # Others would carry it and count it for nothing.
+            raise NotAllowed(f"your role in this conversation takes no {kind.name} entry")
+        # Membership stays writable: whoever wrote the entry can be revoked for it.
+        if held.log.critical_unknown and not isinstance(body, Member):
+            raise CriticalKindUnknown
+        assert len(parents) <= PARENTS_MAX, "join surplus heads first"
+        if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
+            # Nobody would admit it, and the lane would go on from it here alone.
+            raise BodyTooLarge(f"the seal would list {len(body.entries)} entries")
+        content = salted(salt, codec.encode_body(body))
+        if len(content) > BODY_BYTES_MAX:
+            raise BodyTooLarge(f"the body would have {len(content)} bytes")
+        track = codec.TRACK_OF_KIND.get(kind) or _track_of(held, parents)
+        seq, prev = held.next_place(self.lane(track))
+        named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
+        lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
+        header = Header(
+            held.id, self.public, self.epoch, track, seq, prev, tuple(sorted(set(parents))),
+            basis, lamport, kind, False, body_digest(content), len(content), time_ms, conflict,
+        )  # fmt: skip
+        return self._signed(header, content)
+
+    def may_write(self, held: Conversation, body: Body) -> bool:
+        """Say whether this key's roles take such an entry now."""
+        match body:
+            case Member(Revocation(key)) if key == self.public:
+                return True  # anyone may leave
+            case _:
+                return held.log.membership.may_write(self.public, KIND_OF_BODY[type(body)])
+
+    def _signed(self, header: Header, content: bytes) -> Entry:
+        data = codec.encode_header(header)
+        return Entry(data, sign(data, self.key), content, entry_id(data), header)
+
+
+def _track_of(held: Conversation, parents: tuple[EntryId, ...]) -> int:
+    """Return the track a JOIN of `parents` stands on."""
+    tracks = (held.log.entries[i].header.track for i in parents)
+    return next((track for track in tracks if track != Track.ALL), Track.CONVERSATION)

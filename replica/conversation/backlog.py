@@ -1,0 +1,36 @@
+"""The answers that a request placed somewhere would wait for (spec/03-order §4).
+
+Pure, and for people: a host decides by `sealing.sealable`.
+"""
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.place import Place
+from replica.ids import EntryId
+from replica.log import Conflict
+
+
+def awaited(held: Conversation, place: Place) -> list[EntryId]:
+    """Return the unanswered requests ahead of `place`, in (lamport, id) order.
+
+    Not those that `place` goes past, because it follows a CANCEL that closes them.
+    """
+    order, log = held.order, held.log
+    seen: set[EntryId] = set()
+    found: set[EntryId] = set()
+    todo = list(place.parents)
+    while todo:
+        entry_id = todo.pop()
+        if entry_id in seen:
+            continue
+        seen.add(entry_id)
+        if order.request(entry_id) is not None:
+            if order.generation_of(entry_id) is not None:
+                continue
+            found.add(entry_id)
+        todo += log.entries[entry_id].header.parents
+    if place.conflict is Conflict.QUEUE:
+        end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
+        if end is not None and end.generation is None:
+            found.add(end.seal.request)
+    waiting = [i for i in found if seen.isdisjoint(order.closing(i))]
+    return sorted(waiting, key=lambda i: log.entries[i].order_key)

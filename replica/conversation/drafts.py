@@ -1,0 +1,133 @@
+"""Drafts: streamed output on its way to readers (spec/04-link §6).
+
+Each frame is signed by the host and carries the running digest of the token
+stream, to which the generation commits: a hub can't show what was never
+generated, and a late reader resumes at its offset.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.ids import ConversationId, Digest, EntryId, PublicKey, pae, tagged_sha256
+from replica.limits import DRAFT_BYTES_MAX
+from replica.log import verify
+
+DRAFT_TAG = b"antiphon/v1/draft"
+DRAFT_STREAM_TAG = b"antiphon/v1/draft-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a host is before its first token, in tokens."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    restored_tokens: int
+    prefilled_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Streamed output that is not yet in the log."""
+
+    conversation: ConversationId
+    request: EntryId
+    run: int
+    token_offset: int
+    token_ids: tuple[int, ...]
+    byte_offset: int
+    data: bytes
+    digest: Digest
+    signature: bytes = b""
+    progress: Progress | None = None
+
+
+def start_digest(request: EntryId, run: int) -> Digest:
+    """Return the running digest before the first token."""
+    return tagged_sha256(DRAFT_STREAM_TAG, request + run.to_bytes(8, "little"))
+
+
+def extend_digest(digest: Digest, token_ids: tuple[int, ...]) -> Digest:
+    """Chain token ids, one at a time, so that framing plays no part."""
+    for token_id in token_ids:
+        digest = Digest(hashlib.sha256(digest + token_id.to_bytes(4, "little")).digest())
+    return digest
+
+
+def _signed_bytes(draft: Draft) -> bytes:
+    fields = (
+        draft.conversation,
+        draft.request,
+        draft.run.to_bytes(8, "little"),
+        draft.token_offset.to_bytes(4, "little"),
+        len(draft.token_ids).to_bytes(4, "little"),
+        draft.byte_offset.to_bytes(4, "little"),
+        hashlib.sha256(draft.data).digest(),
+        draft.digest,
+    )
+    return pae(DRAFT_TAG, b"".join(fields))
+
+
+def sign_draft(draft: Draft, key: Ed25519PrivateKey) -> Draft:
+    """Return the draft with the host's signature; progress is not signed."""
+    return replace(draft, signature=key.sign(_signed_bytes(draft)))
+
+
+def verify_draft(draft: Draft, host: PublicKey) -> None:
+    """Raise KeyInvalid or SignatureInvalid unless `host` signed this frame."""
+    verify(host, draft.signature, _signed_bytes(draft))
+
+
+@dataclass(slots=True)
+class DraftStream:
+    """The running draft of one request: its frames so far, in order."""
+
+    conversation: ConversationId
+    request: EntryId
+    run: int
+    frames: list[Draft] = field(default_factory=list)
+    token_count: int = 0
+    byte_count: int = 0
+    digest: Digest = field(init=False)
+    size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Start the running digest."""
+        self.digest = start_digest(self.request, self.run)
+
+    def receive(self, draft: Draft) -> bool:
+        """Take the next frame; False where it is old, leaves a gap or lies about the digest."""
+        if draft.token_offset != self.token_count or draft.byte_offset != self.byte_count:
+            return False
+        digest = extend_digest(self.digest, draft.token_ids)
+        if digest != draft.digest:
+            return False
+        size = len(draft.data) + 4 * len(draft.token_ids) + 200
+        if self.size_bytes + size > DRAFT_BYTES_MAX:
+            return False
+        if not draft.token_ids and not draft.data:
+            if self.token_count or self.byte_count:
+                return False
+            # Progress before the first token: only the newest is of interest.
+            self.frames = [draft]
+            return True
+        if self.frames and not self.frames[0].token_ids and not self.frames[0].data:
+            self.frames.clear()
+        self.frames.append(draft)
+        self.size_bytes += size
+        self.token_count += len(draft.token_ids)
+        self.byte_count += len(draft.data)
+        self.digest = digest
+        return True
+
+    @property
+    def data(self) -> bytes:
+        """All visible bytes so far."""
+        return b"".join(frame.data for frame in self.frames)
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All token ids so far."""
+        return tuple(i for frame in self.frames for i in frame.token_ids)

@@ -1,0 +1,111 @@
+"""Where the next entry goes: its parents and its basis (spec/03-order §6).
+
+Pure. A place is found in one of three ways: on the branch with the latest
+activity, on the branch some earlier request stands on, or at an entry one
+points at, which makes a branch there.
+"""
+
+from dataclasses import dataclass
+
+from replica.conversation.conversation import Conversation
+from replica.ids import EntryId, Track
+from replica.log import Conflict, Entry, Kind
+from replica.order import SealNode, ends, frontier, is_said, start
+from replica.refusals import ArgumentInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the next entry directly follows, and the seal whose context it extends."""
+
+    parents: tuple[EntryId, ...]
+    basis: EntryId | None
+    conflict: Conflict = Conflict.QUEUE
+    """Where a request from here goes if the branch has gone on meanwhile."""
+
+
+def newest_place(held: Conversation) -> Place:
+    """Return the end of the branch with the latest activity."""
+    tips = held.order.tips()
+    return _end_of(held, tips[-1] if tips else None)
+
+
+def place_on_branch(held: Conversation, request: EntryId) -> Place:
+    """Return the end of the branch that `request` was written on."""
+    seal = held.order.seal_of.get(request)
+    if seal is not None:
+        return _end_of(held, newest_leaf(held, held.order.nodes[seal]))
+    basis = held.order.resolve_basis(held.log.entries[request])
+    return Place(_ends_behind(held, request, basis), basis.id if basis is not None else None)
+
+
+def place_at(held: Conversation, entry_id: EntryId) -> Place:
+    """Return the place right behind one entry, whatever follows it already: a fork.
+
+    Raises ArgumentInvalid where nothing can follow the entry.
+    """
+    entry = held.log.entries[entry_id]
+    if entry.header.kind == Kind.GENESIS:
+        return Place((entry_id,), None, Conflict.FORK)
+    if entry.header.track != Track.CONVERSATION:
+        raise ArgumentInvalid("only entries of the conversation can be followed, not members")
+    if entry.header.kind == Kind.SEAL:
+        node = held.order.nodes.get(entry_id)
+        if node is None:
+            raise ArgumentInvalid("this seal is void; point at one that counts")
+        return Place((start(held.order, node),), entry_id, Conflict.FORK)
+    return Place((entry_id,), _basis_behind(held, entry), Conflict.FORK)
+
+
+def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
+    """Return the leaf at or below `node` with the latest activity."""
+    below: set[EntryId] = set()
+    todo = [node]
+    while todo:
+        at = todo.pop()
+        below.add(at.id)
+        todo += at.children
+    return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
+
+
+def seal_listing(held: Conversation, entry_id: EntryId) -> SealNode | None:
+    """Return the earliest seal that lists an entry."""
+    listing = (n for n in held.order.nodes.values() if entry_id in n.seal.entries)
+    return min(listing, key=lambda n: held.log.entries[n.id].order_key, default=None)
+
+
+def _end_of(held: Conversation, tip: SealNode | None) -> Place:
+    return Place(frontier(held.order, tip), tip.id if tip is not None else None)
+
+
+def _ends_behind(
+    held: Conversation, request: EntryId, basis: SealNode | None
+) -> tuple[EntryId, ...]:
+    """Return the last of `request`, what was said behind it, and what closes its branch's end."""
+    entries = held.log.entries
+    seen: set[EntryId] = set()
+    todo = [request]
+    while todo:
+        entry_id = todo.pop()
+        if entry_id in seen or entries[entry_id].header.kind == Kind.SEAL:
+            continue
+        seen.add(entry_id)
+        todo += held.log.children.get(entry_id, ())
+    said = [e for e in map(entries.__getitem__, seen) if is_said(held.log, e)]
+    end = held.order.branch_end(basis)
+    if end is not None and end.generation is None:
+        # Only who follows such a CANCEL need not wait for the answer.
+        said += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
+    return ends(held.log, said) or (request,)
+
+
+def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
+    """Return the newest seal a successor of `entry` may extend."""
+    answered = held.order.nodes.get(entry.header.parents[0])
+    if entry.header.kind == Kind.GENERATION and answered is not None:
+        return answered.id
+    listing = seal_listing(held, entry.id)
+    if listing is not None:
+        return listing.parent.id if listing.parent is not None else None
+    basis = held.order.resolve_basis(entry)
+    return basis.id if basis is not None else None

@@ -1,0 +1,67 @@
+"""What a host may seal next (spec/03-order §4): the writing side of the rule of coverage."""
+
+from dataclasses import dataclass
+
+from replica.conversation.conversation import Conversation
+from replica.ids import Digest, EntryId, PublicKey
+from replica.log import Conflict
+from replica.order import SealNode, coverage, is_closed
+
+
+@dataclass(frozen=True, slots=True)
+class Sealable:
+    """A request whose turn has come, with what its seal lists."""
+
+    request: EntryId
+    parent: SealNode | None
+    entries: tuple[EntryId, ...]
+    membership_heads: tuple[EntryId, ...]
+    context_digest: Digest
+
+
+def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
+    """Return requests that name `host` and wait for its answer, in (lamport, id) order.
+
+    One that is sealed waits even if its author was revoked since: the seal
+    stands, and its branch can't go on without an answer.
+    """
+    order, log = held.order, held.log
+    waiting = []
+    for request_id in order.requests:
+        request = order.request(request_id)
+        if request is None or request.host != host:
+            continue
+        if order.generation_of(request_id) is not None:
+            continue
+        if request_id in order.seal_of or log.membership.is_visible(log.entries[request_id]):
+            waiting.append(request_id)
+    return sorted(waiting, key=lambda i: log.entries[i].order_key)
+
+
+def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
+    """Return the seal this request may get now, or None while its branch is busy (ORD-11).
+
+    A request waits while the seal it would extend has no answer, unless it
+    follows a CANCEL that closes what was asked there; one that queues goes to
+    the end of its branch, and waits for good where the answer there is void,
+    unless closed likewise. The caller first gathers surplus membership heads
+    (`Log.membership_heads_to_join`), and seals only what fits.
+    """
+    order, log = held.order, held.log
+    entry = log.entries[request_id]
+    parent = order.resolve_basis(entry)
+    queues = entry.header.conflict == Conflict.QUEUE
+    if queues:
+        parent = order.branch_end(parent)
+    heads = log.membership_heads()
+    membership = log.membership_at(heads)
+    closed = is_closed(order, parent, entry, membership)
+    answer = parent.generation if parent is not None else None
+    if parent is not None and answer is None and not closed:
+        return None
+    entries = coverage(log, order.nodes, request_id, parent, answer, membership)
+    if queues and answer is not None and answer not in entries:
+        if not closed:
+            return None
+        entries = coverage(log, order.nodes, request_id, parent, None, membership)
+    return Sealable(request_id, parent, entries, heads, order.context_digest(parent, entries))

@@ -1,0 +1,346 @@
+"""The document: titles, branch names and annotations (spec/06-document).
+
+The document is derived state, rebuildable from the entries of its track by one
+function, `project`. Each valid update is renamed before it reaches pycrdt:
+its structs get a client number that grows in (lamport, id) order. So no two
+entries ever share a struct id, and of two concurrent writes the later in that
+order wins.
+
+`Document` keeps the same result up to date entry by entry, and writes local
+edits. This is the only module that imports pycrdt; bytes from others pass
+replica/document_fold.py first. A Document belongs to the thread that made it.
+"""
+
+import bisect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pycrdt import Doc, Map, TransactionEvent, merge_updates
+
+from replica.document.canonical import Json, canonical_json, plain, plain_text
+from replica.document.fold import (
+    ROOTS,
+    CheckedUpdate,
+    DocumentFold,
+    OriginUnknown,
+    Update,
+    client_id,
+    entry_client,
+)
+from replica.document.yjs import (
+    EMPTY_UPDATE,
+    SAFE_INTEGER_MAX,
+    ValueRefused,
+    decode_update,
+    encode_update,
+    named_clients,
+    rename_clients,
+)
+from replica.errors import AntiphonError
+from replica.ids import ID_BYTES, Digest, EntryId, Lane, tagged_sha256
+
+__all__ = [
+    "Document",
+    "DocumentEngineError",
+    "Edit",
+    "Projection",
+    "Update",
+    "client_id",
+    "entry_client",
+    "project",
+]
+
+PROJECTION_TAG = b"antiphon/v1/projection"
+_ENTRY_HEX = re.compile(r"[0-9a-f]{64}")
+_ANNOTATION_KEY = re.compile(r"([0-9a-f]{64})/(.+)", re.DOTALL)
+# Above every number given out, so that a local edit comes after all it builds on.
+_EDIT_CLIENT = SAFE_INTEGER_MAX
+_NUMBER_LAMPORT_MAX = 2**32 - 2
+_NUMBER_ID_BITS = 21
+_MERGE_GROUP = 64
+
+
+class DocumentEngineError(AntiphonError):
+    """The merging engine panicked on input that passed every check."""
+
+    reason = "DOCUMENT_ENGINE_FAILED"
+    next_step = "Rebuild the document from the log; report the panic with the entry's id."
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What the document says, as plain JSON data; ids are 64 lowercase hex digits.
+
+    `annotations` maps an entry id to that entry's keys and values, `branches`
+    a name to a seal id. Whole numbers up to 2**53 - 1 are ints, others floats.
+    `void` names each update that doesn't count, with the reason.
+    """
+
+    meta: Mapping[str, Json]
+    branches: Mapping[str, str]
+    annotations: Mapping[str, Mapping[str, Json]]
+    digest: Digest
+    void: Mapping[EntryId, str]
+
+
+def project(updates: Iterable[Update]) -> Projection:
+    """Compute the document from all entries of its track, given in any order.
+
+    This function is normative: replicas with the same entries get the same
+    projection. Raises NotCausal if an entry's ancestors are not all given.
+    """
+    fold, _, doc = _build(updates)
+    return _read(doc, fold.void)
+
+
+class Document:
+    """A live document: takes entries in causal order and writes local edits."""
+
+    def __init__(self, updates: Iterable[Update] = ()) -> None:
+        """Build from the entries of the track, in any order; see `project`."""
+        self._updates = {update.id: update for update in updates}
+        self._fold, self._numbers, self._doc = _build(self._updates.values())
+        self._projection: Projection | None = None
+
+    @property
+    def heads(self) -> tuple[EntryId, ...]:
+        """The entries nothing follows yet, sorted; the parents of the next entry."""
+        return self._fold.heads
+
+    @property
+    def projection(self) -> Projection:
+        """What the document says now; equal to `project` of the entries received."""
+        if self._projection is None:
+            self._projection = _read(self._doc, self._fold.void)
+        return self._projection
+
+    def receive(self, update: Update) -> None:
+        """Take one admitted entry in; an entry already known changes nothing.
+
+        Raises NotCausal if an ancestor is missing; feed those first. A void
+        update is no error: `projection.void` names it.
+        """
+        if update.id in self._updates:
+            return
+        checked = self._fold.receive(update)
+        self._updates[update.id] = update
+        self._projection = None
+        if checked is None:
+            return
+        if self._numbers.insert(update):
+            with _panics_typed():
+                self._doc.apply_update(_renumbered(checked, self._numbers))
+        else:
+            self._fold, self._numbers, self._doc = _build(self._updates.values())
+
+    def edit(self, lane: Lane) -> "Edit":
+        """Begin an edit by `lane` on top of everything received so far."""
+        return Edit(self, lane)
+
+
+class Edit:
+    """Writes to one document, gathered into one update.
+
+    A later write to a key replaces the earlier one, so nothing typed over gets
+    into the log. Values and keys are checked at once: ValueRefused or
+    NestingTooDeep name what can't be stored.
+    """
+
+    def __init__(self, document: Document, lane: Lane) -> None:
+        self._document = document
+        self._lane = lane
+        self._writes: dict[tuple[str, str], _Value | None] = {}
+
+    def set_meta(self, key: str, value: Json) -> None:
+        """Set `key` of the conversation's own data, such as title, tags, archived."""
+        self._writes["meta", plain_text(key)] = _Value(plain(value))
+
+    def delete_meta(self, key: str) -> None:
+        """Delete `key` of the conversation's own data."""
+        self._writes["meta", plain_text(key)] = None
+
+    def set_branch(self, name: str, seal: EntryId) -> None:
+        """Let `name` stand for the branch that ends in `seal`, 32 B."""
+        self._writes["branches", plain_text(name)] = _Value(_hex(seal))
+
+    def delete_branch(self, name: str) -> None:
+        """Forget the branch name; the branch itself stays in the log."""
+        self._writes["branches", plain_text(name)] = None
+
+    def annotate(self, entry: EntryId, key: str, value: Json) -> None:
+        """Set `key` among the annotations of `entry`; other keys stay untouched."""
+        self._writes["annotations", _annotation_key(entry, key)] = _Value(plain(value))
+
+    def delete_annotation(self, entry: EntryId, key: str) -> None:
+        """Delete `key` among the annotations of `entry`."""
+        self._writes["annotations", _annotation_key(entry, key)] = None
+
+    def update(self) -> bytes:
+        """Return the body of a DOCUMENT entry that makes these writes.
+
+        The entry's parents must cover `document.heads` of this moment; the
+        document changes once the entry comes to `receive`. EMPTY_UPDATE means
+        there is nothing to write. Raises UpdateTooLarge, or OriginUnknown
+        where forged ids leave no name for what the edit builds on.
+        """
+        # The document's own attributes: an edit is a part of it.
+        fold, numbers = self._document._fold, self._document._numbers
+        captured = decode_update(_captured(self._document._doc, self._writes))
+        clients = {_EDIT_CLIENT: client_id(self._lane)}
+        for client in named_clients(captured) - clients.keys():
+            clients[client] = entry_client(numbers.entry(client))
+        if len(set(clients.values())) < len(clients):
+            raise OriginUnknown("Two entries this edit builds on have one client id.")
+        data = encode_update(rename_clients(captured, clients))
+        # The reader judges our own bytes too, so a local edit is never void.
+        fold.check(data, self._lane, own=EntryId(b""))
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value to set; it may be null, where None means delete."""
+
+    value: Json
+
+
+class _Numbers:
+    """Client numbers for pycrdt, ascending in (lamport, id) order."""
+
+    def __init__(self) -> None:
+        self.by_entry: dict[EntryId, int] = {}
+        self._by_number: dict[int, EntryId] = {}
+        self._order: list[tuple[int, EntryId]] = []
+
+    def entry(self, number: int) -> EntryId:
+        """Return the entry that has `number`."""
+        return self._by_number[number]
+
+    def append(self, update: Update) -> None:
+        """Give `update`, which comes after all others, its number."""
+        last = self.by_entry[self._order[-1][1]] if self._order else 0
+        self._keep(len(self._order), update, max(_number(update), last + 1))
+
+    def insert(self, update: Update) -> bool:
+        """Give `update` a number for its place; return False if none is free there."""
+        at = bisect.bisect(self._order, update.order)
+        number = _number(update)
+        before = self.by_entry[self._order[at - 1][1]] if at else 0
+        after = self.by_entry[self._order[at][1]] if at < len(self._order) else _EDIT_CLIENT
+        if not before < number < after:
+            return False
+        self._keep(at, update, number)
+        return True
+
+    def _keep(self, at: int, update: Update, number: int) -> None:
+        self._order.insert(at, update.order)
+        self.by_entry[update.id] = number
+        self._by_number[number] = update.id
+
+
+def _number(update: Update) -> int:
+    # Ascending in (lamport, id) but for ids with equal first bits; only the
+    # order counts, so replicas need not agree on the numbers themselves.
+    high = min(update.lamport, _NUMBER_LAMPORT_MAX)
+    return high << _NUMBER_ID_BITS | int.from_bytes(update.id[:8], "big") >> (64 - _NUMBER_ID_BITS)
+
+
+def _build(updates: Iterable[Update]) -> tuple[DocumentFold, _Numbers, "Doc[Any]"]:
+    fold, numbers = DocumentFold(), _Numbers()
+    renumbered = []
+    for update in sorted({update.id: update for update in updates}.values(), key=_order):
+        checked = fold.receive(update)
+        if checked is not None:
+            numbers.append(update)
+            renumbered.append(_renumbered(checked, numbers))
+    with _panics_typed():
+        doc: Doc[Any] = Doc(client_id=_EDIT_CLIENT)
+        if renumbered:
+            # One merged update: applied apart and out of order, values are lost.
+            doc.apply_update(_merged(renumbered))
+    return fold, numbers, doc
+
+
+def _merged(updates: list[bytes]) -> bytes:
+    # In groups: one call over n updates takes time in n squared.
+    while len(updates) > 1:
+        groups = range(0, len(updates), _MERGE_GROUP)
+        updates = [merge_updates(*updates[at : at + _MERGE_GROUP]) for at in groups]
+    return updates[0]
+
+
+def _order(update: Update) -> tuple[int, EntryId]:
+    return update.order
+
+
+def _renumbered(checked: CheckedUpdate, numbers: _Numbers) -> bytes:
+    clients = {client: numbers.by_entry[owner] for client, owner in checked.owners.items()}
+    return encode_update(rename_clients(checked.decoded, clients))
+
+
+def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) -> bytes:
+    # In a copy, so that an edit that never becomes an entry leaves no trace; by
+    # capture, since a diff would carry other people's structs and deletions.
+    captured: list[bytes] = []
+
+    def capture(event: TransactionEvent) -> None:
+        captured.append(event.update)
+
+    with _panics_typed():
+        copy: Doc[Any] = Doc(client_id=_EDIT_CLIENT)
+        copy.apply_update(doc.get_update())
+        roots = {root: copy.get(root, type=Map) for root in ROOTS}
+        subscription = copy.observe(capture)
+        with copy.transaction():
+            for (root, key), write in sorted(writes.items(), key=lambda item: item[0]):
+                if write is not None:
+                    roots[root][key] = write.value
+                elif key in roots[root]:
+                    del roots[root][key]
+        copy.unobserve(subscription)
+        return merge_updates(*captured) if captured else EMPTY_UPDATE
+
+
+def _read(doc: "Doc[Any]", void: Mapping[EntryId, str]) -> Projection:
+    with _panics_typed():
+        # Sorted, since pycrdt gives the keys in another order each time.
+        raw = {root: sorted((doc.get(root, type=Map).to_py() or {}).items()) for root in ROOTS}
+    meta = {key: plain(value) for key, value in raw["meta"]}
+    branches = {
+        name: seal
+        for name, seal in raw["branches"]
+        if isinstance(seal, str) and _ENTRY_HEX.fullmatch(seal)
+    }
+    annotations: dict[str, dict[str, Json]] = {}
+    for composed, value in raw["annotations"]:
+        if named := _ANNOTATION_KEY.fullmatch(composed):
+            annotations.setdefault(named[1], {})[named[2]] = plain(value)
+    content: Json = {"annotations": annotations, "branches": branches, "meta": meta}
+    digest = tagged_sha256(PROJECTION_TAG, canonical_json(content))
+    return Projection(meta, branches, annotations, digest, dict(void))
+
+
+def _hex(entry: EntryId) -> str:
+    if len(entry) != ID_BYTES:
+        raise ValueRefused(f"An entry id has {ID_BYTES} bytes, not {len(entry)}.")
+    return entry.hex()
+
+
+def _annotation_key(entry: EntryId, key: str) -> str:
+    if not plain_text(key):
+        raise ValueRefused("The key of an annotation is empty.")
+    return f"{_hex(entry)}/{key}"
+
+
+@contextmanager
+def _panics_typed() -> Iterator[None]:
+    # A panic of pycrdt is no Exception: untyped it would pass every handler.
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DocumentEngineError(f"pycrdt panicked: {error}") from error

@@ -1,0 +1,376 @@
+"""Blobs: content-addressed files beside the log, scoped by conversation (spec/04-link).
+
+    <folder>/<conversation>/<digest>                a whole blob
+    <folder>/<conversation>/<digest>.<size>.part    an upload under way
+    <folder>/<conversation>/<digest>.bad            bytes that no longer match
+
+A blob appears under its name only when its SHA-256 was checked on what is on
+disk. All file work is done in threads.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+import structlog
+
+from replica import limits
+from replica.ids import ID_BYTES, ConversationId, Digest
+from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.refusals import (
+    ArgumentInvalid,
+    BlobDigestMismatch,
+    BlobMissing,
+    BlobOffsetInvalid,
+    BlobTooLarge,
+    ConversationDeleted,
+    QuotaExceeded,
+)
+
+SYNC_BYTES = 1024 * 1024
+"""An upload that is cut off loses at most this much, and what was never synced."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobState:
+    """How much of a blob is durable; `size_bytes` is 0 where unknown."""
+
+    complete: bool
+    committed_bytes: int
+    size_bytes: int
+
+
+class Blobs:
+    """All blobs of one replica; one process at a time uses a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bytes_max: int = limits.BLOB_BYTES_MAX,
+        total_bytes_max: int = limits.BLOBS_BYTES_MAX,
+    ) -> None:
+        """Use `folder`, created on the first write.
+
+        No blob is larger than `bytes_max`, and those of one conversation
+        together not larger than `total_bytes_max`, uploads counted as whole.
+        """
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._total_bytes_max = total_bytes_max
+        self._writers: dict[Path, BlobWriter] = {}
+        self._opening = asyncio.Lock()
+        self._deleted: set[ConversationId] = set()
+
+    async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
+        """Return how much is here; nothing is an incomplete blob of 0 bytes."""
+        whole = self._path(conversation, digest)
+        writer = self._writers.get(whole)
+        return writer.state if writer else await _in_thread(_state, whole)
+
+    async def open_write(
+        self, conversation: ConversationId, digest: Digest, size: int, offset: int
+    ) -> "BlobWriter":
+        """Begin or resume an upload of `size` bytes at `offset`, the committed size.
+
+        A second writer of the same blob takes over from the first, whose writes
+        then fail. Offset 0 with another size than before begins anew, since the
+        size told before may have been the wrong one. Raises BlobTooLarge,
+        QuotaExceeded, BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid
+        or StoreError.
+        """
+        whole = self._path(conversation, digest)
+        if size > self._bytes_max:
+            raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are taken")
+        # One at a time, so that two uploads can't both take the last of the quota.
+        async with self._opening:
+            while (writer := self._writers.get(whole)) is not None:
+                await writer.close()
+            if conversation in self._deleted:
+                raise ConversationDeleted
+            writer = BlobWriter(whole, size, self._forget, self._total_bytes_max)
+            self._writers[whole] = writer
+            await writer.open(offset)
+        return writer
+
+    async def read(
+        self, conversation: ConversationId, digest: Digest, offset: int = 0
+    ) -> AsyncIterator[bytes]:
+        """Yield the bytes from `offset` in chunks of at most 256 KiB.
+
+        Read from 0, the last chunk comes only after the whole was verified; bad
+        bytes are quarantined and the read ends in BlobMissing. Read from further
+        on, verifying is up to who puts the parts together. Raises BlobMissing,
+        or BlobOffsetInvalid beyond the end.
+        """
+        whole = self._path(conversation, digest)
+        file, size = await _in_thread(_open_whole, whole, offset)
+        with contextlib.closing(file):
+            hasher = hashlib.sha256() if offset == 0 else None
+            at = offset
+            while chunk := await _in_thread(_read_chunk, file, hasher):
+                at += len(chunk)
+                if at >= size:
+                    break
+                yield chunk
+            if hasher is not None and hasher.digest() != digest:
+                await _in_thread(_quarantine, whole)
+                raise BlobMissing("the blob no longer has its digest; it was set aside")
+            if chunk:
+                yield chunk
+
+    async def delete(self, conversation: ConversationId) -> None:
+        """Delete all blobs of a conversation for good, uploads under way included."""
+        self._deleted.add(conversation)
+        folder = self._scope(conversation)
+        for whole, writer in list(self._writers.items()):
+            if whole.parent == folder:
+                await writer.close()
+        await _in_thread(_delete, folder)
+
+    def _scope(self, conversation: ConversationId) -> Path:
+        return self._folder / _name(conversation)
+
+    def _path(self, conversation: ConversationId, digest: Digest) -> Path:
+        return self._scope(conversation) / _name(digest)
+
+    def _forget(self, whole: Path, writer: "BlobWriter") -> None:
+        if self._writers.get(whole) is writer:
+            del self._writers[whole]
+
+
+class BlobWriter:
+    """One upload, made by `Blobs.open_write`; close it, or use `async with`.
+
+    What is committed is durable and only ever grows, until the whole is found
+    not to have the digest.
+    """
+
+    def __init__(
+        self,
+        whole: Path,
+        size: int,
+        forget: Callable[[Path, "BlobWriter"], None],
+        total_bytes_max: int,
+    ) -> None:
+        """Prepare an upload of `size` bytes to become the file `whole`."""
+        self._whole = whole
+        self._part = whole.with_name(f"{whole.name}.{size}.part")
+        self._size = size
+        self._forget = forget
+        self._total_bytes_max = total_bytes_max
+        self._file: FileIO | None = None
+        self._written = 0
+        self._busy = asyncio.Lock()
+        self.state = BlobState(complete=False, committed_bytes=0, size_bytes=size)
+        """What is durable now."""
+
+    async def __aenter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the upload; it can be resumed."""
+        await self.close()
+
+    async def write(self, data: bytes) -> BlobState:
+        """Append `data`; the blob is complete once all bytes came and match.
+
+        Raises ArgumentInvalid if `data` runs past the size, BlobDigestMismatch
+        if the whole is wrong (it is then dropped), BlobOffsetInvalid if another
+        writer took over, StoreFull or StoreError.
+        """
+        async with self._busy:
+            if self._file is None:
+                raise BlobOffsetInvalid("this upload is closed; open it again")
+            if self._written + len(data) > self._size:
+                raise ArgumentInvalid(f"the data runs past the {self._size} bytes announced")
+            await self._in_turn(self._append, self._file, data)
+            return self.state
+
+    async def close(self) -> BlobState:
+        """Make what came durable and let go of the file; harmless when repeated."""
+        async with self._busy:
+            if self._file is not None:
+                await self._in_turn(self._sync, self._file)
+            self._release()
+            return self.state
+
+    async def open(self, offset: int) -> None:
+        """Find or create the partial file; called once, by `Blobs`."""
+        async with self._busy:
+            await self._in_turn(self._open, offset)
+
+    async def _in_turn(self, work: Callable[_P, None], *args: _P.args, **kw: _P.kwargs) -> None:
+        """Do file work under the lock; after a failure or the last byte, let go."""
+        try:
+            await _in_thread(work, *args, **kw)
+        except BaseException:
+            self._release()
+            raise
+        if self.state.complete:
+            self._release()
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._forget(self._whole, self)
+
+    def _open(self, offset: int) -> None:
+        make_folder(self._whole.parent)
+        before = _state(self._whole)
+        if offset == 0 and not before.complete and before.size_bytes != self._size:
+            for part in _parts(self._whole):
+                part.unlink()
+            before = self.state
+        if (offset, self._size) != (before.committed_bytes, before.size_bytes):
+            raise BlobOffsetInvalid(
+                f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
+                f" not {offset} of {self._size}"
+            )
+        if not before.complete and _others_bytes(self._whole) + self._size > self._total_bytes_max:
+            raise QuotaExceeded("the blobs of this conversation are too many or too large")
+        self.state = before
+        self._written = before.committed_bytes
+        if not before.complete:
+            self._file = FileIO(self._part, "a", opener=_open_private)
+            self._sync(self._file)
+            self._finish()
+
+    def _append(self, file: FileIO, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            count = file.write(rest)
+            self._written += count
+            rest = rest[count:]
+        if self._written - self.state.committed_bytes >= SYNC_BYTES or self._written == self._size:
+            self._sync(file)
+            self._finish()
+
+    def _sync(self, file: FileIO) -> None:
+        os.fsync(file.fileno())
+        if self._written == 0:
+            sync_folder(self._part.parent)
+        self.state = BlobState(False, self._written, self._size)
+
+    def _finish(self) -> None:
+        """Give the file its name if all bytes are there and match."""
+        if self._written < self._size:
+            return
+        if _sha256(self._part).hex() != self._whole.name:
+            self._part.unlink()
+            self.state = BlobState(False, 0, self._size)
+            raise BlobDigestMismatch(f"the {self._size} bytes do not have the digest")
+        self._part.rename(self._whole)
+        sync_folder(self._whole.parent)
+        self.state = BlobState(True, self._size, self._size)
+
+
+async def _in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Run file work in a thread; when cancelled, wait for it, so that no file has two users."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    with typed_errors():
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait((task,))
+            raise
+
+
+def _name(id_: bytes) -> str:
+    """Return an id as a file name; its length is checked, since peers choose it."""
+    if len(id_) != ID_BYTES:
+        raise ArgumentInvalid(f"ids and digests have {ID_BYTES} bytes, not {len(id_)}")
+    return id_.hex()
+
+
+def _others_bytes(whole: Path) -> int:
+    """Return the size of all other blobs of a conversation; an upload counts as announced."""
+    others = (file for file in whole.parent.iterdir() if not file.name.startswith(whole.name))
+    return sum(
+        _announced(file) if file.suffix == ".part" else file.stat().st_size for file in others
+    )
+
+
+def _announced(part: Path) -> int:
+    return int(part.suffixes[-2][1:])
+
+
+def _parts(whole: Path) -> list[Path]:
+    return list(whole.parent.glob(f"{whole.name}.*.part"))
+
+
+def _state(whole: Path) -> BlobState:
+    if whole.is_file():
+        size = whole.stat().st_size
+        return BlobState(True, size, size)
+    for part in _parts(whole):
+        # What a killed process wrote may not be durable yet; what is told here must be.
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+            return BlobState(False, file.seek(0, os.SEEK_END), _announced(part))
+    return BlobState(False, 0, 0)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
+def _open_whole(whole: Path, offset: int) -> tuple[FileIO, int]:
+    """Open a whole blob at `offset`; return it with its size in bytes."""
+    try:
+        file = FileIO(whole)
+    except FileNotFoundError as error:
+        raise BlobMissing from error
+    size = file.seek(0, os.SEEK_END)
+    if offset > size:
+        file.close()
+        raise BlobOffsetInvalid(f"the blob has {size} bytes")
+    file.seek(offset)
+    return file, size
+
+
+def _read_chunk(file: FileIO, hasher: "hashlib._Hash | None") -> bytes:
+    chunk = file.read(limits.BLOB_CHUNK_BYTES)
+    if hasher is not None:
+        hasher.update(chunk)
+    return chunk
+
+
+def _sha256(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _quarantine(whole: Path) -> None:
+    # Another reader may have set it aside, and a writer put sound bytes there since.
+    if not whole.is_file() or _sha256(whole).hex() == whole.name:
+        return
+    _log.error("blob_quarantined", conversation=whole.parent.name, digest=whole.name)
+    whole.replace(whole.with_name(f"{whole.name}.bad"))
+    sync_folder(whole.parent)
+
+
+def _delete(folder: Path) -> None:
+    if folder.is_dir():
+        shutil.rmtree(folder)
+        sync_folder(folder.parent)

@@ -1,0 +1,226 @@
+"""Group commit: one writing connection, one task, one sync for all who wait.
+
+SQLite before 3.51.3 can corrupt a WAL that two connections write or checkpoint
+at once, so every write of a process goes through the one task here. What waits
+while a transaction is being synced becomes the next transaction together.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import aiosqlite
+import structlog
+
+from replica.errors import StoreError
+from replica.io.disk import store_error
+from replica.refusals import StoreCorrupt
+
+WAITING_MAX = 1_024
+"""Writes that may wait; more callers wait for a place, holding their own data."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+LAZY_DELAY_S = 1.0
+"""A lazy write reaches the disk with the next transaction, or after this long."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL text and the rows it is run with; without rows it is run once."""
+
+    sql: str
+    rows: Sequence[tuple[object, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    statements: Sequence[Statement]
+    size_bytes: int = 0
+    truncate: bool = False
+    done: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class GroupCommit:
+    """Runs statements in durable transactions; owns `connection` until closed."""
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        """Start the task; the connection is in autocommit mode."""
+        self._connection = connection
+        self._waiting: asyncio.Queue[_Write | None] = asyncio.Queue(WAITING_MAX)
+        self._lazy: dict[Hashable, Statement] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._task = asyncio.create_task(self._run(), name="store writer")
+
+    async def write(
+        self, statements: Sequence[Statement], *, size_bytes: int = 0, truncate: bool = False
+    ) -> None:
+        """Run the statements; return once they are durable.
+
+        `truncate` also empties the WAL, unless a reader is in the way, so that
+        nothing deleted lingers there. Raises StoreFull or another StoreError if
+        the transaction they shared with other callers was rolled back; all of
+        those callers get the same.
+        """
+        if self._closing or self._task.done():
+            raise StoreError("the store is closed")
+        write = _Write(statements, size_bytes, truncate)
+        await self._waiting.put(write)
+        if self._task.done():  # It ended while this caller waited for a place.
+            raise StoreError("the store is closed")
+        await write.done
+
+    def write_later(self, key: Hashable, statement: Statement) -> None:
+        """Run the statement with the next transaction; a later one with `key` replaces it.
+
+        Lost without notice if the process dies first.
+        """
+        if self._closing:
+            raise StoreError("the store is closed")
+        self._lazy[key] = statement
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(LAZY_DELAY_S, self._wake)
+
+    async def flush(self) -> None:
+        """Make lazy writes durable now."""
+        if self._lazy:
+            await self.write(())
+
+    async def close(self) -> None:
+        """Write what waits, then close the connection."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if not self._task.done():
+                await self._waiting.put(None)
+            await self._task
+        finally:
+            self._refuse_waiting()
+            await self._connection.close()
+
+    def _wake(self) -> None:
+        self._timer = None
+        write = _Write(())
+        write.done.cancel()  # Nobody waits for it.
+        # A full queue means that a transaction is about to begin anyway.
+        with contextlib.suppress(asyncio.QueueFull):
+            self._waiting.put_nowait(write)
+
+    async def _run(self) -> None:
+        last = False
+        while not last:
+            batch, last = await self._collect()
+            await self._commit(batch)
+
+    async def _collect(self) -> tuple[list[_Write], bool]:
+        """Wait for a write and take all that wait with it; True once closing."""
+        batch: list[_Write] = []
+        size = 0
+        item = await self._waiting.get()
+        while item is not None:
+            batch.append(item)
+            size += item.size_bytes
+            if size >= BATCH_BYTES_MAX or self._waiting.empty():
+                return batch, False
+            item = self._waiting.get_nowait()
+        return batch, True
+
+    async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
+        lazy: dict[Hashable, Statement] = {}
+        if with_lazy:
+            lazy, self._lazy = self._lazy, {}
+        statements = [*lazy.values(), *(s for write in batch for s in write.statements)]
+        try:
+            await self._transact(_merged(statements))
+        except (sqlite3.Error, OSError) as error:
+            refusal = store_error(error)
+            if lazy:
+                # What can be found out again must not keep the log from the disk.
+                await self._commit(batch, with_lazy=False)
+                self._keep(lazy, refusal)
+                return
+            if isinstance(refusal, StoreCorrupt) and len(batch) > 1:
+                # A damaged page fails those who touch it, not all who came at the same time.
+                for write in batch:
+                    await self._commit((write,))
+                return
+            _log.warning("store_write_failed", reason=refusal.reason, detail=refusal.detail)
+            _settle(batch, refusal)
+        except BaseException:
+            # Our own bug, or the loop is ending: nobody may wait for ever.
+            _settle(batch, StoreError("the store's writer stopped"))
+            self._refuse_waiting()
+            raise
+        else:
+            if any(write.truncate for write in batch):
+                await self._truncate()
+            _settle(batch, None)
+
+    def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
+        """Try lazy writes again with the next transaction, unless they touch a broken page."""
+        if isinstance(refusal, StoreCorrupt):
+            _log.warning("store_lazy_writes_dropped", count=len(lazy), detail=refusal.detail)
+        else:
+            self._lazy = lazy | self._lazy
+
+    async def _transact(self, statements: Sequence[Statement]) -> None:
+        if not statements:
+            return
+        await self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements:
+                if statement.rows:
+                    await self._connection.executemany(statement.sql, statement.rows)
+                else:
+                    await self._connection.execute(statement.sql)
+            await self._connection.execute("COMMIT")
+        finally:
+            # After some errors SQLite has rolled back by itself, after others not.
+            if self._connection.in_transaction:
+                await self._connection.execute("ROLLBACK")
+
+    async def _truncate(self) -> None:
+        try:
+            async with self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
+                row = await cursor.fetchone()
+            if row is None or row[0]:
+                _log.warning("store_wal_kept", detail="a reader is in the way")
+        except sqlite3.Error as error:
+            _log.warning("store_wal_kept", detail=str(error))
+
+    def _refuse_waiting(self) -> None:
+        while not self._waiting.empty():
+            write = self._waiting.get_nowait()
+            if write is not None:
+                _settle((write,), StoreError("the store is closed"))
+
+
+def _merged(statements: Sequence[Statement]) -> list[Statement]:
+    """Join neighbours of the same SQL: each statement costs a hop to the SQLite thread."""
+    merged: list[Statement] = []
+    for statement in statements:
+        if merged and merged[-1].sql == statement.sql:
+            merged[-1] = Statement(statement.sql, [*merged[-1].rows, *statement.rows])
+        else:
+            merged.append(statement)
+    return merged
+
+
+def _settle(batch: Sequence[_Write], refusal: StoreError | None) -> None:
+    for write in batch:
+        if write.done.done():  # Its caller was cancelled; the rows are written all the same.
+            continue
+        if refusal is None:
+            write.done.set_result(None)
+        else:
+            # One instance each: a traceback belongs to one caller.
+            write.done.set_exception(type(refusal)(refusal.detail))

@@ -1,0 +1,58 @@
+"""What comes in beside the link: whole conversations from files, bodies from the hub.
+
+Every entry is verified before it is stored, as on the link.
+"""
+
+from collections.abc import Iterable
+
+from replica.conversation import Conversation
+from replica.ids import ConversationId
+from replica.io.replica import Client
+from replica.log import Admitted, Duplicate, Entry
+from replica.refusals import ConversationUnknown
+
+
+async def import_entries(client: Client, entries: tuple[Entry, ...]) -> ConversationId:
+    """Store a conversation from a bundle, every entry verified; return its id.
+
+    Raises the EntryRefused of the first bad entry; nothing is stored then.
+    """
+    conversation = entries[0].conversation
+    trial = Conversation.restore(conversation, await client.store.load(conversation))
+    new = _admit_all(trial, entries)
+    if trial.log.pending:
+        missing = tuple(trial.log.pending)
+        raise ConversationUnknown("the bundle lacks entries its own follow", missing=missing)
+    await client.keep(trial, new)
+    return conversation
+
+
+async def fetch_missing(client: Client, conversation: ConversationId) -> int:
+    """Fetch bodies missing here, those in quarantine too; return how many came.
+
+    Lane heads don't show them, since a digest covers headers; so they are asked
+    for by id. A missing entry comes by itself: its lane ends before it.
+    Raises HubUnreachable, what the hub refuses with, or BodyDigestMismatch.
+    """
+    held = await client.load(conversation)
+    wanted = [entry.id for entry in held.log.entries.values() if entry.body is None]
+    if not wanted:
+        return 0
+    found = await client.calls().fetch(conversation, wanted)
+    filled = _admit_all(held, found)
+    await client.keep(held, filled)
+    return len(filled)
+
+
+def _admit_all(held: Conversation, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Admit entries; return what is new, bodies that were missing included."""
+    new: list[Entry] = []
+    for entry in entries:
+        match held.admit(entry):
+            case Admitted(admitted):
+                new += admitted
+            case Duplicate(filled) if filled is not None:
+                new.append(filled)
+            case _:
+                pass
+    return tuple(new)

@@ -1,0 +1,150 @@
+"""Key files: Ed25519 identities and the secrets beside them.
+
+A key is unencrypted PEM (PKCS#8) that only its owner may read; the passphrase
+belongs to backups, since a daemon starts without anybody there to type one.
+Losing the file loses the identity: no peer can vouch for a key.
+"""
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from replica.ids import PublicKey
+from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.refusals import ArgumentInvalid, KeyFileInvalid
+
+SECRET_BYTES = 32
+_FILE_BYTES_MAX = 16 * 1024
+
+
+def load_or_create(path: Path) -> Ed25519PrivateKey:
+    """Read the key file, or create it with a fresh key.
+
+    Of processes that create it at once, one wins and all get its key. Raises
+    KeyFileInvalid, or StoreError where the disk refuses.
+    """
+    existing = _read(path)
+    if existing is None:
+        existing = _create(path, _to_pem(Ed25519PrivateKey.generate(), NoEncryption()))
+    return _from_pem(existing, None, str(path))
+
+
+def public(key: Ed25519PrivateKey) -> PublicKey:
+    """Return the public half, 32 B."""
+    return PublicKey(key.public_key().public_bytes_raw())
+
+
+def backup(path: Path, passphrase: str) -> bytes:
+    """Return the key of the file as PEM encrypted with `passphrase`.
+
+    The format tries a guess in 2,048 rounds of PBKDF2, which is quick: choose a
+    passphrase that can't be guessed. Raises KeyFileInvalid or ArgumentInvalid.
+    """
+    existing = _read(path)
+    if existing is None:
+        raise KeyFileInvalid(f"{path} does not exist")
+    encryption = BestAvailableEncryption(_passphrase(passphrase))
+    return _to_pem(_from_pem(existing, None, str(path)), encryption)
+
+
+def restore(path: Path, backup_pem: bytes, passphrase: str) -> Ed25519PrivateKey:
+    """Write the key of a backup to `path`; never over another key.
+
+    Raises KeyFileInvalid if the passphrase or the backup is wrong, or if the
+    file holds another key.
+    """
+    key = _from_pem(backup_pem, _passphrase(passphrase), "the backup")
+    existing = _read(path)
+    if existing is None:
+        existing = _create(path, _to_pem(key, NoEncryption()))
+    if public(_from_pem(existing, None, str(path))) != public(key):
+        raise KeyFileInvalid(f"{path} holds another key; move it away first")
+    return key
+
+
+def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
+    """Read a file of exactly `n_bytes` random bytes, or create it.
+
+    For keys of MACs and salts. Raises KeyFileInvalid or StoreError.
+    """
+    secret = _read(path)
+    if secret is None:
+        secret = _create(path, secrets.token_bytes(n_bytes))
+    if len(secret) != n_bytes:
+        raise KeyFileInvalid(f"{path} has {len(secret)} bytes, not {n_bytes}")
+    return secret
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a private file; None if there is no file."""
+    with typed_errors():
+        try:
+            # O_NONBLOCK, so that a pipe in the file's place is refused and not waited for.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            state = os.fstat(descriptor)
+            if not stat.S_ISREG(state.st_mode):
+                raise KeyFileInvalid(f"{path} is not a regular file")
+            if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise KeyFileInvalid(f"{path} is open to group or others")
+            if state.st_size > _FILE_BYTES_MAX:
+                raise KeyFileInvalid(f"{path} has {state.st_size} bytes")
+            return file.read()
+
+
+def _create(path: Path, content: bytes) -> bytes:
+    """Create a private file, whole or not at all; return what it holds afterwards."""
+    with typed_errors():
+        make_folder(path.parent)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            # Unlike a rename, a link never replaces a file that came first.
+            path.hardlink_to(draft)
+        except FileExistsError:
+            first = _read(path)
+            assert first is not None, "key files are not deleted while in use"
+            return first
+        finally:
+            draft.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    return content
+
+
+def _to_pem(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+
+def _from_pem(data: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(data, passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        wrong = "is not a key" if passphrase is None else "or its passphrase is wrong"
+        raise KeyFileInvalid(f"{what} {wrong}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileInvalid(f"{what} holds another kind of key than Ed25519")
+    return key
+
+
+def _passphrase(text: str) -> bytes:
+    if not text:
+        raise ArgumentInvalid("the passphrase is empty")
+    return text.encode()

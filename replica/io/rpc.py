@@ -1,0 +1,217 @@
+"""What both servers and clients share of gRPC: byte-level handlers, options, tickets.
+
+Handlers take and give bytes: a deserialiser's exception text would otherwise
+reach the peer. Parsing happens inside the handler, with a typed refusal.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from google.protobuf.message import Message as PbMessage
+
+from antiphon.v1 import sync_pb2 as pb
+from replica.errors import AntiphonError
+from replica.ids import PublicKey
+from replica.io import status
+from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
+from replica.link import NO_CERTIFICATE, NONCE_BYTES, Challenge, Doorkeeper, prove
+from replica.log import parse
+from replica.refusals import FrameMalformed, PeerIdentityChanged
+
+log = structlog.get_logger()
+
+TICKET_METADATA = "antiphon-ticket-bin"
+CALL_TIMEOUT_S = 20.0
+
+_MESSAGE_BYTES = FRAME_BYTES_MAX + 64 * 1024
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX * 4),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Flow control is ours (Credit); the probe would only add frames.
+    ("grpc.http2.bdp_probe", 0),
+    # One connection per client object: two may speak with two keys.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX * 4),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 30_000),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.so_reuseport", 0),
+)
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[Any, Any]
+else:
+    Context = grpc.aio.ServicerContext
+_Request = TypeVar("_Request", bound=PbMessage)
+
+
+def now_ms() -> int:
+    """Return Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def unary(
+    request: type[_Request], handler: Callable[[_Request, Context], Awaitable[PbMessage]]
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap an async unary handler: parse inside, turn errors into typed statuses."""
+
+    async def call(data: bytes, context: Context) -> bytes:
+        async with answering(context):
+            answer = await handler(parse(request, data, FrameMalformed), context)
+            return answer.SerializeToString()
+        raise AssertionError("a call that fails has ended")
+
+    return grpc.unary_unary_rpc_method_handler(call)
+
+
+def server_stream(
+    request: type[_Request], handler: Callable[[_Request, Context], AsyncIterator[PbMessage]]
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap an async generator that answers one request with many messages."""
+
+    async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
+        async with answering(context):
+            async for message in handler(parse(request, data, FrameMalformed), context):
+                yield message.SerializeToString()
+
+    return grpc.unary_stream_rpc_method_handler(call)
+
+
+def writing_stream(
+    request: type[_Request], handler: Callable[[_Request, Context], Awaitable[None]]
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap a coroutine that answers one request by writing to the context itself."""
+
+    async def call(data: bytes, context: Context) -> None:
+        async with answering(context):
+            await handler(parse(request, data, FrameMalformed), context)
+
+    return grpc.unary_stream_rpc_method_handler(call)
+
+
+def client_stream(
+    request: type[_Request],
+    handler: Callable[[AsyncIterator[_Request], Context], Awaitable[PbMessage]],
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap an async handler of many messages that answers with one."""
+
+    async def call(frames: AsyncIterator[bytes], context: Context) -> bytes:
+        async def parsed() -> AsyncIterator[_Request]:
+            async for data in frames:
+                yield parse(request, data, FrameMalformed)
+
+        async with answering(context):
+            return (await handler(parsed(), context)).SerializeToString()
+        raise AssertionError("a call that fails has ended")
+
+    return grpc.stream_unary_rpc_method_handler(call)
+
+
+@asynccontextmanager
+async def answering(context: Context) -> AsyncIterator[None]:
+    """End the call with a typed status on any error; of a bug the peer learns only that it is one.
+
+    gRPC would send it the exception's text.
+    """
+    try:
+        yield
+    except grpc.aio.BaseError:
+        raise  # gRPC's own word: the call is over already
+    except AntiphonError as error:
+        await status.abort(context, error)
+    except Exception:
+        log.exception("a call failed")
+        await status.abort(context, bug())
+
+
+def bug() -> AntiphonError:
+    """Return what a peer is told of a bug of ours."""
+    return AntiphonError("a bug on this side; its log says more")
+
+
+def caller(doorkeeper: Doorkeeper, context: Context) -> PublicKey:
+    """Return the key the call's ticket is bound to. Raises Unauthenticated."""
+    metadata = dict(context.invocation_metadata() or ())
+    ticket = metadata.get(TICKET_METADATA, b"")
+    return doorkeeper.holder(ticket if isinstance(ticket, bytes) else b"", now_ms())
+
+
+def answer_authenticate(
+    doorkeeper: Doorkeeper, request: pb.AuthenticateRequest
+) -> pb.AuthenticateResponse:
+    """Serve one step of Authenticate. Raises ProofInvalid."""
+    key = PublicKey(request.client_key)
+    if not request.HasField("challenge"):
+        c = doorkeeper.challenge(key, request.client_nonce, now_ms())
+        return pb.AuthenticateResponse(
+            challenge=pb.Challenge(
+                hub_key=c.server_key,
+                hub_nonce=c.server_nonce,
+                certificate_digest=b""
+                if c.certificate_digest == NO_CERTIFICATE
+                else c.certificate_digest,
+                expire_time_ms=c.expire_time_ms,
+                hub_signature=c.signature,
+            )
+        )
+    expire_ms = request.challenge.expire_time_ms
+    ticket = doorkeeper.admit(
+        key, request.client_nonce, expire_ms, request.client_signature, now_ms()
+    )
+    return pb.AuthenticateResponse(ticket=ticket)
+
+
+Authenticate = Callable[[pb.AuthenticateRequest], Awaitable[pb.AuthenticateResponse]]
+
+
+async def obtain_ticket(
+    call: Authenticate, key: Ed25519PrivateKey, expected_server: PublicKey | None
+) -> tuple[PublicKey, bytes]:
+    """Run both steps of Authenticate; return (server key, ticket).
+
+    Raises PeerIdentityChanged where the pinned key differs, ProofInvalid, HubUnreachable.
+    """
+    nonce = os.urandom(NONCE_BYTES)
+    public = PublicKey(key.public_key().public_bytes_raw())
+    first = await call(pb.AuthenticateRequest(client_key=public, client_nonce=nonce))
+    raw = first.challenge
+    if expected_server is not None and raw.hub_key != expected_server:
+        raise PeerIdentityChanged(
+            f"expected {expected_server.hex()[:12]}, the server shows {raw.hub_key.hex()[:12]}"
+        )
+    challenge = Challenge(
+        PublicKey(raw.hub_key),
+        raw.hub_nonce,
+        raw.certificate_digest or NO_CERTIFICATE,
+        raw.expire_time_ms,
+        raw.hub_signature,
+    )
+    signature = prove(key, nonce, challenge, expected_server=expected_server, now_ms=now_ms())
+    second = await call(
+        pb.AuthenticateRequest(
+            client_key=public, client_nonce=nonce, challenge=raw, client_signature=signature
+        )
+    )
+    return challenge.server_key, second.ticket
+
+
+async def typed(call: Awaitable[Any]) -> Any:
+    """Await a client call; raise its typed error instead of AioRpcError."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise status.from_rpc_error(error) from error

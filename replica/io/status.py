@@ -1,0 +1,134 @@
+"""The one place that maps errors to gRPC status and back (spec/10-errors §2)."""
+
+from collections.abc import Iterator
+from typing import Any, NoReturn, cast
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from replica import refusals
+from replica.errors import (
+    AntiphonError,
+    EntryRefused,
+    HostError,
+    RequestRefused,
+    StoreError,
+    Unavailable,
+)
+from replica.limits import METADATA_BYTES_MAX
+from replica.link import Fault
+
+DOMAIN = "antiphon.v1"
+
+_CODES: tuple[tuple[type[AntiphonError], grpc.StatusCode], ...] = (
+    (refusals.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (refusals.ProofInvalid, grpc.StatusCode.UNAUTHENTICATED),
+    (refusals.ConversationUnknown, grpc.StatusCode.NOT_FOUND),
+    (refusals.BlobMissing, grpc.StatusCode.NOT_FOUND),
+    (refusals.NotAllowed, grpc.StatusCode.PERMISSION_DENIED),
+    (refusals.CreateForbidden, grpc.StatusCode.PERMISSION_DENIED),
+    (refusals.QuotaExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (refusals.PendingFull, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (refusals.BlobTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (refusals.StoreFull, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (refusals.StoreCorrupt, grpc.StatusCode.DATA_LOSS),
+    (refusals.EntriesMissing, grpc.StatusCode.FAILED_PRECONDITION),
+    (refusals.LanesDiverged, grpc.StatusCode.FAILED_PRECONDITION),
+    (refusals.BlobOffsetInvalid, grpc.StatusCode.FAILED_PRECONDITION),
+    (EntryRefused, grpc.StatusCode.INVALID_ARGUMENT),
+    (RequestRefused, grpc.StatusCode.INVALID_ARGUMENT),
+    (Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (StoreError, grpc.StatusCode.UNAVAILABLE),
+    (HostError, grpc.StatusCode.UNAVAILABLE),
+)
+
+
+def code_of(error: AntiphonError) -> grpc.StatusCode:
+    """Return the status code of an error's class."""
+    return next(
+        (code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL
+    )
+
+
+async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: AntiphonError) -> NoReturn:
+    """End a call with the error as status, ErrorInfo and, where it helps, RetryInfo."""
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason, domain=DOMAIN, metadata={"next_step": error.next_step}
+    )
+    details = [_any(info)]
+    if error.missing:
+        joined = " ".join(m.hex() for m in error.missing[: METADATA_BYTES_MAX // 130])
+        info.metadata["missing"] = joined
+        details = [_any(info)]
+    if error.retryable:
+        wait_s = error.retry_after_s or 0.0
+        delay = duration_pb2.Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
+        details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
+    status = status_pb2.Status(
+        code=code_of(error).value[0], message=error.detail[:500], details=details
+    )
+    rich = rpc_status.to_status(status)
+    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    raise AssertionError("abort raises")
+
+
+def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+def _classes(base: type[AntiphonError] = AntiphonError) -> Iterator[type[AntiphonError]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _classes(kind)
+
+
+class PeerError(AntiphonError):
+    """The peer refused with a reason this version does not know."""
+
+    def __init__(self, fault: Fault) -> None:
+        """Take over the peer's own words."""
+        super().__init__(
+            fault.detail, missing=fault.missing, retry_after_s=fault.retry_after_ms / 1000 or None
+        )
+        # Instance attributes shade the class's: the words are the peer's.
+        self.__dict__.update(
+            reason=fault.reason, next_step=fault.next_step, retryable=fault.retryable
+        )
+
+
+def error_of(fault: Fault) -> AntiphonError:
+    """Return the error a peer's fault speaks of."""
+    for kind in _classes():
+        if kind.reason == fault.reason and kind is not PeerError:
+            wait_s = fault.retry_after_ms / 1000 or None
+            return kind(fault.detail, missing=fault.missing, retry_after_s=wait_s)
+    return PeerError(fault)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
+    """Return the typed error behind a failed call."""
+    reason, next_step, wait_s = "", "", 0.0
+    missing: tuple[bytes, ...] = ()
+    status = rpc_status.from_call(
+        cast(Any, error)
+    )  # offers what from_call reads, under the same names
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        retry = error_details_pb2.RetryInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            reason, next_step = info.reason, info.metadata.get("next_step", "")
+            missing = tuple(bytes.fromhex(m) for m in info.metadata.get("missing", "").split())
+        elif detail.Unpack(retry):
+            wait_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    if not reason and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return refusals.FrameTooLarge(error.details() or "")  # gRPC's own limit
+    if not reason:
+        return refusals.HubUnreachable(f"{error.code().name.lower()}: {error.details()}")
+    fault = Fault(reason, error.details() or "", next_step, retry_after_ms=int(wait_s * 1000))
+    known = error_of(fault)
+    known.missing = missing
+    return known

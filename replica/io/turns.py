@@ -1,0 +1,354 @@
+"""A turn: say something, ask the model to go on, follow the answer (spec/04-link §6).
+
+    ask ─► Asked ─► Prefilling … ─► Delta … ─► Finished
+                          Discarded: a new run began, forget what was shown
+                          LinkLost / LinkBack: the answer goes on where it was
+
+The log is what counts: whatever a draft showed, `Finished` carries the logged
+generation. A follower that comes late, or comes back, resumes at its offset.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from replica.conversation import Conversation, DraftStream, Place, Progress
+from replica.errors import HostError, Unavailable
+from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io.replica import Client
+from replica.io.status import error_of
+from replica.link import (
+    DraftReceived,
+    EntriesAdmitted,
+    EntryFailed,
+    Event,
+    Fault,
+    LinkClosed,
+    Welcomed,
+)
+from replica.log import (
+    Cancel,
+    Entry,
+    FinishReason,
+    Generation,
+    Message,
+    Part,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+    text_of,
+)
+
+
+class AnswerOverdue(Unavailable):
+    """Nothing was heard of the answer for too long."""
+
+    reason = "ANSWER_OVERDUE"
+    next_step = "The request stays in the log; start its host, then `antiphon log -f` shows it."
+
+
+class AnswerRefused(HostError):
+    """The host refused the request; the refusal is in the log."""
+
+    reason = "ANSWER_REFUSED"
+    next_step = "Change the conversation or the request, and ask again."
+
+
+class HostMissing(HostError):
+    """No model host is a member of this conversation."""
+
+    reason = "HOST_MISSING"
+    next_step = "Start one with `antiphon up`, then begin a conversation with `antiphon new`."
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How the model shall go on."""
+
+    host: PublicKey
+    sampling: Sampling
+    output_tokens_max: int = 0
+    stop: tuple[str, ...] = ()
+    answer_by_ms: int = 0
+    """Unix milliseconds after which the host does not begin any more; 0 for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The turn is durable here, and goes to the hub as soon as there is one."""
+
+    message: EntryId | None
+    request: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """How far the host is before its first token."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """More of the answer; `tokens` counts all output so far."""
+
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What was shown is void: a new run began, or the log says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The hub is away; the answer is still awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBack:
+    """The hub is there again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The generation is in the log."""
+
+    id: EntryId
+    generation: Generation
+
+
+TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | Finished
+
+
+async def say(
+    client: Client, conversation: ConversationId, parts: tuple[Part, ...], place: Place
+) -> Entry:
+    """Append a user's message at `place`; durable here when it returns."""
+    body = Message(Speaker.USER, parts)
+    return await client.append(conversation, body, parents=place.parents, basis=place.basis)
+
+
+async def say_as_system(
+    client: Client, conversation: ConversationId, text: str, place: Place
+) -> Entry:
+    """Append instructions of the application at `place`."""
+    body = Message(Speaker.SYSTEM, (Text(text),))
+    return await client.append(conversation, body, parents=place.parents, basis=place.basis)
+
+
+def _request_body(held: Conversation, wish: Wish) -> Request:
+    return Request(
+        wish.host,
+        wish.sampling,
+        output_tokens_max=wish.output_tokens_max,
+        stop=wish.stop,
+        membership_heads=held.log.membership_heads(),
+        answer_by_ms=wish.answer_by_ms,
+    )
+
+
+async def say_and_request(
+    client: Client,
+    conversation: ConversationId,
+    parts: tuple[Part, ...],
+    place: Place,
+    wish: Wish,
+) -> Asked:
+    """Append a user's message (none: leave it out) and a request behind it, in one go.
+
+    Durable here when it returns.
+    """
+    asking = _request_body(await client.load(conversation), wish)
+    bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
+    written = await client.append_chain(
+        conversation, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
+    )
+    return Asked(written[0].id if parts else None, written[-1].id)
+
+
+async def ask(
+    client: Client,
+    conversation: ConversationId,
+    text: str | None,
+    place: Place,
+    wish: Wish,
+    *,
+    silence_max_s: float | None = None,
+) -> AsyncIterator[TurnEvent]:
+    """Say `text` at `place` (None: only ask), ask the host, and follow its answer.
+
+    Raises what `follow_answer` raises. Closing the iterator stops following;
+    the turn itself stays in the log.
+    """
+    parts = (Text(text),) if text is not None else ()
+    asked = await say_and_request(client, conversation, parts, place, wish)
+    yield asked
+    request = asked.request
+    async for event in follow_answer(client, conversation, request, silence_max_s=silence_max_s):
+        yield event
+
+
+async def follow_answer(
+    client: Client,
+    conversation: ConversationId,
+    request_id: EntryId,
+    *,
+    silence_max_s: float | None = None,
+) -> AsyncIterator[TurnEvent]:
+    """Yield the answer of a request as it comes, from wherever it is; ends with Finished.
+
+    Waits through the loss of the hub. Raises AnswerOverdue after `silence_max_s`
+    without any news, or the error with which the hub refused the request.
+    """
+    watch = _Watch(client, conversation, request_id)
+    try:
+        while True:
+            for event in await watch.news():
+                yield event
+                if isinstance(event, Finished):
+                    return
+            await watch.wait(silence_max_s)
+    finally:
+        watch.stop()
+
+
+async def cancel(client: Client, conversation: ConversationId, request_id: EntryId) -> Entry:
+    """Append a wish that the request is not answered further."""
+    return await client.append(conversation, Cancel(), parents=(request_id,))
+
+
+def raise_if_refused(generation: Generation) -> None:
+    """Raise AnswerRefused, with the host's own reason word, for a refusal."""
+    if generation.finish_reason != FinishReason.REFUSED:
+        return
+    word, _, detail = generation.finish_detail.partition(": ")
+    if not (word.isupper() and detail):
+        raise AnswerRefused(generation.finish_detail)
+    raise error_of(Fault(word, detail, AnswerRefused.next_step))
+
+
+def choose_host(
+    held: Conversation, linked: tuple[PublicKey, ...], wanted: PublicKey | None = None
+) -> PublicKey:
+    """Return the host to ask: the wanted one, else a member, best the first of `linked`.
+
+    All of them have their grant, so vouching plays no part but in the order
+    in which the hub names them. Raises HostMissing.
+    """
+    membership = held.log.membership
+    hosts = [
+        key
+        for key, roles in membership.roles.items()
+        if Role.HOST in roles and membership.is_member(key)
+    ]
+    if wanted is not None and wanted not in hosts:
+        raise HostMissing(f"{short(wanted)} is not a host of this conversation")
+    if not hosts:
+        raise HostMissing
+    return wanted or next((key for key in linked if key in hosts), hosts[0])
+
+
+class _Watch:
+    """Looks at log and draft after every event, and tells what is new.
+
+    It compares states instead of collecting events, so a lost link, a late
+    start or a doubled frame changes nothing.
+    """
+
+    def __init__(self, client: Client, conversation: ConversationId, request_id: EntryId) -> None:
+        self._client = client
+        self._conversation = conversation
+        self._request = request_id
+        self._news = asyncio.Event()
+        self._refused: Fault | None = None
+        self._is_linked = client.is_linked
+        self._progress: Progress | None = None
+        self._run = 0
+        self._shown = bytearray()
+        self.stop: Callable[[], None] = client.listen(self._receive)
+
+    def _receive(self, event: Event) -> None:
+        match event:
+            case DraftReceived(draft) if draft.request != self._request:
+                return
+            case EntryFailed(conversation, entry, fault):
+                own = conversation == self._conversation and entry in (None, self._request)
+                if own and not fault.retryable:
+                    self._refused = fault
+            case DraftReceived() | EntriesAdmitted() | LinkClosed() | Welcomed():
+                pass
+            case _:
+                return
+        self._news.set()
+
+    async def wait(self, silence_max_s: float | None) -> None:
+        """Wait until something happened. Raises AnswerOverdue."""
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(silence_max_s):
+                await self._news.wait()
+        except TimeoutError as error:
+            waited_s = time.monotonic() - began
+            raise AnswerOverdue(f"no news of the answer for {waited_s:.0f} s") from error
+
+    async def news(self) -> list[TurnEvent]:
+        """Return what changed since the last call. Raises the hub's refusal."""
+        self._news.clear()
+        if self._refused is not None:
+            raise error_of(self._refused)
+        events: list[TurnEvent] = []
+        if self._client.is_linked != self._is_linked:
+            self._is_linked = not self._is_linked
+            events.append(LinkBack() if self._is_linked else LinkLost())
+        held = await self._client.load(self._conversation)
+        stream = held.drafts.get(self._request)
+        if stream is not None:
+            events += self._from_draft(stream)
+        generation_id = held.order.generation_of(self._request)
+        generation = held.order.answer(self._request)
+        if generation_id is not None and generation is not None:
+            events += [*self._from_log(generation), Finished(generation_id, generation)]
+        return events
+
+    def _from_draft(self, stream: DraftStream) -> list[TurnEvent]:
+        events: list[TurnEvent] = []
+        if stream.run != self._run:
+            if self._shown:
+                events.append(Discarded())
+            self._run = stream.run
+            self._shown.clear()
+        progress = stream.frames[-1].progress if stream.frames else None
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            events.append(Prefilling(progress))
+        fresh = self._fresh_bytes(stream)
+        if fresh:
+            self._shown += fresh
+            events.append(Delta(fresh.decode(errors="replace"), stream.token_count))
+        return events
+
+    def _fresh_bytes(self, stream: DraftStream) -> bytes:
+        """Return the visible bytes behind what was shown, reading only the last frames."""
+        pieces = []
+        for frame in reversed(stream.frames):
+            if frame.byte_offset < len(self._shown):
+                break
+            pieces.append(frame.data)
+        return b"".join(reversed(pieces))
+
+    def _from_log(self, generation: Generation) -> list[TurnEvent]:
+        """Return what the logged text has beyond what was shown; it overrules a draft."""
+        text = text_of(generation.parts).encode()
+        events: list[TurnEvent] = []
+        if not text.startswith(bytes(self._shown)):
+            events.append(Discarded())
+            self._shown.clear()
+        rest = text[len(self._shown) :].decode(errors="replace")
+        if rest:
+            events.append(Delta(rest, len(generation.token_ids)))
+        return events

@@ -1,0 +1,165 @@
+"""Proof of possession and tickets (spec/04-link §3).
+
+Pure: nonces, secrets and time are arguments. One fixed-width transcript is
+signed by both sides, so that neither signature can be replayed on another
+link, in another role, or behind another certificate.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.errors import EntryRefused
+from replica.ids import KEY_BYTES, PublicKey, pae
+from replica.limits import TICKET_LIFETIME_S
+from replica.log import verify
+from replica.refusals import ProofInvalid, Unauthenticated
+
+TRANSCRIPT_TAG = b"antiphon/v1/authenticate"
+TICKET_TAG = b"antiphon/v1/ticket"
+NONCE_BYTES = 32
+NO_CERTIFICATE = bytes(32)
+_SERVER_ROLE, _CLIENT_ROLE = b"\x01", b"\x02"
+_TICKET_BYTES = KEY_BYTES + 8 + 32
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The server's half of the transcript; `certificate_digest` is zeros without TLS."""
+
+    server_key: PublicKey
+    server_nonce: bytes
+    certificate_digest: bytes
+    expire_time_ms: int
+    signature: bytes
+
+
+def _transcript(
+    role: bytes, client_key: PublicKey, client_nonce: bytes, challenge: Challenge
+) -> bytes:
+    fields = (
+        challenge.server_key,
+        client_key,
+        client_nonce,
+        challenge.server_nonce,
+        challenge.certificate_digest,
+        challenge.expire_time_ms.to_bytes(8, "little"),
+        role,
+    )
+    return pae(TRANSCRIPT_TAG, b"".join(fields))
+
+
+def _check_widths(client_key: bytes, client_nonce: bytes) -> None:
+    if len(client_key) != KEY_BYTES or len(client_nonce) != NONCE_BYTES:
+        raise ProofInvalid("key and nonce have 32 bytes each")
+
+
+TICKETS_REMEMBERED = 4096
+
+
+class Doorkeeper:
+    """The server's side: stateless between the two steps, so nothing piles up."""
+
+    def __init__(
+        self,
+        key: Ed25519PrivateKey,
+        secret: bytes,
+        certificate_digest: bytes = NO_CERTIFICATE,
+    ) -> None:
+        """`secret` authenticates nonces and tickets; a fresh one ends all tickets."""
+        self._key = key
+        self.public = PublicKey(key.public_key().public_bytes_raw())
+        self._secret = secret
+        self._certificate_digest = certificate_digest
+        # A client shows one ticket with every call; those refused are not remembered.
+        self._genuine = lru_cache(TICKETS_REMEMBERED)(self._open)
+
+    def challenge(self, client_key: PublicKey, client_nonce: bytes, now_ms: int) -> Challenge:
+        """Answer the first step. Raises ProofInvalid."""
+        _check_widths(client_key, client_nonce)
+        expire_ms = now_ms + TICKET_LIFETIME_S * 1000
+        nonce = self._nonce(client_key, client_nonce, expire_ms)
+        unsigned = Challenge(self.public, nonce, self._certificate_digest, expire_ms, b"")
+        signature = self._key.sign(_transcript(_SERVER_ROLE, client_key, client_nonce, unsigned))
+        return Challenge(self.public, nonce, self._certificate_digest, expire_ms, signature)
+
+    def admit(
+        self,
+        client_key: PublicKey,
+        client_nonce: bytes,
+        expire_time_ms: int,
+        client_signature: bytes,
+        now_ms: int,
+    ) -> bytes:
+        """Check the second step and return a ticket. Raises ProofInvalid."""
+        _check_widths(client_key, client_nonce)
+        latest_ms = now_ms + TICKET_LIFETIME_S * 1000
+        if not now_ms < expire_time_ms <= latest_ms:
+            raise ProofInvalid("the challenge has expired")
+        # Our nonce is a MAC over the rest, so it need not be remembered.
+        nonce = self._nonce(client_key, client_nonce, expire_time_ms)
+        ours = Challenge(self.public, nonce, self._certificate_digest, expire_time_ms, b"")
+        try:
+            message = _transcript(_CLIENT_ROLE, client_key, client_nonce, ours)
+            verify(client_key, client_signature, message)
+        except EntryRefused as error:
+            raise ProofInvalid(error.detail) from error
+        content = client_key + expire_time_ms.to_bytes(8, "little")
+        return content + self._mac(TICKET_TAG, content)
+
+    def holder(self, ticket: bytes, now_ms: int) -> PublicKey:
+        """Return the key a ticket is bound to. Raises Unauthenticated."""
+        key, expire_ms = self._genuine(ticket)
+        if now_ms >= expire_ms:
+            raise Unauthenticated("the ticket has expired")
+        return key
+
+    def _open(self, ticket: bytes) -> tuple[PublicKey, int]:
+        content, mac = ticket[:-32], ticket[-32:]
+        genuine = len(ticket) == _TICKET_BYTES and hmac.compare_digest(
+            mac, self._mac(TICKET_TAG, content)
+        )
+        if not genuine:
+            raise Unauthenticated("the ticket is missing or not from this server's present life")
+        return PublicKey(content[:KEY_BYTES]), int.from_bytes(content[KEY_BYTES:], "little")
+
+    def _nonce(self, client_key: PublicKey, client_nonce: bytes, expire_ms: int) -> bytes:
+        content = client_key + client_nonce + expire_ms.to_bytes(8, "little")
+        return self._mac(TRANSCRIPT_TAG, content)
+
+    def _mac(self, tag: bytes, content: bytes) -> bytes:
+        return hmac.digest(self._secret, pae(tag, content), hashlib.sha256)
+
+
+def prove(
+    key: Ed25519PrivateKey,
+    client_nonce: bytes,
+    challenge: Challenge,
+    *,
+    expected_server: PublicKey | None,
+    certificate_digest: bytes = NO_CERTIFICATE,
+    now_ms: int,
+) -> bytes:
+    """Check the server's half and return the client's signature. Raises ProofInvalid.
+
+    `expected_server` is the pinned key; None trusts this first contact, which
+    is for loopback only.
+    """
+    public = PublicKey(key.public_key().public_bytes_raw())
+    if expected_server is not None and challenge.server_key != expected_server:
+        raise ProofInvalid("the server's key is not the one pinned for it")
+    if challenge.certificate_digest != certificate_digest:
+        raise ProofInvalid("the server speaks for another TLS certificate")
+    if challenge.expire_time_ms <= now_ms:
+        raise ProofInvalid("the challenge has expired; compare the two clocks")
+    if len(challenge.server_nonce) != NONCE_BYTES or len(challenge.certificate_digest) != 32:
+        raise ProofInvalid("the challenge has wrong widths")
+    try:
+        message = _transcript(_SERVER_ROLE, public, client_nonce, challenge)
+        verify(challenge.server_key, challenge.signature, message)
+    except EntryRefused as error:
+        raise ProofInvalid(f"the server's signature: {error.detail}") from error
+    return key.sign(_transcript(_CLIENT_ROLE, public, client_nonce, challenge))

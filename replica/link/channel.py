@@ -1,0 +1,174 @@
+"""One conversation on one link: what was sent, what is acked, what is believed (spec/04-link §4).
+
+Pure, and private to link.py: a Channel never sends by itself. It queues ids;
+the link turns them into frames as credit allows.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from replica import limits
+from replica.conversation import Conversation, Draft
+from replica.ids import ConversationId, EntryId, Position
+from replica.link.events import SyncState
+from replica.link.messages import Entries, Ids
+from replica.log import Entry
+
+ENTRIES_FRAME_BYTES = 256 * 1024
+"""Entries frames are cut here, well under the frame limit, so drafts are not held up."""
+
+IDS_HELD_MAX = 1 << 20
+"""Ids of a peer kept while its chunks arrive, 32 MiB."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """Peer state of one conversation, kept apart from the conversation itself."""
+
+    id: ConversationId
+    state: SyncState = SyncState.OPENING
+    is_open: bool = False
+    """The peer takes live entries: it has shown its heads or an equal digest."""
+    with_drafts: bool = False
+    seedings: int = 0
+    """How often the log was sent because the peer did not know the conversation."""
+    recheck_at: float | None = None
+    asked_with_heads: bool = False
+    """Our last Open showed our heads, so the peer sends what we lack without being asked."""
+    check_at: float | None = None
+    """When to compare digests again, because entries were on their way at the last beat."""
+    busy_checks: int = 0
+    """Comparisons in a row that entries on their way may have spoilt."""
+    outgoing: deque[EntryId] = field(default_factory=deque)
+    queued: set[EntryId] = field(default_factory=set)
+    unacked: set[EntryId] = field(default_factory=set)
+    refused: set[EntryId] = field(default_factory=set)
+    """What the hub will not have: not acked, and not sent again on this link."""
+    in_flight: set[EntryId] = field(default_factory=set)
+    """Sent by a client and not yet acked: sent again only after a re-check."""
+    wanted: set[EntryId] = field(default_factory=set)
+    peer_ids: set[EntryId] = field(default_factory=set)
+    received_since_check: bool = False
+    drafts_sent: dict[EntryId, tuple[int, int, int]] = field(default_factory=dict)
+    """Per request: run, tokens and frames already sent to this reader."""
+    drafts_due: set[EntryId] = field(default_factory=set)
+    drafts_ready: deque[Draft] = field(default_factory=deque)
+    ids_due: deque[Ids] = field(default_factory=deque)
+
+    def refuse(self, entry_id: EntryId) -> None:
+        """Take one of ours as refused for good."""
+        if entry_id in self.unacked:
+            self.unacked.discard(entry_id)
+            self.refused.add(entry_id)
+
+    def queue(self, ids: Iterable[EntryId]) -> None:
+        """Queue entries for sending, each once."""
+        for entry_id in ids:
+            if not any(entry_id in known for known in (self.queued, self.in_flight, self.refused)):
+                self.queued.add(entry_id)
+                self.outgoing.append(entry_id)
+
+    def queue_ids(self, conversation: Conversation, *, answer: bool) -> None:
+        """Queue all ids held, in place of what was left of an earlier list."""
+        ids = sorted(conversation.log.covered())
+        step = limits.IDS_PER_FRAME
+        self.ids_due = deque(
+            Ids(self.id, tuple(ids[at : at + step]), at + step < len(ids), answer)
+            for at in range(0, max(len(ids), 1), step)
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether there may be something to send."""
+        return bool(self.ids_due or self.outgoing or self.drafts_due or self.drafts_ready)
+
+    def next_frame(
+        self, conversation: Conversation, *, awaits_acks: bool
+    ) -> Ids | Entries | Draft | None:
+        """Take the next counted frame: ids, then entries, then drafts; None where all is sent."""
+        if self.ids_due:
+            return self.ids_due.popleft()
+        if self.outgoing:
+            return Entries(self.id, self._take_entries(conversation, awaits_acks=awaits_acks))
+        # Without its seal, which goes with the entries, a reader can't check a draft.
+        if self.is_open and self.drafts_due and not self.drafts_ready:
+            self.drafts_ready.extend(self._due_drafts(conversation))
+        return self.drafts_ready.popleft() if self.drafts_ready else None
+
+    def _take_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
+        taken: list[Entry] = []
+        size = 0
+        while self.outgoing and size < ENTRIES_FRAME_BYTES:
+            entry = conversation.log.entries[self.outgoing.popleft()]
+            self.queued.discard(entry.id)
+            if awaits_acks:
+                self.in_flight.add(entry.id)
+            taken.append(entry)
+            size += entry.size_bytes
+        return tuple(taken)
+
+    def mark_acked(self, conversation: Conversation, ids: Iterable[EntryId]) -> list[Position]:
+        """Take ids the peer holds out of `unacked`, with their lane ancestors; return heads."""
+        log = conversation.log
+        acked: list[Position] = []
+        held = (log.entries[i] for i in ids if i in log.entries)
+        for entry in sorted(held, key=lambda e: e.order_key, reverse=True):
+            at: EntryId | None = entry.id
+            if at not in self.unacked:
+                at = entry.header.prev  # the peer's own entry acks what it follows in its lane
+            if at in self.unacked:
+                acked.append(log.position(at))
+            while at is not None and at in self.unacked:
+                self.unacked.discard(at)
+                self.in_flight.discard(at)
+                at = log.entries[at].header.prev
+        return acked
+
+    def mark_all_acked(self, conversation: Conversation) -> list[Position]:
+        """Take the peer's log as equal to ours; what neither covers any more is owed to nobody."""
+        acked = self.mark_acked(conversation, (head.id for head in conversation.log.heads()))
+        self.unacked.clear()
+        self.in_flight.clear()
+        return acked
+
+    def settle(self) -> bool:
+        """Become SYNCHRONIZED if nothing is owed either way; say whether it happened."""
+        quiet = not self.unacked and not self.wanted
+        if quiet and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
+            self.state = SyncState.SYNCHRONIZED
+            return True
+        return False
+
+    def collect_ids(self, ids: Iterable[EntryId], *, more: bool) -> set[EntryId] | None:
+        """Collect a peer's id chunks; return them all with the last, None before."""
+        self.peer_ids.update(ids)
+        if len(self.peer_ids) > IDS_HELD_MAX:
+            self.peer_ids = set()
+            return None
+        if more:
+            return None
+        complete, self.peer_ids = self.peer_ids, set()
+        return complete
+
+    def forget_drafts(self) -> None:
+        """Start the drafts over: what was sent may have been lost, or come too early."""
+        self.drafts_sent.clear()
+        self.drafts_ready.clear()
+
+    def _due_drafts(self, conversation: Conversation) -> list[Draft]:
+        """Return draft frames this reader lacks, and note them as sent."""
+        due: list[Draft] = []
+        for request in sorted(self.drafts_due):
+            stream = conversation.drafts.get(request)
+            if stream is None:
+                self.drafts_sent.pop(request, None)
+                continue
+            run, tokens, size = self.drafts_sent.get(request, (stream.run, 0, 0))
+            if run != stream.run:
+                tokens = size = 0
+            # A frame without tokens is progress or held-back text: its bytes tell it apart.
+            due += [f for f in stream.frames if f.token_offset >= tokens and f.byte_offset >= size]
+            self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
+        self.drafts_due.clear()
+        return due

@@ -1,0 +1,357 @@
+"""Link messages between bytes and dataclasses (spec/04-link).
+
+Nothing that arrives is trusted to be well-formed: whatever does not parse
+raises FrameMalformed, with a text that repeats none of the input.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, cast
+
+from antiphon.v1 import errors_pb2, log_pb2
+from antiphon.v1 import sync_pb2 as pb
+from replica.conversation import Draft, Progress
+from replica.errors import EntryRefused
+from replica.ids import (
+    ID_BYTES,
+    KEY_BYTES,
+    ConversationId,
+    Digest,
+    EntryId,
+    Lane,
+    Position,
+    PublicKey,
+)
+from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
+from replica.link import messages as m
+from replica.log import entry_from_pb, entry_id, entry_to_pb, parse
+from replica.refusals import FrameMalformed, FrameTooLarge
+
+Direction = Literal["to_hub", "to_client"]
+
+_WRAPPERS: dict[Direction, type[pb.LinkRequest] | type[pb.LinkResponse]] = {
+    "to_hub": pb.LinkRequest,
+    "to_client": pb.LinkResponse,
+}
+
+
+def _id(value: bytes) -> bytes:
+    if len(value) != ID_BYTES:
+        raise FrameMalformed(f"an id has {ID_BYTES} bytes, not {len(value)}")
+    return value
+
+
+def _conversation(value: bytes) -> ConversationId:
+    return ConversationId(_id(value))
+
+
+def _key(value: bytes) -> PublicKey:
+    if len(value) != KEY_BYTES:
+        raise FrameMalformed(f"a key has {KEY_BYTES} bytes, not {len(value)}")
+    return PublicKey(value)
+
+
+def heads_to_pb(heads: Iterable[Position]) -> list[pb.LaneHead]:
+    """Wrap positions."""
+    return [
+        pb.LaneHead(
+            author=head.lane.author,
+            epoch=head.lane.epoch,
+            track=cast("log_pb2.Track.ValueType", head.lane.track),
+            seq=head.seq,
+            id=head.id,
+        )
+        for head in heads
+    ]
+
+
+def heads_from_pb(raw: Iterable[pb.LaneHead]) -> tuple[Position, ...]:
+    """Read positions."""
+    return tuple(
+        Position(Lane(_key(h.author), h.epoch, h.track), h.seq, EntryId(_id(h.id))) for h in raw
+    )
+
+
+def fault_to_pb(fault: m.Fault) -> errors_pb2.Fault:
+    """Wrap a fault, cut so that it fits the peer's metadata limits."""
+    return errors_pb2.Fault(
+        reason=fault.reason,
+        detail=fault.detail[:500],
+        next_step=fault.next_step[:500],
+        retryable=fault.retryable,
+        conversation=fault.conversation or b"",
+        entry=fault.entry or b"",
+        missing=fault.missing[: METADATA_BYTES_MAX // (2 * ID_BYTES)],
+        retry_after_ms=fault.retry_after_ms,
+    )
+
+
+def fault_from_pb(raw: errors_pb2.Fault) -> m.Fault:
+    """Read a fault."""
+    return m.Fault(
+        raw.reason,
+        raw.detail,
+        raw.next_step,
+        raw.retryable,
+        _conversation(raw.conversation) if raw.conversation else None,
+        EntryId(_id(raw.entry)) if raw.entry else None,
+        tuple(EntryId(_id(i)) for i in raw.missing),
+        raw.retry_after_ms,
+    )
+
+
+def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
+    """Wrap a profile's short form."""
+    return pb.ProfileInfo(
+        digest=profile.digest,
+        name=profile.name,
+        context_tokens_max=profile.context_tokens_max,
+    )
+
+
+def host_to_pb(host: m.HostInfo) -> pb.HostInfo:
+    """Wrap what a host offers."""
+    profiles = [profile_to_pb(p) for p in host.profiles]
+    return pb.HostInfo(key=host.key, address=host.address, profiles=profiles)
+
+
+def host_from_pb(raw: pb.HostInfo) -> m.HostInfo:
+    """Read what a host offers."""
+    profiles = tuple(
+        m.ProfileInfo(Digest(_id(p.digest)), p.name, p.context_tokens_max) for p in raw.profiles
+    )
+    return m.HostInfo(_key(raw.key), raw.address, profiles)
+
+
+def linked_host_to_pb(host: m.LinkedHost) -> pb.LinkedHost:
+    """Wrap a linked host."""
+    return pb.LinkedHost(info=host_to_pb(host.info), vouched=host.vouched)
+
+
+def linked_host_from_pb(raw: pb.LinkedHost) -> m.LinkedHost:
+    """Read a linked host."""
+    return m.LinkedHost(host_from_pb(raw.info), raw.vouched)
+
+
+def draft_to_pb(draft: Draft) -> pb.Draft:
+    """Wrap a draft."""
+    progress = draft.progress
+    return pb.Draft(
+        conversation=draft.conversation,
+        request=draft.request,
+        run=draft.run,
+        token_offset=draft.token_offset,
+        token_ids=draft.token_ids,
+        byte_offset=draft.byte_offset,
+        data=draft.data,
+        digest=draft.digest,
+        signature=draft.signature,
+        progress=None
+        if progress is None
+        else pb.Progress(
+            prompt_tokens=progress.prompt_tokens,
+            cached_tokens=progress.cached_tokens,
+            restored_tokens=progress.restored_tokens,
+            prefilled_tokens=progress.prefilled_tokens,
+        ),
+    )
+
+
+def draft_from_pb(raw: pb.Draft) -> Draft:
+    """Read a draft; its signature is checked by whoever knows the host."""
+    p = raw.progress
+    return Draft(
+        _conversation(raw.conversation),
+        EntryId(_id(raw.request)),
+        raw.run,
+        raw.token_offset,
+        tuple(raw.token_ids),
+        raw.byte_offset,
+        raw.data,
+        Digest(_id(raw.digest)),
+        raw.signature,
+        Progress(p.prompt_tokens, p.cached_tokens, p.restored_tokens, p.prefilled_tokens)
+        if raw.HasField("progress")
+        else None,
+    )
+
+
+def entries_to_pb(message: m.Entries) -> pb.Entries:
+    """Wrap entries, bytes unchanged; the first one's header tells the conversation."""
+    told = bool(message.entries) and message.entries[0].conversation == message.conversation
+    return pb.Entries(
+        conversation=b"" if told else message.conversation,
+        entries=[entry_to_pb(e) for e in message.entries],
+    )
+
+
+def listing_to_pb(message: m.Listing) -> pb.Listing:
+    """Wrap a listing."""
+    items = [pb.ListingItem(conversation=i.conversation, digest=i.digest) for i in message.items]
+    return pb.Listing(items=items)
+
+
+def _fields(message: m.Message) -> dict[str, object]:
+    """Return the oneof field name and value of a message."""
+    match message:
+        case m.Hello():
+            hello = pb.Hello(
+                versions=message.versions,
+                features=message.features,
+                follow=message.follow,
+                host=host_to_pb(message.host) if message.host else None,
+            )
+            return {"hello": hello}
+        case m.Welcome():
+            welcome = pb.Welcome(
+                version=message.version,
+                features=message.features,
+                hub_key=message.hub_key,
+                frame_bytes_max=message.frame_bytes_max,
+                credit_bytes=message.credit_bytes,
+                idle_timeout_ms=message.idle_timeout_ms,
+                hosts=[linked_host_to_pb(h) for h in message.hosts],
+            )
+            return {"welcome": welcome}
+        case m.Open(conversation, digest, heads, drafts):
+            opening = pb.Open(
+                conversation=conversation,
+                digest=digest,
+                heads=heads_to_pb(heads or ()),
+                with_heads=heads is not None,
+                drafts=drafts,
+            )
+            return {"open": opening}
+        case m.Opened(conversation, digest, equal, heads):
+            opened = pb.Opened(
+                conversation=conversation,
+                digest=digest,
+                equal=equal,
+                heads=heads_to_pb(heads or ()),
+                with_heads=heads is not None,
+            )
+            return {"opened": opened}
+        case m.Ids(conversation, ids, more, answer):
+            joined = b"".join(ids)
+            raw_ids = pb.Ids(conversation=conversation, ids=joined, more=more, answer=answer)
+            return {"ids": raw_ids}
+        case m.Entries():
+            return {"entries": entries_to_pb(message)}
+        case m.Ack(conversation, ids):
+            return {"ack": pb.Ack(conversation=conversation, ids=b"".join(ids))}
+        case Draft():
+            return {"draft": draft_to_pb(message)}
+        case m.Credit(limit_bytes):
+            return {"credit": pb.Credit(limit_bytes=limit_bytes)}
+        case m.Fault():
+            return {"fault": fault_to_pb(message)}
+        case m.Close(conversation_or_none, fault):
+            close = pb.Close(
+                conversation=conversation_or_none or b"",
+                fault=fault_to_pb(fault) if fault else None,
+            )
+            return {"close": close}
+        case m.Ping(nonce, sent_bytes):
+            return {"ping": pb.Ping(nonce=nonce, sent_bytes=sent_bytes)}
+        case m.Pong(nonce, sent_bytes, limit_bytes):
+            pong = pb.Pong(nonce=nonce, sent_bytes=sent_bytes, limit_bytes=limit_bytes)
+            return {"pong": pong}
+        case m.Listing():
+            return {"listing": listing_to_pb(message)}
+
+
+def encode_frame(message: m.Message, direction: Direction) -> bytes:
+    """Serialise a message for the stream in that direction."""
+    frame = _WRAPPERS[direction](**_fields(message))  # type: ignore[arg-type]  # one oneof field
+    return frame.SerializeToString()
+
+
+def decode_frame(data: bytes, direction: Direction) -> m.Message:
+    """Read one frame; raises FrameTooLarge or FrameMalformed."""
+    if len(data) > FRAME_BYTES_MAX:
+        raise FrameTooLarge(f"the frame has {len(data)} bytes")
+    raw = parse(_WRAPPERS[direction], data, FrameMalformed)
+    name = raw.WhichOneof("message")
+    if name is None:
+        raise FrameMalformed("the frame holds no message this version knows")
+    return _read(name, getattr(raw, name))
+
+
+def _read(name: str, raw: object) -> m.Message:
+    match raw:
+        case pb.Hello():
+            host = host_from_pb(raw.host) if raw.HasField("host") else None
+            return m.Hello(tuple(raw.versions), tuple(raw.features), raw.follow, host)
+        case pb.Welcome():
+            return _welcome(raw)
+        case pb.Open():
+            heads = heads_from_pb(raw.heads) if raw.with_heads else None
+            digest = Digest(_id(raw.digest))
+            return m.Open(_conversation(raw.conversation), digest, heads, raw.drafts)
+        case pb.Opened():
+            digest = Digest(_id(raw.digest))
+            conversation = _conversation(raw.conversation)
+            heads = heads_from_pb(raw.heads) if raw.with_heads else None
+            return m.Opened(conversation, digest, raw.equal, heads)
+        case pb.Entries():
+            return entries_from_pb(raw)
+        case pb.Ids():
+            ids = _split_ids(raw.ids)
+            return m.Ids(_conversation(raw.conversation), ids, raw.more, raw.answer)
+        case pb.Ack():
+            return m.Ack(_conversation(raw.conversation), _split_ids(raw.ids))
+        case pb.Draft():
+            return draft_from_pb(raw)
+        case pb.Credit():
+            return m.Credit(raw.limit_bytes)
+        case errors_pb2.Fault():
+            return fault_from_pb(raw)
+        case pb.Close():
+            conv = _conversation(raw.conversation) if raw.conversation else None
+            return m.Close(conv, fault_from_pb(raw.fault) if raw.HasField("fault") else None)
+        case pb.Ping():
+            return m.Ping(raw.nonce, raw.sent_bytes)
+        case pb.Pong():
+            return m.Pong(raw.nonce, raw.sent_bytes, raw.limit_bytes)
+        case pb.Listing():
+            items = (
+                m.ListingItem(_conversation(i.conversation), Digest(_id(i.digest)))
+                for i in raw.items
+            )
+            return m.Listing(tuple(items))
+        case _:
+            raise AssertionError(f"no dataclass for {name}")
+
+
+def _welcome(raw: pb.Welcome) -> m.Welcome:
+    return m.Welcome(
+        raw.version,
+        _key(raw.hub_key),
+        raw.frame_bytes_max,
+        raw.credit_bytes,
+        raw.idle_timeout_ms,
+        tuple(raw.features),
+        tuple(linked_host_from_pb(h) for h in raw.hosts),
+    )
+
+
+def _split_ids(joined: bytes) -> tuple[EntryId, ...]:
+    if len(joined) % ID_BYTES:
+        raise FrameMalformed(f"ids have {ID_BYTES} bytes each")
+    return tuple(EntryId(joined[at : at + ID_BYTES]) for at in range(0, len(joined), ID_BYTES))
+
+
+def entries_from_pb(raw: pb.Entries) -> m.Entries:
+    """Read entries; one that breaks a rule is set aside with the rule it breaks.
+
+    Raises that rule's error where no entry is left to tell the conversation.
+    """
+    good, refused = [], []
+    for item in raw.entries:
+        try:
+            good.append(entry_from_pb(item))
+        except EntryRefused as error:
+            refused.append((entry_id(item.header), error))
+    told = raw.conversation or (good[0].conversation if good else b"")
+    if not told and refused:
+        raise refused[0][1]
+    return m.Entries(_conversation(told), tuple(good), tuple(refused))

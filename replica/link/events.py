@@ -1,0 +1,93 @@
+"""The news a link has for the application, all frozen (spec/04-link)."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from replica.conversation import Draft
+from replica.ids import ConversationId, EntryId, Position
+from replica.link.messages import Fault, ListingItem, Welcome
+from replica.log import Entry
+
+
+class SyncState(Enum):
+    """What a replica believes of a conversation and its hub."""
+
+    OFFLINE = "offline"
+    OPENING = "opening"
+    RECONCILING = "reconciling"
+    SYNCHRONIZED = "synchronized"
+    DESYNCHRONIZED = "desynchronized"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesAdmitted:
+    """Entries that are new in a log, ancestors first."""
+
+    conversation: ConversationId
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesAcked:
+    """The hub holds these (and their lane ancestors) durably."""
+
+    conversation: ConversationId
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFailed:
+    """An entry from the peer was refused, or the peer refused one of ours."""
+
+    conversation: ConversationId
+    entry: EntryId | None
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The belief about a conversation changed."""
+
+    conversation: ConversationId
+    state: SyncState
+
+
+@dataclass(frozen=True, slots=True)
+class DraftReceived:
+    """Streamed output arrived, checked against its host's key."""
+
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The link is up."""
+
+    welcome: Welcome
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The hub named conversations we are a member of."""
+
+    items: tuple[ListingItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkClosed:
+    """The link ended; the driver closes the stream."""
+
+    fault: Fault | None = None
+
+
+Event = (
+    EntriesAdmitted
+    | EntriesAcked
+    | EntryFailed
+    | StateChanged
+    | DraftReceived
+    | Welcomed
+    | Listed
+    | LinkClosed
+)

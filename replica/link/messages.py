@@ -1,0 +1,223 @@
+"""The messages of a link, all frozen (spec/04-link).
+
+A draft travels as a message too; it is defined with its rules in replica/drafts.py.
+"""
+
+from dataclasses import dataclass
+
+from replica.conversation import Draft
+from replica.errors import AntiphonError, EntryRefused
+from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, Position, PublicKey
+from replica.limits import METADATA_BYTES_MAX
+from replica.log import Entry
+
+FAULT_IDS_MAX = METADATA_BYTES_MAX // (2 * ID_BYTES)
+"""Missing ids one Fault names: it waits in queues as it is, so it is cut when it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """What a host offers, in short."""
+
+    digest: Digest
+    name: str
+    context_tokens_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """What a model host says of itself; an empty address means it serves no questions."""
+
+    key: PublicKey
+    address: str
+    profiles: tuple[ProfileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedHost:
+    """A model host that is linked, and whether the hub vouches for it."""
+
+    info: HostInfo
+    vouched: bool = False
+    """Advice for a grant that is made now: never stored or passed on."""
+
+    @property
+    def key(self) -> PublicKey:
+        """The key it authenticated with."""
+        return self.info.key
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of a client."""
+
+    versions: tuple[int, ...]
+    features: tuple[str, ...] = ()
+    follow: bool = False
+    host: HostInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """First message of a hub."""
+
+    version: int
+    hub_key: PublicKey
+    frame_bytes_max: int
+    credit_bytes: int
+    idle_timeout_ms: int
+    features: tuple[str, ...] = ()
+    hosts: tuple[LinkedHost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Start or re-check one conversation; `heads` None means digest only."""
+
+    conversation: ConversationId
+    digest: Digest
+    heads: tuple[Position, ...] | None = None
+    drafts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Answer to Open; `heads` None says only whether the digests are equal."""
+
+    conversation: ConversationId
+    digest: Digest
+    equal: bool
+    heads: tuple[Position, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Some entries of one conversation, in send order.
+
+    `refused` holds what the decoder set aside: id and the rule it breaks.
+    """
+
+    conversation: ConversationId
+    entries: tuple[Entry, ...]
+    refused: tuple[tuple[EntryId, EntryRefused], ...] = ()
+
+    @property
+    def ids(self) -> tuple[EntryId, ...]:
+        """The ids of all that came, refused or not."""
+        return (*(e.id for e in self.entries), *(i for i, _ in self.refused))
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """All ids held of one conversation, in chunks."""
+
+    conversation: ConversationId
+    ids: tuple[EntryId, ...]
+    more: bool = False
+    answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """These entries are durable, and what precedes each in its lane."""
+
+    conversation: ConversationId
+    ids: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Bytes of counted frames the peer may have sent in all on this link."""
+
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A typed refusal; `conversation` None concerns the link."""
+
+    reason: str
+    detail: str = ""
+    next_step: str = ""
+    retryable: bool = False
+    conversation: ConversationId | None = None
+    entry: EntryId | None = None
+    missing: tuple[EntryId, ...] = ()
+    retry_after_ms: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        error: AntiphonError,
+        conversation: ConversationId | None = None,
+        entry: EntryId | None = None,
+    ) -> "Fault":
+        """Put an error into words for the peer; of very many missing ids, the first."""
+        return cls(
+            error.reason,
+            error.detail,
+            error.next_step,
+            error.retryable,
+            conversation,
+            entry,
+            tuple(EntryId(m) for m in error.missing[:FAULT_IDS_MAX]),
+            int((error.retry_after_s or 0) * 1000),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The end of a conversation on this link, or (None) of the link."""
+
+    conversation: ConversationId | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A beat, with the bytes of counted frames sent so far."""
+
+    nonce: int
+    sent_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answer to a beat: counted bytes the answerer has sent so far, and takes in all."""
+
+    nonce: int
+    sent_bytes: int = 0
+    limit_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListingItem:
+    """One conversation the client is a member of."""
+
+    conversation: ConversationId
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Conversations new since the last Listing of this link."""
+
+    items: tuple[ListingItem, ...]
+
+
+Message = (
+    Hello
+    | Welcome
+    | Open
+    | Opened
+    | Entries
+    | Ids
+    | Ack
+    | Draft
+    | Credit
+    | Fault
+    | Close
+    | Ping
+    | Pong
+    | Listing
+)

@@ -1,0 +1,29 @@
+"""Between bytes and dataclasses: the only pure modules that see generated message types."""
+
+from replica.log.codec.entries import (
+    TRACK_OF_KIND,
+    decode_body,
+    decode_entry,
+    decode_entry_message,
+    decode_header,
+    encode_body,
+    encode_entry,
+    encode_header,
+    entry_from_pb,
+    entry_to_pb,
+    parse,
+)
+
+__all__ = [
+    "TRACK_OF_KIND",
+    "decode_body",
+    "decode_entry",
+    "decode_entry_message",
+    "decode_header",
+    "encode_body",
+    "encode_entry",
+    "encode_header",
+    "entry_from_pb",
+    "entry_to_pb",
+    "parse",
+]

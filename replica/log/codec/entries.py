@@ -1,0 +1,261 @@
+"""Headers and bodies between bytes and dataclasses (spec/02-entry).
+
+Header and control bodies pass the strict wire check first; nothing read here
+is ever written again in place of the bytes it came from.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as PbMessage
+
+from antiphon.v1 import log_pb2 as pb
+from replica import limits
+from replica.ids import (
+    ID_BYTES,
+    KEY_BYTES,
+    SALT_BYTES,
+    ConversationId,
+    Digest,
+    EntryId,
+    PublicKey,
+    Track,
+)
+from replica.log import wire
+from replica.log.body import Body
+from replica.log.codec.bodies import body_from_pb, body_to_pb
+from replica.log.entry import CONTROL_KINDS, Entry, Header, Kind, entry_id
+from replica.refusals import (
+    BodyMalformed,
+    BodyTooLarge,
+    FieldInvalid,
+    GenesisInvalid,
+    HeaderTooLarge,
+    TrackInvalid,
+    WireMalformed,
+)
+
+if TYPE_CHECKING:
+    from google._upb._message import Descriptor as UpbDescriptor
+
+_M = TypeVar("_M", bound=PbMessage)
+
+_FORMS = {
+    FieldDescriptor.TYPE_UINT64: wire.Form.UINT64,
+    FieldDescriptor.TYPE_UINT32: wire.Form.UINT32,
+    FieldDescriptor.TYPE_ENUM: wire.Form.ENUM,
+    FieldDescriptor.TYPE_BOOL: wire.Form.BOOL,
+    FieldDescriptor.TYPE_FIXED64: wire.Form.FIXED64,
+    FieldDescriptor.TYPE_DOUBLE: wire.Form.FIXED64,
+    FieldDescriptor.TYPE_BYTES: wire.Form.BYTES,
+    FieldDescriptor.TYPE_STRING: wire.Form.STRING,
+    FieldDescriptor.TYPE_MESSAGE: wire.Form.MESSAGE,
+}
+
+TRACK_OF_KIND: dict[int, int] = {
+    Kind.GENESIS: Track.ALL,
+    Kind.MEMBER: Track.MEMBERSHIP,
+    Kind.DOCUMENT: Track.DOCUMENT,
+    Kind.MESSAGE: Track.CONVERSATION,
+    Kind.TOOLS: Track.CONVERSATION,
+    Kind.REQUEST: Track.CONVERSATION,
+    Kind.SEAL: Track.CONVERSATION,
+    Kind.GENERATION: Track.CONVERSATION,
+    Kind.CANCEL: Track.CONVERSATION,
+}
+"""The track each kind belongs on; a JOIN may stand on any."""
+
+_SHAPES: dict[str, wire.Shape] = {}
+
+
+def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
+    """Return what the strict subset demands of a generated message type."""
+    known = _SHAPES.get(descriptor.full_name)
+    if known is not None:
+        return known
+    fields: dict[int, wire.Field] = {}
+    shape = _SHAPES[descriptor.full_name] = wire.Shape(fields)
+    for item in descriptor.fields:
+        form = _FORMS[item.type]
+        if item.is_repeated and form == wire.Form.UINT32:
+            # Packed: one field occurrence holds all the numbers.
+            fields[item.number] = wire.Field(wire.Form.PACKED_UINT32)
+            continue
+        nested = shape_of(item.message_type) if item.message_type else None
+        oneof = item.containing_oneof.name if item.containing_oneof is not None else None
+        fields[item.number] = wire.Field(form, bool(item.is_repeated), oneof, nested)
+    return shape
+
+
+_HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
+
+_MESSAGES: dict[int, type[PbMessage]] = {
+    Kind.GENESIS: pb.Genesis,
+    Kind.MEMBER: pb.Member,
+    Kind.MESSAGE: pb.Message,
+    Kind.TOOLS: pb.Tools,
+    Kind.REQUEST: pb.Request,
+    Kind.SEAL: pb.Seal,
+    Kind.GENERATION: pb.Generation,
+    Kind.CANCEL: pb.Cancel,
+    Kind.DOCUMENT: pb.Document,
+    Kind.JOIN: pb.Join,
+}
+
+
+def parse(message: type[_M], data: bytes, error: Callable[[str], Exception]) -> _M:
+    """Parse `data`, or raise `error` with a text that repeats none of the input."""
+    try:
+        return message.FromString(data)
+    except DecodeError as cause:
+        raise error(f"not a {message.DESCRIPTOR.name}") from cause
+
+
+def encode_header(header: Header) -> bytes:
+    """Serialise a header for signing, in the strict subset."""
+    return pb.Header(
+        conversation=header.conversation or b"",
+        author=header.author,
+        epoch=header.epoch,
+        track=cast("pb.Track.ValueType", header.track),
+        seq=header.seq,
+        prev=header.prev or b"",
+        parents=header.parents,
+        basis=header.basis or b"",
+        lamport=header.lamport,
+        kind=cast("pb.Kind.ValueType", header.kind),
+        critical=header.critical,
+        body_digest=header.body_digest,
+        body_bytes=header.body_bytes,
+        create_time_ms=header.create_time_ms,
+        conflict=cast("pb.Conflict.ValueType", header.conflict),
+    ).SerializeToString(deterministic=True)
+
+
+def decode_header(data: bytes) -> Header:
+    """Read header bytes; raise the EntryRefused that names the first broken rule."""
+    if len(data) > limits.HEADER_BYTES_MAX:
+        raise HeaderTooLarge(f"the header has {len(data)} bytes")
+    wire.check(data, _HEADER_SHAPE)
+    raw = parse(pb.Header, data, WireMalformed)
+    header = Header(
+        conversation=ConversationId(raw.conversation) if raw.conversation else None,
+        author=PublicKey(raw.author),
+        epoch=raw.epoch,
+        track=raw.track,
+        seq=raw.seq,
+        prev=EntryId(raw.prev) if raw.prev else None,
+        parents=tuple(EntryId(p) for p in raw.parents),
+        basis=EntryId(raw.basis) if raw.basis else None,
+        lamport=raw.lamport,
+        kind=raw.kind,
+        critical=raw.critical,
+        body_digest=Digest(raw.body_digest),
+        body_bytes=raw.body_bytes,
+        create_time_ms=raw.create_time_ms,
+        conflict=raw.conflict,
+    )
+    _check_fields(header)
+    return header
+
+
+def _check_fields(header: Header) -> None:
+    _check_lengths(header)
+    if header.body_bytes > limits.BODY_BYTES_MAX:
+        raise BodyTooLarge(f"the header states a body of {header.body_bytes} bytes")
+    if header.body_bytes < SALT_BYTES:
+        raise FieldInvalid("a body has at least its 16 bytes of salt")
+    if header.seq > limits.CLOCK_MAX or header.lamport > limits.CLOCK_MAX:
+        raise FieldInvalid("seq and lamport stay below 2^53")
+    if header.epoch == 0 or header.kind == 0:
+        raise FieldInvalid("epoch and kind are never 0")
+    if header.conflict not in (0, 1):
+        raise FieldInvalid(f"conflict {header.conflict} is not defined")
+    if header.kind == Kind.GENESIS:
+        _check_genesis_fields(header)
+        return
+    if header.conversation is None:
+        raise FieldInvalid("only a genesis has no conversation")
+    if (header.prev is None) != (header.seq == 0):
+        raise FieldInvalid("prev is absent exactly at seq 0")
+    if header.track not in (Track.CONVERSATION, Track.DOCUMENT, Track.MEMBERSHIP):
+        raise TrackInvalid(f"track {header.track} is not defined")
+    track = TRACK_OF_KIND.get(header.kind, header.track)
+    if track != header.track:
+        raise TrackInvalid(f"kind {header.kind} stands on track {track}")
+
+
+def _check_lengths(header: Header) -> None:
+    ids = (header.conversation, header.prev, header.basis, header.body_digest, *header.parents)
+    if any(i is not None and len(i) != ID_BYTES for i in ids):
+        raise FieldInvalid("ids and digests have 32 bytes")
+    if len(header.author) != KEY_BYTES:
+        raise FieldInvalid("a key has 32 bytes")
+    if len(header.parents) > limits.PARENTS_MAX:
+        raise FieldInvalid(f"{len(header.parents)} parents; at most {limits.PARENTS_MAX}")
+    if any(a >= b for a, b in pairwise(header.parents)):
+        raise FieldInvalid("parents are strictly ascending")
+    if not header.parents and header.kind != Kind.GENESIS:
+        raise FieldInvalid("only a genesis has no parents")
+
+
+def _check_genesis_fields(header: Header) -> None:
+    empty = header.conversation is None and header.prev is None and header.basis is None
+    if not empty or header.parents or header.seq or header.lamport or header.track:
+        raise GenesisInvalid("a genesis has no conversation, prev, parents, basis, seq or lamport")
+
+
+def decode_entry(header_bytes: bytes, signature: bytes, body: bytes | None) -> Entry:
+    """Read an entry from its three byte strings; bodies are not looked into yet."""
+    if body is not None and len(body) > limits.BODY_BYTES_MAX:
+        raise BodyTooLarge(f"the body has {len(body)} bytes")
+    header = decode_header(header_bytes)
+    return Entry(header_bytes, signature, body, entry_id(header_bytes), header)
+
+
+def encode_body(body: Body) -> bytes:
+    """Serialise a body's content; the caller puts the salt before it."""
+    return body_to_pb(body).SerializeToString(deterministic=True)
+
+
+def decode_body(kind: int, body: bytes) -> Body | None:
+    """Read a body; None for kinds unknown here.
+
+    Raises BodyMalformed where the content does not parse or breaks a bound:
+    control entries are then refused, others void.
+    """
+    message = _MESSAGES.get(kind)
+    if message is None:
+        return None
+    if len(body) < SALT_BYTES:
+        raise BodyMalformed("a body has at least its 16 bytes of salt")
+    content = body[SALT_BYTES:]
+    if kind in CONTROL_KINDS:
+        try:
+            wire.check(content, shape_of(message.DESCRIPTOR))
+        except WireMalformed as error:
+            raise BodyMalformed(error.detail) from error
+    return body_from_pb(parse(message, content, BodyMalformed))
+
+
+def entry_to_pb(entry: Entry) -> pb.Entry:
+    """Wrap an entry for sending, bytes unchanged."""
+    return pb.Entry(header=entry.header_bytes, signature=entry.signature, body=entry.body)
+
+
+def entry_from_pb(raw: pb.Entry) -> Entry:
+    """Unwrap a received entry; raises the EntryRefused of the first broken rule."""
+    return decode_entry(raw.header, raw.signature, raw.body if raw.HasField("body") else None)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return the entry as one protobuf message, for files and frames."""
+    return entry_to_pb(entry).SerializeToString(deterministic=True)
+
+
+def decode_entry_message(data: bytes) -> Entry:
+    """Read an entry from one protobuf message."""
+    return entry_from_pb(parse(pb.Entry, data, WireMalformed))

@@ -1,0 +1,73 @@
+"""Which entries digest and sync cover (spec/03-order §5).
+
+Pure, and private to log.py. What a member wrote inside all cuts is covered,
+and all it names. While the membership stays as it is, new entries only add to
+that, so nothing is looked at twice.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from replica.ids import EntryId, PublicKey
+from replica.log.entry import Entry
+from replica.log.members import Membership
+
+
+class Covering:
+    """The covered ids of one log."""
+
+    def __init__(
+        self, entries: Mapping[EntryId, Entry], named: Callable[[Entry], tuple[EntryId, ...]]
+    ) -> None:
+        """Read `entries`, every admitted one by id, and what each names."""
+        self._entries = entries
+        self._named = named
+        self._authors: set[PublicKey] = set()
+        self._new: list[EntryId] = []
+        self._covered: set[EntryId] = set()
+        self._covered_by: Membership | None = None
+        self._brought: dict[EntryId, list[EntryId]] = {}
+        """Per covered entry, what was uncovered before it came."""
+
+    def receive(self, entry: Entry) -> None:
+        """Take a newly admitted entry."""
+        self._authors.add(entry.header.author)
+        self._new.append(entry.id)
+
+    def ids(self, membership: Membership) -> Set[EntryId]:
+        """Return the covered ids under the membership of now."""
+        if not membership.kept and self._authors <= membership.roles.keys():
+            self._covered_by = None
+            self._new.clear()
+            return self._entries.keys()
+        if self._covered_by is not membership:
+            self._covered_by, self._covered = membership, set()
+            self._new = list(self._entries)
+            self._brought.clear()
+        for entry_id in self._new:
+            self._cover(entry_id, membership)
+        self._new.clear()
+        return self._covered
+
+    def offered(self, membership: Membership, ids: Iterable[EntryId]) -> list[EntryId]:
+        """Return of new entries what peers are to have, with what these made covered."""
+        covered = self.ids(membership)
+        listed: dict[EntryId, None] = {}
+        for entry_id in ids:
+            if entry_id in covered:
+                listed |= dict.fromkeys([*self._brought.get(entry_id, ()), entry_id])
+        return list(listed)
+
+    def _cover(self, entry_id: EntryId, membership: Membership) -> None:
+        if not membership.covers(self._entries[entry_id]):
+            return
+        brought = []
+        todo = [entry_id]
+        while todo:
+            at = todo.pop()
+            if at not in self._covered:
+                self._covered.add(at)
+                brought.append(at)
+                todo += self._named(self._entries[at])
+        if len(brought) > 1:
+            brought.sort(key=lambda i: self._entries[i].order_key)
+            self._brought[entry_id] = brought

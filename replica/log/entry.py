@@ -1,0 +1,166 @@
+"""Entries: header, signature, body (spec/02-entry).
+
+Pure: keys are arguments, randomness comes in as bytes. A header lives as the
+bytes that were signed; `Header` is only a reading of them.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from replica.ids import (
+    ENTRY_TAG,
+    SALT_BYTES,
+    SIGNATURE_TAG,
+    ConversationId,
+    Digest,
+    EntryId,
+    Lane,
+    PublicKey,
+    pae,
+    tagged_sha256,
+)
+from replica.log import ed25519 as ed25519_rules
+from replica.refusals import BodyDigestMismatch, SignatureInvalid
+
+
+class Kind(IntEnum):
+    """What an entry is; other numbers are carried and ignored."""
+
+    GENESIS = 1
+    MEMBER = 2
+    MESSAGE = 3
+    TOOLS = 4
+    REQUEST = 5
+    SEAL = 6
+    GENERATION = 7
+    CANCEL = 8
+    DOCUMENT = 12
+    JOIN = 13
+
+
+CONTROL_KINDS = frozenset({Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL})
+"""Kinds whose body is needed for admission and never withheld: verdicts depend on it."""
+
+CONTEXT_KINDS = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION})
+"""Kinds a seal lists; closure passes through all others without listing them."""
+
+
+class Conflict(IntEnum):
+    """Where a request goes whose branch went on meanwhile."""
+
+    QUEUE = 0
+    """Behind the answer at the end of the branch: nobody's words leave the context."""
+    FORK = 1
+    """On its basis alone, as a branch of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header as read; ids and keys are 32 B, absent ids None."""
+
+    conversation: ConversationId | None
+    author: PublicKey
+    epoch: int
+    track: int
+    seq: int
+    prev: EntryId | None
+    parents: tuple[EntryId, ...]
+    basis: EntryId | None
+    lamport: int
+    kind: int
+    critical: bool
+    body_digest: Digest
+    body_bytes: int
+    create_time_ms: int
+    conflict: int
+
+    @property
+    def lane(self) -> Lane:
+        """The lane this entry stands in."""
+        return Lane(self.author, self.epoch, self.track)
+
+    def ancestors(self) -> tuple[EntryId, ...]:
+        """Ids this header names directly: prev, parents and basis."""
+        named = (self.prev, *self.parents, self.basis)
+        return tuple(dict.fromkeys(i for i in named if i is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record as it travels; `body` is None where it is withheld or missing."""
+
+    header_bytes: bytes
+    signature: bytes
+    body: bytes | None
+    id: EntryId
+    header: Header
+
+    @property
+    def conversation(self) -> ConversationId:
+        """The conversation; a genesis names its own id."""
+        return self.header.conversation or ConversationId(self.id)
+
+    @property
+    def order_key(self) -> tuple[int, EntryId]:
+        """The key of the canonical topological order."""
+        return (self.header.lamport, self.id)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held for this entry, without bookkeeping."""
+        return len(self.header_bytes) + len(self.signature) + len(self.body or b"")
+
+
+def entry_id(header_bytes: bytes) -> EntryId:
+    """Return the id: the hash of the header as signed."""
+    return EntryId(tagged_sha256(ENTRY_TAG, header_bytes))
+
+
+def body_digest(body: bytes) -> Digest:
+    """Return the digest a header states for `body` (salt included)."""
+    return Digest(hashlib.sha256(body).digest())
+
+
+def salted(salt: bytes, content: bytes) -> bytes:
+    """Return the body: 16 bytes of salt, then the serialised message."""
+    assert len(salt) == SALT_BYTES, "a body starts with 16 bytes of salt"
+    return salt + content
+
+
+def sign(header_bytes: bytes, key: Ed25519PrivateKey) -> bytes:
+    """Sign a header, 64 B; deterministic (RFC 8032)."""
+    return key.sign(pae(SIGNATURE_TAG, header_bytes))
+
+
+def verify_signature(entry: Entry) -> None:
+    """Raise KeyInvalid or SignatureInvalid unless the author signed this header."""
+    verify(entry.header.author, entry.signature, pae(SIGNATURE_TAG, entry.header_bytes))
+
+
+def verify(key: PublicKey, signature: bytes, message: bytes) -> None:
+    """Verify under the rules of spec/02-entry §4, the same for every library."""
+    ed25519_rules.check_key(key)
+    ed25519_rules.check_signature(signature)
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError) as error:
+        raise SignatureInvalid from error
+
+
+def verify_body(entry: Entry) -> None:
+    """Raise BodyDigestMismatch unless a present body has the stated size and digest."""
+    if entry.body is None:
+        return
+    if len(entry.body) != entry.header.body_bytes:
+        raise BodyDigestMismatch(
+            f"the body has {len(entry.body)} bytes, the header says {entry.header.body_bytes}"
+        )
+    if body_digest(entry.body) != entry.header.body_digest:
+        raise BodyDigestMismatch("the body's SHA-256 is not the one the header states")

@@ -1,0 +1,341 @@
+"""Who may what, folded from the membership track (spec/03-order §2).
+
+A pure function of the entries given: arrival order, clocks and configuration
+play no part, so replicas that hold the same entries see the same members.
+
+Theory. Owners are ranked: those of the genesis in their order, then by depth
+of grant. A revocation counts only from a strictly senior key or from the key
+itself. So the verdict on a key depends on seniors alone, and one pass from
+the top settles everything, whatever cycles of revocation juniors write.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from replica import limits
+from replica.ids import EntryId, PublicKey, Track
+from replica.log.body import Cut, Genesis, Grant, Member, Revocation, Role
+from replica.log.entry import Entry, Kind
+
+Rank = tuple[int, int]
+"""(depth of grant, place in the genesis); smaller is senior."""
+
+_OWNERS = frozenset({Role.OWNER})
+_WRITERS = frozenset({Role.WRITER, Role.OWNER})
+_EVERYONE = frozenset(Role)
+
+ROLES_OF_KIND: dict[int, frozenset[Role]] = {
+    Kind.GENESIS: _OWNERS,
+    Kind.MEMBER: _OWNERS,
+    Kind.MESSAGE: _WRITERS,
+    Kind.TOOLS: _WRITERS,
+    Kind.REQUEST: _WRITERS,
+    Kind.CANCEL: _WRITERS,
+    Kind.DOCUMENT: _WRITERS,
+    Kind.SEAL: frozenset({Role.HOST}),
+    Kind.GENERATION: frozenset({Role.HOST}),
+    Kind.JOIN: _EVERYONE,
+}
+"""What each kind takes; an entry its author's roles don't allow is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The outcome of the fold."""
+
+    roles: dict[PublicKey, frozenset[Role]] = field(default_factory=dict)
+    ranks: dict[PublicKey, Rank] = field(default_factory=dict)
+    kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
+    """Per revoked key, the ids that satisfy all its cuts."""
+    resignations: frozenset[EntryId] = frozenset()
+    """Revocations of a key by itself that count, be they inside its cuts or not."""
+
+    def is_member(self, key: PublicKey) -> bool:
+        """Say whether `key` may read here: it has a role and is not revoked."""
+        return bool(self.roles.get(key)) and key not in self.kept
+
+    def may_write(self, key: PublicKey, kind: int, *, critical: bool = False) -> bool:
+        """Say whether the roles of `key` allow `kind`.
+
+        Unknown kinds take any role, critical ones an owner: such an entry
+        stops everyone who does not know its kind.
+        """
+        unknown = _OWNERS if critical else _EVERYONE
+        return bool(self.roles.get(key, frozenset()) & ROLES_OF_KIND.get(kind, unknown))
+
+    def satisfies_cuts(self, entry: Entry) -> bool:
+        """Say whether `entry` lies inside every cut on its author."""
+        kept = self.kept.get(entry.header.author)
+        return kept is None or entry.id in kept
+
+    def covers(self, entry: Entry) -> bool:
+        """Say whether digest and sync cover `entry` for its own sake (spec/03-order §5).
+
+        What only keys without a valid grant wrote, or wrote behind a cut, is
+        covered as an ancestor or not at all.
+        """
+        if entry.id in self.resignations:
+            return True
+        return bool(self.roles.get(entry.header.author)) and self.satisfies_cuts(entry)
+
+    def is_visible(self, entry: Entry) -> bool:
+        """Say whether `entry` counts: allowed by its author's roles, inside all cuts."""
+        header = entry.header
+        may_write = self.may_write(header.author, header.kind, critical=header.critical)
+        return may_write and self.satisfies_cuts(entry)
+
+    def counts(self, entry: Entry) -> bool:
+        """Say whether a MEMBER entry is of effect: a visible one, or a resignation."""
+        return entry.id in self.resignations or self.is_visible(entry)
+
+    def may_seal_or_own(self, entry: Entry) -> bool:
+        """Say whether `entry` is visible and its author an owner or a host."""
+        roles = self.roles.get(entry.header.author, frozenset())
+        return bool(roles & {Role.OWNER, Role.HOST}) and self.is_visible(entry)
+
+    def is_moved_by(self, entry: Entry, member: Member) -> bool:
+        """Say whether one MEMBER entry more may change this outcome.
+
+        Only owners change it, inside their cuts, and keys that resign.
+        """
+        author = entry.header.author
+        change = member.change
+        if isinstance(change, Revocation) and change.key == author:
+            return author in self.roles
+        return Role.OWNER in self.roles.get(author, ()) and self.satisfies_cuts(entry)
+
+
+@dataclass(slots=True)
+class _Fold:
+    """Working state of one pass, from the most senior key down."""
+
+    lookup: Callable[[EntryId], Entry | None]
+    by_author: dict[PublicKey, list[tuple[Entry, Member]]]
+    roles: dict[PublicKey, set[Role]] = field(default_factory=dict)
+    ranks: dict[PublicKey, Rank] = field(default_factory=dict)
+    revoked_by: dict[PublicKey, list[tuple[PublicKey, Revocation]]] = field(default_factory=dict)
+    granted: dict[PublicKey, int] = field(default_factory=dict)
+    kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
+    resignations: set[EntryId] = field(default_factory=set)
+
+    def settle_cuts(self, key: PublicKey) -> None:
+        """Compute what is kept of `key`; its seniors are settled already."""
+        rank = self.ranks[key]
+        kept = [
+            self._ids_inside(key, revocation.cuts)
+            for author, revocation in self.revoked_by.get(key, ())
+            if self.ranks[author] < rank
+        ]
+        # What a senior cut off can't resign any more: replicas need not even hold it.
+        inside = frozenset.intersection(*kept) if kept else None
+        for entry, member in self.by_author.get(key, ()):
+            change = member.change
+            if not isinstance(change, Revocation) or change.key != key:
+                continue
+            if inside is None or entry.id in inside:
+                self.resignations.add(entry.id)
+                kept.append(self._ids_inside(key, change.cuts))
+        if kept:
+            self.kept[key] = frozenset.intersection(*kept)
+
+    def _ids_inside(self, key: PublicKey, cuts: Iterable[Cut]) -> frozenset[EntryId]:
+        inside: set[EntryId] = set()
+        for cut in cuts:
+            entry = self.lookup(cut.id)
+            if entry is None or entry.header.author != key or entry.id in inside:
+                continue
+            header = entry.header
+            if (header.epoch, header.track, header.seq) != (cut.epoch, cut.track, cut.seq):
+                continue
+            while entry is not None and entry.id not in inside:
+                inside.add(entry.id)
+                prev = entry.header.prev
+                entry = self.lookup(prev) if prev is not None else None
+        return frozenset(inside)
+
+    def apply_changes(self, owner: PublicKey, depth: int) -> list[PublicKey]:
+        """Let the valid changes of a settled owner count; return keys newly made owners."""
+        new_owners = []
+        kept = self.kept.get(owner)
+        for entry, member in self.by_author.get(owner, ()):
+            change = member.change
+            if kept is not None and entry.id not in kept:
+                continue
+            if isinstance(change, Revocation):
+                self.revoked_by.setdefault(change.key, []).append((owner, change))
+            elif change.role in _EVERYONE:
+                if change.role == Role.OWNER and Role.OWNER not in self.roles.get(
+                    change.key, frozenset()
+                ):
+                    new_owners.append(change.key)
+                self._grant(change, depth)
+        return new_owners
+
+    def _grant(self, change: Grant, depth: int) -> None:
+        self.roles.setdefault(change.key, set()).add(Role(change.role))
+        self.granted[change.key] = min(depth, self.granted.get(change.key, depth))
+
+
+def fold(
+    genesis: Genesis,
+    changes: Iterable[tuple[Entry, Member]],
+    lookup: Callable[[EntryId], Entry | None],
+) -> Membership:
+    """Fold the membership track.
+
+    `changes` are all admitted MEMBER entries considered, in any order; `lookup`
+    finds any admitted entry by id, for walking lanes behind a cut.
+    """
+    by_author: dict[PublicKey, list[tuple[Entry, Member]]] = {}
+    for entry, member in sorted(changes, key=lambda item: item[0].order_key):
+        by_author.setdefault(entry.header.author, []).append((entry, member))
+    state = _Fold(lookup, by_author)
+    for place, owner in enumerate(genesis.owners):
+        state.roles[owner] = {Role.OWNER}
+        state.ranks[owner] = (0, place)
+    level: list[PublicKey] = []
+    for owner in genesis.owners:
+        state.settle_cuts(owner)
+        level += state.apply_changes(owner, 1)
+    depth = 1
+    while level:
+        for owner in level:
+            state.ranks[owner] = (depth, 0)
+        for owner in level:
+            state.settle_cuts(owner)
+        depth += 1
+        level = [new for owner in level for new in state.apply_changes(owner, depth)]
+    for key in state.granted:
+        if key not in state.ranks:
+            state.ranks[key] = (state.granted[key], 0)
+            state.settle_cuts(key)
+    roles = {key: frozenset(value) for key, value in state.roles.items()}
+    return Membership(roles, state.ranks, state.kept, frozenset(state.resignations))
+
+
+_FOLDS_KEPT = 64
+"""Folds at older heads that a Roster remembers."""
+
+
+class Roster:
+    """The MEMBER entries of one log, and their folds: of all, or behind given heads."""
+
+    def __init__(self, entries: Mapping[EntryId, Entry]) -> None:
+        """Read headers from `entries`, every admitted entry by id."""
+        self._entries = entries
+        self._genesis: Genesis | None = None
+        self._changes: dict[EntryId, Member] = {}
+        self._revoked: set[PublicKey] = set()
+        """Keys that a revocation names, be it of effect or not."""
+        self._joins: list[EntryId] = []
+        self._unfolded: list[tuple[Entry, Member]] = []
+        self._now: Membership | None = Membership()
+        self._at: dict[tuple[EntryId, ...], Membership] = {}
+        self._heads: tuple[EntryId, ...] | None = None
+
+    def receive(self, entry: Entry, body: Genesis | Member | None) -> None:
+        """Take a newly admitted entry of the membership track, or the genesis."""
+        if isinstance(body, Genesis):
+            self._genesis, self._now = body, None
+        elif isinstance(body, Member):
+            self._changes[entry.id] = body
+            self._unfolded.append((entry, body))
+            if isinstance(body.change, Revocation):
+                self._revoked.add(body.change.key)
+        elif entry.header.kind == Kind.JOIN:
+            self._joins.append(entry.id)
+        self._heads = None
+
+    @property
+    def now(self) -> Membership:
+        """The fold over all MEMBER entries; the same object as long as it is the same."""
+        # Once for however many came: each would take a pass over all of them.
+        moved = self._now
+        for entry, member in self._unfolded:
+            if moved is not None and moved.is_moved_by(entry, member):
+                moved = self._with_grant(moved, entry, member)
+        self._unfolded.clear()
+        self._now = self._fold(self._changes) if moved is None else moved
+        return self._now
+
+    def _with_grant(self, now: Membership, entry: Entry, member: Member) -> Membership | None:
+        """Add one grant to a fold, where that is all it does; None where it takes a pass."""
+        change = member.change
+        if (
+            not isinstance(change, Grant)
+            or change.role == Role.OWNER
+            or change.key in self._revoked
+        ):
+            return None
+        if change.role not in _EVERYONE:
+            return now
+        held = now.roles.get(change.key, frozenset())
+        roles = now.roles | {change.key: held | {Role(change.role)}}
+        if Role.OWNER in held:
+            return replace(now, roles=roles)
+        depth, _ = now.ranks[entry.header.author]
+        rank = min((depth + 1, 0), now.ranks.get(change.key, (depth + 1, 0)))
+        return replace(now, roles=roles, ranks=now.ranks | {change.key: rank})
+
+    def at(self, heads: tuple[EntryId, ...]) -> Membership:
+        """Fold what `heads` reach on the track through parents and prev, themselves included."""
+        known = self._at.get(heads)
+        if known is None:
+            reached = self._reached(heads)
+            known = self._fold(i for i in self._changes if i in reached)
+            if len(self._at) == _FOLDS_KEPT:
+                del self._at[next(iter(self._at))]
+            self._at[heads] = known
+        return known
+
+    def heads(self) -> tuple[EntryId, ...]:
+        """Return the MEMBER entries that count and that none of these reaches, in order(x).
+
+        More than 64 are replaced, as far as that goes, by JOINs that owners and
+        hosts gathered them with. A reader's entries are never among them.
+        """
+        if self._heads is None:
+            now, entries = self.now, self._entries
+            counting = [i for i in self._changes if now.counts(entries[i])]
+            tops = set(counting) - self._behind(counting)
+            if len(tops) > limits.MEMBERSHIP_HEADS_MAX:
+                tops = self._gathered(tops)
+            self._heads = tuple(sorted(tops, key=lambda i: entries[i].order_key))
+        return self._heads
+
+    def _gathered(self, tops: set[EntryId]) -> set[EntryId]:
+        left, gathering = set(tops), set()
+        joins = (self._entries[i] for i in self._joins)
+        # The latest first: it may gather earlier ones.
+        for join in sorted(joins, key=lambda e: e.order_key, reverse=True):
+            if not self.now.may_seal_or_own(join):
+                continue
+            reached = self._reached([join.id]) & left
+            if len(reached) > 1:
+                gathering.add(join.id)
+                left -= reached
+        return left | gathering
+
+    def _reached(self, start: Iterable[EntryId]) -> set[EntryId]:
+        first = set(start)
+        return first | self._behind(first)
+
+    def _behind(self, start: Iterable[EntryId]) -> set[EntryId]:
+        """Return what the entries given reach on the membership track by one step or more."""
+        seen: set[EntryId] = set()
+        todo = list(start)
+        while todo:
+            header = self._entries[todo.pop()].header
+            if header.track != Track.MEMBERSHIP:
+                continue
+            follows = header.parents if header.prev is None else (header.prev, *header.parents)
+            new = [i for i in follows if i not in seen]
+            seen.update(new)
+            todo += new
+        return seen
+
+    def _fold(self, ids: Iterable[EntryId]) -> Membership:
+        if self._genesis is None:
+            return Membership()
+        changes = [(self._entries[i], self._changes[i]) for i in ids]
+        return fold(self._genesis, changes, self._entries.get)

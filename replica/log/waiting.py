@@ -1,0 +1,117 @@
+"""Entries that came before what they follow (spec/02-entry §6).
+
+Pure, and private to log.py. An entry that waits is *complete* once its place
+is right and all it names is admitted or complete itself: it then lacks only a
+grant, to its author or to the author of something complete that follows it.
+
+A name is looked at when the entry comes, when what it names is completed, and
+when that goes. Nothing is walked twice, so whoever fills the buffer costs no
+more work than bytes, however its entries are joined and in whatever order.
+"""
+
+from collections.abc import Iterable
+
+from replica.ids import EntryId, PublicKey
+from replica.log.entry import Entry
+
+
+class Waiting:
+    """What waits, by id, and what for."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.entries: dict[EntryId, Entry] = {}
+        self.size_bytes = 0
+        self._named: dict[EntryId, tuple[EntryId, ...]] = {}
+        self._unmet: dict[EntryId, set[EntryId]] = {}
+        """Of what is not complete: the names that are neither admitted nor complete."""
+        self._namers: dict[EntryId, dict[EntryId, None]] = {}
+        self._complete: dict[PublicKey, dict[EntryId, None]] = {}
+
+    def hold(self, entry: Entry, missing: tuple[EntryId, ...]) -> bool:
+        """Let an entry wait for what it names; say whether all of that is complete.
+
+        The caller then checks its place, and completes or releases it.
+        """
+        self.entries[entry.id] = entry
+        self.size_bytes += entry.size_bytes
+        self._named[entry.id] = missing
+        unmet = self._unmet[entry.id] = {i for i in missing if not self._is_complete(i)}
+        for name in missing:
+            self._namers.setdefault(name, {})[entry.id] = None
+        return not unmet
+
+    def complete(self, entry_id: EntryId) -> list[EntryId]:
+        """Take an entry as complete; return what has all it names complete by that."""
+        author = self.entries[entry_id].header.author
+        self._complete.setdefault(author, {})[entry_id] = None
+        del self._unmet[entry_id]
+        ready = []
+        for namer in self._namers.get(entry_id, ()):
+            unmet = self._unmet[namer]
+            unmet.discard(entry_id)
+            if not unmet:
+                ready.append(namer)
+        return ready
+
+    def lineage(self, entry_id: EntryId) -> list[Entry]:
+        """Return a complete entry and all it waits for, ancestors first; none if it is gone."""
+        found: dict[EntryId, Entry] = {}
+        todo = [entry_id]
+        while todo:
+            at = todo.pop()
+            if at in self.entries and at not in found:
+                found[at] = self.entries[at]
+                todo += self._named[at]
+        return sorted(found.values(), key=lambda e: e.order_key)
+
+    def by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
+        """Return what these authors have complete."""
+        return [i for author in authors for i in self._complete.get(author, ())]
+
+    def admit(self, entry_id: EntryId) -> None:
+        """Let go of a complete entry that is admitted now."""
+        self._remove(entry_id)
+
+    def release(self, entry_id: EntryId) -> None:
+        """Forget an entry, if it waits; what follows it lacks it again."""
+        if entry_id not in self.entries:
+            return
+        lost = [entry_id] if self._is_complete(entry_id) else []
+        self._remove(entry_id)
+        while lost:
+            at = lost.pop()
+            for namer in self._namers.get(at, ()):
+                if self._is_complete(namer):
+                    self._revoke(namer)
+                    self._unmet[namer] = set()
+                    lost.append(namer)
+                self._unmet[namer].add(at)
+
+    def fill(self, filled: Entry) -> None:
+        """Put a waiting entry's body in its place."""
+        before = self.entries[filled.id]
+        self.entries[filled.id] = filled
+        self.size_bytes += filled.size_bytes - before.size_bytes
+
+    def _is_complete(self, entry_id: EntryId) -> bool:
+        return entry_id in self.entries and entry_id not in self._unmet
+
+    def _revoke(self, entry_id: EntryId) -> None:
+        author = self.entries[entry_id].header.author
+        mine = self._complete[author]
+        del mine[entry_id]
+        if not mine:
+            del self._complete[author]
+
+    def _remove(self, entry_id: EntryId) -> None:
+        if self._is_complete(entry_id):
+            self._revoke(entry_id)
+        entry = self.entries.pop(entry_id)
+        self.size_bytes -= entry.size_bytes
+        self._unmet.pop(entry_id, None)
+        for name in self._named.pop(entry_id):
+            namers = self._namers[name]
+            del namers[entry_id]
+            if not namers:
+                del self._namers[name]

@@ -1,0 +1,19 @@
+"""The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
+
+from replica.order.coverage import coverage
+from replica.order.node import SealNode
+from replica.order.tail import ends, frontier, is_said, start
+from replica.order.tree import Order
+from replica.order.verdict import VoidReason, is_closed
+
+__all__ = [
+    "Order",
+    "SealNode",
+    "VoidReason",
+    "coverage",
+    "ends",
+    "frontier",
+    "is_closed",
+    "is_said",
+    "start",
+]

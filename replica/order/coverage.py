@@ -1,0 +1,90 @@
+"""The rule of coverage: the entries a seal lists (spec/03-order §3, ORD-6).
+
+Pure. It looks at the ancestors of a request alone, and at no body, so every
+replica computes the same list.
+"""
+
+from collections.abc import Mapping
+
+from replica.ids import EntryId, Lane
+from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership
+from replica.order.node import SealNode
+
+
+def coverage(
+    log: Log,
+    nodes: Mapping[EntryId, SealNode],
+    request: EntryId,
+    parent: SealNode | None,
+    answer: EntryId | None,
+    membership: Membership,
+) -> tuple[EntryId, ...]:
+    """Return the list of a seal of `request` on `parent`, in order.
+
+    `nodes` are the seals that count. A queued request takes `answer`, a
+    generation of `parent`, in even where its closure does not reach it.
+    """
+    closure = uncovered_closure(log, request, parent)
+    entries = log.entries
+    if answer is not None and entries[request].header.conflict == Conflict.QUEUE:
+        closure.add(answer)
+    forks = _forks(log, closure)
+    listed = [
+        entry
+        for entry in map(entries.__getitem__, closure)
+        if entry.header.kind in CONTEXT_KINDS
+        and (entry.id == request or _may_list(entry, nodes, membership, forks))
+    ]
+    tip = parent.id if parent is not None else None
+    listed.sort(key=lambda entry: (not is_answer(entry, tip), *entry.order_key))
+    return tuple(entry.id for entry in listed)
+
+
+def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
+    """Say whether an entry is a GENERATION whose only parent is the seal."""
+    return entry.header.kind == Kind.GENERATION and entry.header.parents == (seal_id,)
+
+
+def uncovered_closure(log: Log, request: EntryId, parent: SealNode | None) -> set[EntryId]:
+    """Return `request` and what it reaches through parents, short of what the chain lists."""
+    seen: set[EntryId] = set()
+    todo = [request]
+    while todo:
+        entry_id = todo.pop()
+        if entry_id in seen or (parent is not None and parent.covers(entry_id)):
+            continue
+        seen.add(entry_id)
+        todo += log.entries[entry_id].header.parents
+    return seen
+
+
+def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:
+    """Return per forked lane the first position that two entries of the closure share."""
+    at: dict[tuple[Lane, int], EntryId] = {}
+    forks: dict[Lane, int] = {}
+    for entry_id in closure:
+        header = log.entries[entry_id].header
+        if at.setdefault((header.lane, header.seq), entry_id) != entry_id:
+            forks[header.lane] = min(header.seq, forks.get(header.lane, header.seq))
+    return forks
+
+
+def _may_list(
+    entry: Entry,
+    nodes: Mapping[EntryId, SealNode],
+    membership: Membership,
+    forks: dict[Lane, int],
+) -> bool:
+    # Bodies play no part: one that is missing or malformed here may be read elsewhere.
+    header = entry.header
+    fork = forks.get(header.lane)
+    if fork is not None and header.seq >= fork:
+        return False
+    if not membership.is_visible(entry):
+        return False
+    if header.kind != Kind.GENERATION:
+        return True
+    # A refusal (parent: the request), an answer to a void seal and one
+    # that another host wrote under this seal are no context.
+    node = nodes.get(header.parents[0]) if len(header.parents) == 1 else None
+    return node is not None and node.author == header.author

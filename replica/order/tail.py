@@ -1,0 +1,121 @@
+"""The tail of a branch, and the parents of its next entry (spec/03-order §3, ORD-10).
+
+Pure. Nothing here decides a verdict: another replica may hold more or less of
+a tail, and a seal states which of it became context.
+"""
+
+from collections.abc import Iterable
+
+from replica.ids import EntryId, Track
+from replica.limits import PARENTS_MAX
+from replica.log import CONTEXT_KINDS, Entry, Kind, Log
+from replica.order.node import SealNode
+from replica.order.tree import Order
+
+
+def tail(order: Order, tip: SealNode | None) -> list[Entry]:
+    """Return the unsealed entries that follow `tip`, in (lamport, id) order."""
+    at = start(order, tip)
+    unsealed = _unsealed_behind(order, at)
+    if tip is not None and at != tip.seal.request:
+        unsealed |= _said_meanwhile(order, tip.seal.request)
+    said = (e for e in map(order.log.entries.__getitem__, unsealed) if is_said(order.log, e))
+    return sorted(said, key=_order_key)
+
+
+def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
+    """Return the parents for the next entry on `tip`'s branch, ascending; at most 64."""
+    at = order.log.entries[start(order, tip)]
+    return ends(order.log, [at, *tail(order, tip)])
+
+
+def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
+    """Return which of these entries none of them follows, ascending: the last 64."""
+    entries = {entry.id: entry for entry in said}
+    first = min((e.header.lamport for e in entries.values()), default=0)
+    seen: set[EntryId] = set()
+    todo = [parent for entry in entries.values() for parent in entry.header.parents]
+    while todo:
+        at = todo.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        header = log.entries[at].header
+        # One of them looks further by itself; below the first there is none.
+        if at not in entries and header.lamport > first:
+            todo += header.parents
+    last = sorted((e for e in entries.values() if e.id not in seen), key=_order_key)
+    return tuple(sorted(e.id for e in last[-PARENTS_MAX:]))
+
+
+def is_said(log: Log, entry: Entry) -> bool:
+    """Say whether an entry stands in a tail: visible, readable, and of a writer or a host.
+
+    What any role may write, a reader could fill the next entry's parents with.
+    """
+    header, membership = entry.header, log.membership
+    if header.kind == Kind.JOIN:
+        may_stand = membership.may_write(header.author, Kind.MESSAGE)
+    else:
+        may_stand = header.kind in CONTEXT_KINDS
+    return may_stand and membership.is_visible(entry) and not log.is_malformed(entry.id)
+
+
+def start(order: Order, tip: SealNode | None) -> EntryId:
+    """Return what the next entry on `tip`'s branch follows, whatever else is said there.
+
+    Following a CANCEL that closes the request is what lets a branch go on
+    whose host does not answer.
+    """
+    if tip is None:
+        return EntryId(order.log.conversation)
+    if tip.generation is not None:
+        return tip.generation
+    closing = order.closing(tip.seal.request)
+    return closing[0] if closing else tip.seal.request
+
+
+def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
+    log = order.log
+    sealed = {i for node in order.nodes.values() for i in node.seal.entries}
+    seen: set[EntryId] = set()
+    todo = list(log.children.get(start, ()))
+    while todo:
+        entry_id = todo.pop()
+        header = log.entries[entry_id].header
+        if entry_id in seen or entry_id in sealed or header.track != Track.CONVERSATION:
+            continue
+        if header.kind == Kind.SEAL:
+            continue
+        seen.add(entry_id)
+        todo += log.children.get(entry_id, ())
+    return seen
+
+
+def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
+    """Return what was typed behind a request while its answer came.
+
+    Without what an open request asks about: that goes where its conflict says.
+    """
+    unsealed = _unsealed_behind(order, request)
+    entries = order.log.entries
+    todo = [i for i in unsealed if _is_open(order, entries[i])]
+    while todo:
+        entry_id = todo.pop()
+        if entry_id in unsealed:
+            unsealed.discard(entry_id)
+            todo += entries[entry_id].header.parents
+            todo += order.log.children.get(entry_id, ())
+    return unsealed
+
+
+def _is_open(order: Order, entry: Entry) -> bool:
+    """Say whether an unsealed entry is a request that may still be answered."""
+    # Only what counts: another replica may not hold what a cut left out.
+    is_request = entry.header.kind == Kind.REQUEST and is_said(order.log, entry)
+    ended = entry.id in order.refusal_of or bool(is_request and order.closing(entry.id))
+    return is_request and not ended
+
+
+def _order_key(entry: Entry) -> tuple[int, EntryId]:
+    return entry.order_key

@@ -1,0 +1,115 @@
+"""Which seals count (spec/03-order §3, ORD-7).
+
+Pure. A seal is judged by its own ancestors alone, so its verdict never
+changes with what arrives later.
+"""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from replica.ids import EntryId
+from replica.log import Conflict, Entry, Membership, Seal
+from replica.order.coverage import coverage, is_answer, uncovered_closure
+from replica.order.node import SealNode, coverage_behind
+
+if TYPE_CHECKING:
+    from replica.order.tree import Order
+
+
+class VoidReason(StrEnum):
+    """Why a seal does not count (spec/03-order §3.2); the value is for people."""
+
+    PARENT_NOT_REQUEST = "its parent is not its request"
+    REQUEST_INVALID = "what it names as its request is none"
+    HOST_NOT_NAMED = "its request names another host"
+    HOST_NOT_MEMBER = "its author is not a host of this conversation"
+    REQUEST_VOID = "its request is void"
+    PREV_SEAL_VOID = "the seal it extends is void"
+    BASIS_NOT_EXTENDED = "it does not extend the basis of its request"
+    BRANCH_NOT_EXTENDED = "it does not extend the branch of its request's basis"
+    ANSWER_SKIPPED = "a queued request goes after the answer of the seal it extends"
+    COVERAGE_WRONG = "its list is not what the rule of coverage yields"
+    CONTEXT_DIGEST_WRONG = "its context digest is wrong"
+    SEALED_BEFORE = "the host sealed this request before"
+
+    @property
+    def next_step(self) -> str:
+        """What whoever waits for an answer does now."""
+        if self is VoidReason.SEALED_BEFORE:
+            return "Nothing: the first seal answers."
+        return "Ask again, or ask another host: this one did not keep to the rules."
+
+
+class SealVoid(Exception):
+    """A seal breaks a rule. Void is a verdict, not a refusal."""
+
+    def __init__(self, reason: VoidReason) -> None:
+        """Name the rule."""
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
+    """Return the node of a seal that keeps the rules; raise SealVoid with the first broken one.
+
+    ORD-7's last step, that the request was not sealed before, is the caller's.
+    """
+    log = order.log
+    if entry.header.parents != (seal.request,):
+        raise SealVoid(VoidReason.PARENT_NOT_REQUEST)
+    body = order.request(seal.request)
+    if body is None:
+        raise SealVoid(VoidReason.REQUEST_INVALID)
+    if body.host != entry.header.author:
+        raise SealVoid(VoidReason.HOST_NOT_NAMED)
+    membership, request = log.membership_at(seal.membership_heads), log.entries[seal.request]
+    if not membership.is_visible(entry):
+        raise SealVoid(VoidReason.HOST_NOT_MEMBER)
+    if not membership.is_visible(request):
+        raise SealVoid(VoidReason.REQUEST_VOID)
+    parent = order.nodes.get(seal.prev_seal) if seal.prev_seal is not None else None
+    if seal.prev_seal is not None and parent is None:
+        raise SealVoid(VoidReason.PREV_SEAL_VOID)
+    # Read off the seal, not off what has arrived: the verdict must not depend on arrival.
+    first = log.entries[seal.entries[0]]
+    answer = first.id if is_answer(first, seal.prev_seal) else None
+    _check_prev(order, request, parent, answer, membership)
+    if seal.entries != coverage(log, order.nodes, seal.request, parent, answer, membership):
+        raise SealVoid(VoidReason.COVERAGE_WRONG)
+    if seal.context_digest != order.context_digest(parent, seal.entries):
+        raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
+    depth = parent.depth + 1 if parent else 0
+    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_behind(parent))
+
+
+def _check_prev(
+    order: "Order",
+    request: Entry,
+    parent: SealNode | None,
+    answer: EntryId | None,
+    membership: Membership,
+) -> None:
+    basis = order.resolve_basis(request)
+    if request.header.conflict == Conflict.FORK:
+        if parent is not basis:
+            raise SealVoid(VoidReason.BASIS_NOT_EXTENDED)
+        return
+    if basis is not None and (parent is None or basis not in parent.chain()):
+        raise SealVoid(VoidReason.BRANCH_NOT_EXTENDED)
+    skips = parent is not None and answer is None
+    if skips and not is_closed(order, parent, request, membership):
+        raise SealVoid(VoidReason.ANSWER_SKIPPED)
+
+
+def is_closed(
+    order: "Order", node: SealNode | None, request: Entry, membership: Membership
+) -> bool:
+    """Say whether `request` reaches a CANCEL that closes the request `node` sealed.
+
+    Then it may extend the seal without its answer, whether one comes or not.
+    """
+    if node is None:
+        return False
+    closing = order.cancels.closing(order.log.entries[node.seal.request], membership)
+    # What a chain lists are ancestors of its request, so no CANCEL hides behind it.
+    return bool(closing) and not uncovered_closure(order.log, request.id, node).isdisjoint(closing)

@@ -1,0 +1,75 @@
+"""BlobService over grpc.aio (spec/04-link §8), always scoped by a conversation of the caller's."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from antiphon.v1 import blob_pb2 as pb
+from replica.ids import ID_BYTES, Digest
+from replica.io import Blobs, rpc
+from replica.refusals import ArgumentInvalid
+from syncd.io.service import SyncService
+
+
+def _digest(value: bytes) -> Digest:
+    if len(value) != ID_BYTES:
+        raise ArgumentInvalid("digest: 32 bytes")
+    return Digest(value)
+
+
+class BlobService:
+    """The calls of BlobService."""
+
+    def __init__(self, sync: SyncService, blobs: Blobs) -> None:
+        """Let `sync` decide who is a member."""
+        self._sync = sync
+        self._blobs = blobs
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Return the byte-level handlers."""
+        return grpc.method_handlers_generic_handler(
+            "antiphon.v1.BlobService",
+            {
+                "Stat": rpc.unary(pb.StatRequest, self.stat),
+                "Read": rpc.server_stream(pb.ReadRequest, self.read),
+                "Write": rpc.client_stream(pb.WriteRequest, self.write),
+            },
+        )
+
+    async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
+        """Say how much of a blob is here."""
+        held = await self._sync.member(request.conversation, context)
+        state = await self._blobs.stat(held.id, _digest(request.digest))
+        return pb.StatResponse(
+            complete=state.complete,
+            committed_bytes=state.committed_bytes,
+            size_bytes=state.size_bytes,
+        )
+
+    async def read(
+        self, request: pb.ReadRequest, context: rpc.Context
+    ) -> AsyncIterator[pb.ReadResponse]:
+        """Send a blob from an offset."""
+        held = await self._sync.member(request.conversation, context)
+        async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
+            yield pb.ReadResponse(data=chunk)
+
+    async def write(
+        self, requests: AsyncIterator[pb.WriteRequest], context: rpc.Context
+    ) -> pb.WriteResponse:
+        """Take a blob from its committed size on; what came stays if the stream breaks."""
+        first = await anext(requests, None)
+        if first is None:
+            raise ArgumentInvalid("the first message names the blob")
+        held = await self._sync.member(first.conversation, context, role_writes=True)
+        digest = _digest(first.digest)
+        async with await self._blobs.open_write(
+            held.id, digest, first.size_bytes, first.offset
+        ) as writer:
+            if first.data:
+                await writer.write(first.data)
+            async for request in requests:
+                await writer.write(request.data)
+        state = await self._blobs.stat(held.id, digest)
+        return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)

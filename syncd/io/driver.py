@@ -1,0 +1,204 @@
+"""Drives the hub core: store, clock, and the order of effects (spec/04-link §7)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from replica.errors import StoreError
+from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.io import Blobs, Conversations, Performer, Store
+from replica.link import Close, Entries, Fault, Message, conversation_of
+from replica.refusals import ConversationDeleted
+from syncd.hint import Hint
+from syncd.hub import Hub, HubEffects, LinkId
+
+log = structlog.get_logger()
+
+TICK_S = 1.0
+"""How often deadlines are looked at; all of them are tens of seconds long."""
+
+BACKLOG_BYTES_MAX = 1024 * 1024
+"""Received of one link and not yet durable: beyond, the next frame is not read."""
+
+_TOMBSTONES = "deleted conversations"
+
+Sink = Callable[[Message | Hint | None], None]
+"""Takes a link's messages in order; None ends the link. Never blocks."""
+
+
+class HubDriver:
+    """The hub core with its store and its clock."""
+
+    def __init__(self, hub: Hub, store: Store, blobs: Blobs) -> None:
+        """Own none of them: the server opens and closes the store."""
+        self.hub = hub
+        self.store = store
+        self.blobs = blobs
+        self.performer = Performer(store, self._undo)
+        self._sinks: dict[LinkId, Sink] = {}
+        self._backlog_bytes: dict[LinkId, int] = {}
+        self._off_shelf: set[ConversationId] = set()
+        """Stored, but taken off the shelf by a failed write. Asked for in memory: what is
+        looked up on the disk takes longer, and a stranger could tell what exists."""
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Finish deletions that were cut short, load what is stored, start performing."""
+        tombstones = await self.store.get_meta(_TOMBSTONES) or b""
+        for at in range(0, len(tombstones), ID_BYTES):
+            self.hub.deleted.add(ConversationId(tombstones[at : at + ID_BYTES]))
+        for conversation in sorted(self.hub.deleted):
+            try:
+                await self._erase(conversation)
+            except StoreError:
+                # It stays unreachable, and the next start tries again.
+                log.exception("deletion not finished", conversation=short(conversation))
+        for stored in await self.store.conversations():
+            if stored.conversation not in self.hub.deleted:
+                entries = await self.store.load(stored.conversation)
+                self.hub.load(stored.conversation, entries)
+        self.performer.start()
+        self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
+
+    async def stop(self) -> None:
+        """Finish what is queued, then stop."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+        await self.performer.stop()
+
+    async def failed(self) -> None:
+        """Raise what ended one of the tasks a hub can't live without."""
+        assert self._ticker is not None, "start() comes first"
+        await asyncio.gather(self.performer.failed(), asyncio.shield(self._ticker))
+
+    # --- links --------------------------------------------------------------
+
+    def connect(self, peer: PublicKey, sink: Sink, *, watches: bool = False) -> LinkId:
+        """Take a new link; its messages go to `sink`, and a watcher's hints."""
+        link_id = self.hub.connect(peer, time.monotonic(), watches=watches)
+        self._sinks[link_id] = sink
+        self._backlog_bytes[link_id] = 0
+        return link_id
+
+    def disconnect(self, link_id: LinkId) -> None:
+        """Forget a link; harmless when repeated."""
+        self._sinks.pop(link_id, None)
+        self._backlog_bytes.pop(link_id, None)
+        self.hub.disconnect(link_id)
+
+    async def receive(self, link_id: LinkId, message: Message, frame_bytes: int) -> None:
+        """Hand a link's message to the core and queue what follows.
+
+        Returns late where the disk is slower than the link: a frame that is
+        not read is the only flow control a peer can't ignore.
+        """
+        conversation = conversation_of(message)
+        if conversation is not None:
+            await self.ensure_loaded(conversation)
+        done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
+        if not frame_bytes or link_id not in self._backlog_bytes:
+            return
+        self._backlog_bytes[link_id] += frame_bytes
+        done.add_done_callback(lambda _done: self._pay_off(link_id, frame_bytes))
+        if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
+            await asyncio.wait((done,))
+
+    def _pay_off(self, link_id: LinkId, size: int) -> None:
+        if link_id in self._backlog_bytes:
+            self._backlog_bytes[link_id] -= size
+
+    async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
+        """Append without a link; returns once everything admitted is durable."""
+        await self.ensure_loaded(message.conversation)
+        effects, outcomes = self.hub.push(peer, message, time.monotonic())
+        await self._submit(effects, message.conversation)
+        return outcomes
+
+    async def ensure_loaded(self, conversation: ConversationId) -> None:
+        """Put a stored conversation back on the shelf after a failed write took it off."""
+        if conversation not in self._off_shelf:
+            return
+        entries = await self.store.load(conversation)
+        # Another call may have loaded or deleted it meanwhile.
+        if conversation in self._off_shelf:
+            self._off_shelf.discard(conversation)
+            if entries and conversation not in self.hub.shelf:
+                self.hub.load(conversation, entries)
+
+    # --- deletion -------------------------------------------------------------
+
+    async def delete(self, conversation: ConversationId) -> int:
+        """Delete a conversation for good, tell its links, take it no more; return its size."""
+        entries = len(self.hub.shelf[conversation].log)
+        self.hub.deleted.add(conversation)
+        effects = self.hub.forget(conversation, Fault.of(ConversationDeleted(), conversation))
+        try:
+            await self.performer.flush(conversation)
+            # The tombstone first: after a crash in between, nobody can bring the log back,
+            # and the next start finishes the deletion.
+            await self.store.put_meta(_TOMBSTONES, b"".join(sorted(self.hub.deleted)))
+        except StoreError as error:
+            self.hub.deleted.discard(conversation)
+            self._off_shelf.add(conversation)
+            self._submit(_close_for_now(effects, Fault.of(error, conversation)))
+            raise
+        self._off_shelf.discard(conversation)
+        self._submit(effects)
+        await self._erase(conversation)
+        return entries
+
+    async def _erase(self, conversation: ConversationId) -> None:
+        if await self.store.has(conversation):
+            await self.store.delete(conversation)
+        await self.blobs.delete(conversation)
+
+    # --- effects --------------------------------------------------------------
+
+    def _submit(
+        self, effects: HubEffects, conversation: ConversationId | None = None
+    ) -> "asyncio.Future[None]":
+        named = (conversation, *(conversation_of(message) for _, message in effects.send))
+        about = {one for one in named if one is not None}
+        return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
+
+    def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
+        for link_id, message in effects.send:
+            sink = self._sinks.get(link_id)
+            if sink is not None and conversation_of(message) not in lost:
+                sink(message)
+        for link_id, hint in effects.hints:
+            sink = self._sinks.get(link_id)
+            if sink is not None and hint.conversation not in lost:
+                sink(hint)
+        for link_id in effects.closed:
+            sink = self._sinks.get(link_id)
+            if sink is not None:
+                sink(None)
+
+    def _undo(self, error: StoreError, lost: Conversations) -> None:
+        """Forget what memory believes but the disk refused; nobody was told of it.
+
+        The links are told that the conversation left them for now; the writers
+        still hold their entries and send them again.
+        """
+        self._off_shelf |= lost - self.hub.deleted
+        for conversation in lost:
+            self._send(self.hub.forget(conversation, Fault.of(error, conversation)))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._submit(self.hub.handle_deadlines(time.monotonic()))
+
+
+def _close_for_now(effects: HubEffects, fault: Fault) -> HubEffects:
+    """Return the farewells of a deletion that failed, with the reason why they are none."""
+    send = tuple(
+        (link_id, replace(message, fault=fault) if isinstance(message, Close) else message)
+        for link_id, message in effects.send
+    )
+    return replace(effects, send=send)

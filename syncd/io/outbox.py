@@ -1,0 +1,125 @@
+"""What waits for one stream, and writing it to a peer that may not read (spec/04-link §4).
+
+A write blocks for as long as the peer takes nothing, and gRPC can't take it
+back; so a peer that stalls is let go of at once, and told when it reads again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from replica import limits
+from replica.conversation import Draft
+from replica.errors import AntiphonError
+from replica.ids import ID_BYTES
+from replica.io import rpc
+from replica.link import Close, Entries, Fault, Ids, Listing, Message, Opened
+from replica.refusals import SlowReader
+from syncd.hint import Hint
+
+OUTBOX_MESSAGES_MAX = 20_000
+ROOMY_BYTES = limits.OUTBOX_BYTES_MAX // 4
+"""While more than this waits, nothing more is taken from the peer that does not read."""
+_SMALL_BYTES = 256
+_HEAD_BYTES = 96
+
+Item = Message | Hint
+
+
+def _size(item: Item) -> int:
+    """Return about how many bytes an item takes; entries are shared with other streams."""
+    match item:
+        case Entries(_, entries):
+            return _SMALL_BYTES + sum(entry.size_bytes for entry in entries)
+        case Ids(_, ids):
+            return _SMALL_BYTES + ID_BYTES * len(ids)
+        case Draft():
+            return _SMALL_BYTES + len(item.data) + 4 * len(item.token_ids)
+        case Opened(_, _, _, heads):
+            return _SMALL_BYTES + _HEAD_BYTES * len(heads or ())
+        case Listing(items):
+            return _SMALL_BYTES + _HEAD_BYTES * len(items)
+        case _:
+            return _SMALL_BYTES
+
+
+class Outbox:
+    """Messages in order for one stream; filling it never blocks the performer."""
+
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        """Start empty; `let_go` is called once, when the peer does not read."""
+        self._queue: asyncio.Queue[Item | None] = asyncio.Queue()
+        self._bytes = 0
+        self._is_roomy = asyncio.Event()
+        self._is_roomy.set()
+        self._is_stalled = False
+        self._let_go = let_go
+
+    def put(self, item: Item | None) -> None:
+        """Queue an item; None ends the stream."""
+        if self._is_stalled:
+            return
+        self._queue.put_nowait(item)
+        self._count(_size(item) if item is not None else 0)
+        if self._bytes > limits.OUTBOX_BYTES_MAX or self._queue.qsize() > OUTBOX_MESSAGES_MAX:
+            self._stall()
+
+    def end(self, error: AntiphonError) -> None:
+        """End the stream, and say why."""
+        self.put(Close(None, Fault.of(error)))
+        self.put(None)
+
+    async def room(self) -> None:
+        """Wait until not much waits any more."""
+        await self._is_roomy.wait()
+
+    async def pour(
+        self,
+        context: rpc.Context,
+        encode: Callable[[Item], bytes | None],
+        note: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        """Write what comes until the stream ends; skip what `encode` makes None of.
+
+        `note` is told how many bytes the peer has taken in all. Raises
+        SlowReader once a peer that stalled reads again, and what `encode` raises.
+        """
+        loop = asyncio.get_running_loop()
+        taken_bytes = 0
+        async for item in self._items():
+            data = encode(item)
+            if data is None:
+                continue
+            timer = loop.call_later(limits.WRITE_TIMEOUT_S, self._stall)
+            try:
+                await context.write(data)
+            finally:
+                timer.cancel()
+            taken_bytes += len(data)
+            if note is not None:
+                await note(taken_bytes)
+        if self._is_stalled:
+            raise SlowReader
+
+    async def _items(self) -> AsyncIterator[Item]:
+        while (item := await self._queue.get()) is not None:
+            self._count(-_size(item))
+            yield item
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > ROOMY_BYTES:
+            self._is_roomy.clear()
+        else:
+            self._is_roomy.set()
+
+    def _stall(self) -> None:
+        """Give up on a peer that does not read: nothing more may pile up for it."""
+        if self._is_stalled:
+            return
+        self._is_stalled = True
+        with suppress(asyncio.QueueEmpty):
+            while True:
+                self._queue.get_nowait()
+        self._queue.put_nowait(None)
+        self._let_go()

@@ -1,0 +1,163 @@
+"""A hub and a scripted host in a thread of their own, and the command run against them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from antiphon.cli.background import Background
+from antiphon.cli.main import app
+from replica.ids import PublicKey
+from replica.io import keys
+from replica.io.replica import Client
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
+from tests.support.scripted_host import (
+    Pace,
+    Reply,
+    ScriptedHost,
+    echo,
+    host_info,
+    no_pause,
+    scripted_host,
+)
+from tests.support.writers import low_key
+
+
+@dataclass(slots=True)
+class World:
+    """One hub, at most one host, and as many replicas as a test asks for."""
+
+    folder: Path
+    background: Background
+    hub: HubServer | None = None
+    address: str = "127.0.0.1:0"
+    vouches: bool = True
+    """Whether the hub vouches for the host, from its next start on."""
+    _host_context: Any = None
+
+    @property
+    def hub_config(self) -> HubConfig:
+        """What the hub starts with; the host's key is made here where it did not start yet."""
+        key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
+        host_keys = [key.hex()] if self.vouches else []
+        return HubConfig(data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys)
+
+    def start_hub(self) -> None:
+        """Start the hub; again on the same port after the first time."""
+        self.hub = self.background.run(start(self.hub_config))
+        self.address = self.hub.address
+
+    def stop_hub(self) -> None:
+        """Stop the hub."""
+        if self.hub is not None:
+            self.background.run(self.hub.stop())
+            self.hub = None
+
+    def start_host(
+        self, reply: Reply = echo, pace: Pace = no_pause, *, name: str = "host"
+    ) -> ScriptedHost:
+        """Start a scripted host, linked when this returns."""
+        self._host_context = scripted_host(self.folder / name, self.address, reply, pace)
+        host: ScriptedHost = self.background.run(self._host_context.__aenter__())
+        return host
+
+    def stop_host(self) -> None:
+        """Stop the host."""
+        if self._host_context is not None:
+            self.background.run(self._host_context.__aexit__(None, None, None))
+            self._host_context = None
+
+    @contextmanager
+    def stranger(self) -> Iterator[PublicKey]:
+        """Link a stranger's host, with a key that sorts before almost any other."""
+        key = low_key()
+        opening = Client.open(
+            self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
+        )
+        client = self.background.run(opening.__aenter__())
+        assert self.background.run(client.wait_for(lambda: client.is_linked, 10.0))
+        try:
+            yield client.public
+        finally:
+            self.background.run(opening.__aexit__(None, None, None))
+
+    def replica(self, name: str = "me") -> "Terminal":
+        """Return a replica's command line."""
+        return Terminal(self, self.folder / name)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Runs `antiphon` for one replica."""
+
+    world: World
+    data_dir: Path
+
+    @property
+    def store_path(self) -> Path:
+        """The log store's file."""
+        return self.data_dir / "log" / "log.db"
+
+    def run(self, *arguments: str, typed: str | None = None) -> Result:
+        """Run a command; no exception but SystemExit may leave it."""
+        environment = {
+            "ANTIPHON_DATA_DIR": str(self.data_dir),
+            "ANTIPHON_HUB": self.world.address,
+            "ANTIPHON_CONFIG": str(self.world.folder / "config.toml"),
+            "ANTIPHON_PASSPHRASE": "a passphrase",
+            "NO_COLOR": "1",
+        }
+        result = CliRunner().invoke(app, arguments, input=typed, env=environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def ok(self, *arguments: str, typed: str | None = None) -> str:
+        """Run a command that must succeed; return its stdout."""
+        result = self.run(*arguments, typed=typed)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def records(self, *arguments: str) -> list[dict[str, Any]]:
+        """Run a command with --json; return the objects on stdout, and there is nothing else."""
+        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
+
+    def record(self, *arguments: str) -> dict[str, Any]:
+        """Run a command with --json that answers with one object."""
+        (record,) = self.records(*arguments)
+        return record
+
+    def refused(self, *arguments: str) -> str:
+        """Run a command that must fail in words; return the reason word."""
+        result = self.run(*arguments)
+        assert result.exit_code == 1, result.output
+        assert "Traceback" not in result.output
+        words = dict(
+            line.split(maxsplit=1) for line in result.stderr.splitlines() if line.startswith("  ")
+        )
+        assert words["next"], result.stderr
+        return words["reason"].strip()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A hub and a host that echoes."""
+    with Background() as background:
+        made = World(tmp_path, background)
+        made.start_hub()
+        made.start_host()
+        yield made
+        made.stop_host()
+        made.stop_hub()
+
+
+@pytest.fixture
+def me(world: World) -> Terminal:
+    """The first replica."""
+    return world.replica()

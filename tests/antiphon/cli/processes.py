@@ -1,0 +1,70 @@
+"""The command and its daemons as processes of their own, and waiting for them."""
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+HOST_MODULE = "tests.support.scripted_host"
+ANTIPHON = [sys.executable, "-m", "antiphon.cli.main"]
+ROOT = Path(__file__).parents[3]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which nothing of the user's own is used."""
+    return {
+        **os.environ,
+        "ANTIPHON_DATA_DIR": str(folder / "replica"),
+        "ANTIPHON_SERVICES_DIR": str(folder),
+        "ANTIPHON_HOST_MODULE": HOST_MODULE,
+        "ANTIPHON_CONFIG": str(folder / "config.toml"),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "NO_COLOR": "1",
+    }
+
+
+def antiphon(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process of its own."""
+    argv = [*ANTIPHON, *arguments]
+    return subprocess.run(
+        argv, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def first_line(stream: "IO[str] | None") -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def serves(address: str) -> bool:
+    """Say whether a daemon is past its ready line and answers."""
+    with grpc.insecure_channel(address) as channel:
+        asking = health_pb2_grpc.HealthStub(channel).Check
+        found = asking(health_pb2.HealthCheckRequest(), timeout=30, wait_for_ready=True)
+    return bool(found.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def exits_within(pid: int, timeout_s: float) -> bool:
+    """Wait for the end of a process that need not be a child of ours."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], timeout_s)[0])
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,221 @@
+"""What is said when something is amiss: one message, its reason, the next step, no traceback."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import main as entry
+from antiphon.cli.turn import TEXT_BYTES_MAX
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment
+from tests.support.scripted_host import words
+
+
+@pytest.fixture
+def stranger(world: World, me: Terminal) -> Terminal:
+    """A replica that imported a conversation its key is no member of."""
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "between us")
+    file = world.folder / "talk.bundle"
+    me.ok("export", conversation, str(file))
+    other = world.replica("other")
+    other.ok("import", str(file))
+    return other
+
+
+# --- what is typed -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_message_is_refused_and_asks_for_nothing(me: Terminal, text: str) -> None:
+    me.ok("new")
+    assert me.refused("send", text) == "ARGUMENT_INVALID"
+    assert me.run("send", "-", typed=text).exit_code == 1
+    assert {record["kind"] for record in me.records("log")} == {"genesis", "member"}
+
+
+def test_a_text_that_is_not_utf_8_is_refused(me: Terminal) -> None:
+    me.ok("new")
+    broken = b"caf\xe9".decode(errors="surrogateescape")
+    assert me.refused("send", broken) == "ARGUMENT_INVALID"
+    assert me.refused("new", "--system", broken) == "ARGUMENT_INVALID"
+
+
+def test_a_broken_line_does_not_end_a_chat(me: Terminal, world: World) -> None:
+    me.ok("new")
+    variables = environment(world.folder) | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
+    }  # fmt: skip
+    done = subprocess.run(
+        [*ANTIPHON, "chat"], env=variables, input=b"caf\xe9\nhello\n",
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert b"not valid UTF-8" in done.stderr
+    assert done.stdout == b"You said: hello\n"
+
+
+def test_a_message_longer_than_an_entry_is_refused_before_anything_is_written(
+    me: Terminal,
+) -> None:
+    me.ok("new")
+    assert me.refused("send", "x" * (TEXT_BYTES_MAX + 1), "--no-request") == "BODY_TOO_LARGE"
+    assert me.refused("new", "--system", "x" * (TEXT_BYTES_MAX + 1)) == "BODY_TOO_LARGE"
+    me.ok("send", "x" * TEXT_BYTES_MAX, "--no-request")
+
+
+def test_stop_texts_no_request_could_carry_are_refused_at_once(me: Terminal) -> None:
+    assert me.refused("new", "--stop", "") == "ARGUMENT_INVALID"
+    assert me.refused("new", "--stop", "x" * 257) == "ARGUMENT_INVALID"
+    many = [argument for number in range(17) for argument in ("--stop", f"stop {number}")]
+    assert me.refused("new", *many) == "ARGUMENT_INVALID"
+
+
+def test_a_wrong_option_is_refused_before_the_hub_is_asked(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_hub()
+    result = me.run("send", "hello", "--conflict", "maybe")
+    assert result.exit_code == 1
+    assert "offline" not in result.stderr
+    assert me.refused("up", "--dtype", "fp8") == "ARGUMENT_INVALID"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:port", ":7411", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_a_usage_error(tmp_path: Path, address: str) -> None:
+    done = antiphon(tmp_path, "status", "--json", "--hub-address", address)
+    assert done.returncode == 2
+    error = json.loads(done.stdout)["error"]
+    assert error["reason"] == "CONFIG_INVALID"
+    assert address in error["detail"]
+
+
+def test_help_shows_no_value_where_none_can_be_given(tmp_path: Path) -> None:
+    for arguments in (["log", "--help"], ["--help"], ["key", "show", "--help"]):
+        assert "bool" not in antiphon(tmp_path, *arguments).stdout
+
+
+# --- what others wrote --------------------------------------------------------------
+
+
+def test_control_characters_in_a_message_do_not_reach_who_reads_it(
+    world: World, me: Terminal
+) -> None:
+    world.stop_host()
+    world.start_host(lambda asked: words("\x1b]0;owned\x07 and \x9b31m"))
+    me.ok("new")
+    me.ok("send", "\x1b[31mred :smile: [bold]")
+    for shown in (me.ok("log"), me.ok("log", "--graph"), me.ok("list")):
+        assert not set(shown) & {"\x1b", "\x07", "\x9b"}
+        assert "␛[31mred :smile: [bold]" in shown
+    said, answered = (r["text"] for r in me.records("log") if "text" in r)
+    assert (said, answered) == ("\x1b[31mred :smile: [bold]", "\x1b]0;owned\x07 and \x9b31m")
+
+
+def test_a_full_width_title_leaves_room_for_the_rest(me: Terminal) -> None:
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "日本語で「全角テキスト」を書いてください。これは長い文章です。" * 2)
+    shown = me.ok("list")
+    assert conversation[:12] in shown
+    assert "last entry" in shown
+
+
+def test_words_written_while_an_answer_came_stay_in_the_graph(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    me.ok("send", "the question")
+    result = me.run("send", "a remark", "--no-request")
+    assert "still awaited" in result.stderr
+    world.start_host()
+    me.ok("send", "--wait", "another question")
+    assert me.ok("log", "--graph").count("a remark") == 1
+
+
+# --- who may -------------------------------------------------------------------------
+
+
+def test_who_is_no_member_reads_and_is_told_why_writing_fails(stranger: Terminal) -> None:
+    assert "between us" in stranger.ok("log")
+    assert "no member" in stranger.run("log").stderr
+    assert stranger.refused("send", "me too") == "ROLE_FORBIDS"
+    assert stranger.refused("send", "me too", "--no-request") == "ROLE_FORBIDS"
+    result = stranger.run("chat", typed="me too\n")
+    assert "an owner must grant your key" in result.stderr
+    assert "ROLE_FORBIDS" in result.stderr
+    assert stranger.record("status")["conversations"][0]["state"] == "not a member"
+
+
+def test_offline_a_stranger_is_not_promised_that_anything_is_sent(
+    world: World, stranger: Terminal
+) -> None:
+    world.stop_host()
+    world.stop_hub()
+    told = stranger.run("log").stderr
+    assert "offline" in told
+    assert "will be sent" not in told
+
+
+# --- files and the unforeseen ---------------------------------------------------------
+
+
+def test_a_bundle_that_exists_is_named_with_the_way_out(me: Terminal, tmp_path: Path) -> None:
+    conversation = me.record("new")["conversation"]
+    file = tmp_path / "talk.bundle"
+    me.ok("export", conversation, str(file))
+    assert "--force" in me.run("export", conversation, str(file)).stderr
+
+
+def test_a_folder_that_can_not_be_made_is_said_in_words(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    for arguments in (["new"], ["up", "--hub-port", "0"]):
+        done = antiphon(tmp_path, *arguments, "--data-dir", str(blocked / "below"))
+        assert done.returncode == 1
+        assert "next" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "INTERNAL" not in done.stderr
+
+
+def test_what_nobody_foresaw_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(entry, "app", fail)
+    monkeypatch.setattr("sys.argv", ["antiphon", "log", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["error"]["reason"] == "INTERNAL"
+    assert "Traceback" not in said.err
+    assert "ZeroDivisionError: division by zero" in said.err
+    monkeypatch.setattr("sys.argv", ["antiphon", "--verbose", "log"])
+    with pytest.raises(ZeroDivisionError):
+        entry.main()
+
+
+def test_a_replica_in_use_is_looked_at_and_the_hub_not_asked(world: World, me: Terminal) -> None:
+    me.ok("new")
+
+    async def look() -> dict[str, object]:
+        import asyncio
+
+        from replica.io.keys import load_or_create
+        from replica.io.replica import Client
+
+        async with Client.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
+            return await asyncio.to_thread(me.record, "status")
+
+    hub = world.background.run(look())["hub"]
+    assert isinstance(hub, dict)
+    assert (hub["state"], hub["error"]) == ("not asked", "another process holds this replica")
+
+
+def test_an_unreachable_hub_is_named_by_its_last_cause(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_hub()
+    result = me.run("delete", "--hub", "--yes")
+    assert result.stderr.startswith("error: the hub does not answer: ")
+    assert "ipv4" not in result.stderr

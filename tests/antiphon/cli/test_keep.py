@@ -1,0 +1,359 @@
+"""log, list, status, verify, export, import, delete, key: what is kept, checked and carried."""
+
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+
+from replica.conversation.place import newest_place
+from replica.io.keys import load_or_create
+from replica.io.replica import Client
+from replica.log.body import Message, Opaque, Speaker, Text
+from replica.log.bundle import decode_bundle
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.files import flip_byte, query
+
+OPAQUE = bytes(range(256)) * 3
+
+
+@pytest.fixture
+def talked(me: Terminal) -> str:
+    """The id of a conversation of two turns."""
+    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
+    me.ok("send", "the first message")
+    me.ok("send", "the second message")
+    return conversation
+
+
+def test_a_log_shows_who_said_what_in_order(me: Terminal, talked: str) -> None:
+    lines = [line for line in me.ok("log").splitlines() if not line.startswith(" ")]
+    assert [line.split()[1] for line in lines] == ["system", "you", "model", "you", "model"]
+    assert "the first message" in lines[1]
+
+
+def test_a_log_as_json_holds_every_entry(me: Terminal, talked: str) -> None:
+    records = me.records("log", talked[:10])
+    assert records[0]["kind"] == "genesis"
+    assert [r["kind"] for r in records].count("seal") == 2
+    assert all(r["conversation"] == talked for r in records)
+
+
+def test_a_cursor_goes_on_where_it_stands(me: Terminal, talked: str) -> None:
+    records = me.records("log")
+    last = records[-1]["id"]
+    assert me.records("log", "--after", last) == []
+    me.ok("send", "a third message")
+    fresh = me.records("log", "--after", last)
+    assert [r["kind"] for r in fresh] == ["message", "request", "seal", "generation"]
+
+
+def test_a_graph_draws_branches_in_ascii(me: Terminal, talked: str) -> None:
+    first = next(r for r in me.records("log") if r["kind"] == "generation")
+    me.ok("send", "another second message", "--at", first["id"])
+    graph = me.ok("log", "--graph")
+    assert graph.isascii()
+    assert "|\\" in graph
+    assert graph.count("second message") == 4
+    seals = me.records("log", "--graph")
+    assert sum(seal["is_tip"] for seal in seals) == 2
+
+
+def test_a_list_marks_the_conversation_used_last(me: Terminal, talked: str) -> None:
+    second = me.record("new")["conversation"]
+    records = me.records("list")
+    assert {r["conversation"]: r["is_current"] for r in records} == {talked: False, second: True}
+    shown = me.ok("list")
+    assert "the first message" in shown
+    assert talked[:12] in shown
+
+
+def test_status_says_what_the_hub_has(me: Terminal, talked: str) -> None:
+    record = me.record("status")
+    assert record["hub"]["state"] == "linked"
+    assert record["hub"]["hosts"][0]["profiles"] == ["Scripted"]
+    (held,) = record["conversations"]
+    assert held["state"] == "synchronized"
+    assert held["unsynced"] == 0
+    assert held["last_ack_ms"]
+    assert "synchronized" in me.ok("status")
+
+
+def test_offline_everything_local_works_and_says_so(
+    world: World, me: Terminal, talked: str
+) -> None:
+    world.stop_host()
+    world.stop_hub()
+    result = me.run("send", "into the void")
+    assert result.exit_code == 0
+    assert "offline: 2 entries will be sent when the hub is back" in result.stderr
+    assert "into the void" in me.ok("log")
+    assert me.record("status")["conversations"][0]["unsynced"] == 2
+    assert "away" in me.ok("status")
+    assert me.record("verify")["ok"]
+    world.start_hub()
+    world.start_host()
+    assert me.record("status")["conversations"][0]["state"] == "synchronized"
+
+
+def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) -> None:
+    assert me.ok("log", talked[:9]) == me.ok("log")
+    assert me.refused("log", "0" * 20) == "ID_UNKNOWN"
+    assert me.refused("log", "not hex") == "ID_UNKNOWN"
+    others = [me.record("new")["conversation"] for _ in range(17)]
+    digits = [conversation[0] for conversation in (talked, *others)]
+    twice = next(digit for digit in digits if digits.count(digit) > 1)
+    assert me.refused("log", twice) == "ID_AMBIGUOUS"
+
+
+def test_before_the_first_conversation_everything_says_how_to_begin(me: Terminal) -> None:
+    for arguments in (["log"], ["verify"], ["export", "ab", "x.bundle"], ["send", "hello"]):
+        assert me.refused(*arguments) == "NO_CONVERSATION"
+    assert me.records("list") == []
+    assert me.record("status")["hub"]["state"] == "linked"
+    for name in ("list", "status"):
+        assert "antiphon new" in me.run(name).stderr
+
+
+def test_verify_finds_a_flipped_byte(me: Terminal, talked: str) -> None:
+    assert me.record("verify")["ok"]
+    flip_byte(me.store_path, b"the second message")
+    result = me.run("verify", "--json")
+    assert result.exit_code == 1
+    assert "quarantine" in result.stdout
+    assert me.refused("verify") == "CHECKS_FAILED"
+
+
+def test_a_body_in_quarantine_comes_back_from_the_hub(me: Terminal, talked: str) -> None:
+    flip_byte(me.store_path, b"the second message")
+    assert me.run("verify").exit_code == 1
+    assert query(me.store_path, "SELECT count(*) FROM quarantine") == [(1,)]
+    result = me.run("log")
+    assert "1 body fetched again from the hub" in result.stderr
+    assert "the second message" in result.stdout
+    assert me.record("verify")["ok"]
+
+
+def test_an_entry_in_quarantine_comes_back_from_the_hub(me: Terminal, talked: str) -> None:
+    header = query(me.store_path, "SELECT header FROM entries ORDER BY rowid LIMIT 1 OFFSET 3")
+    content = header[0][0]
+    assert isinstance(content, bytes)
+    flip_byte(me.store_path, content)
+    assert me.run("verify").exit_code == 1
+    me.ok("log")
+    assert me.record("verify")["ok"]
+
+
+def test_verify_finds_a_flipped_byte_in_a_header(me: Terminal, talked: str) -> None:
+    (header,) = query(me.store_path, "SELECT header FROM entries ORDER BY rowid DESC LIMIT 1")[0]
+    assert isinstance(header, bytes)
+    flip_byte(me.store_path, header)
+    assert me.run("verify").exit_code == 1
+
+
+def test_a_bundle_verifies_and_a_damaged_one_does_not(
+    me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "talk.bundle"
+    exported = me.record("export", talked[:8], str(file))
+    assert exported["entries"] == len(decode_bundle(file.read_bytes()).entries)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert me.record("verify", "--bundle", str(file))["digest"] == exported["digest"]
+    flip_byte(file, b"the second message")
+    assert me.refused("verify", "--bundle", str(file)) == "BUNDLE_INVALID"
+    assert me.refused("import", str(file)) == "BUNDLE_INVALID"
+
+
+def test_a_bundle_is_not_overwritten_unless_told(me: Terminal, talked: str, tmp_path: Path) -> None:
+    file = tmp_path / "talk.bundle"
+    me.ok("export", talked, str(file))
+    assert me.refused("export", talked, str(file)) == "FILE_UNUSABLE"
+    me.ok("export", talked, str(file), "--force")
+
+
+def test_a_file_that_is_no_bundle_is_refused(me: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "letter.txt"
+    file.write_text("Dear all")
+    assert me.refused("import", str(file)) == "BUNDLE_INVALID"
+    assert me.refused("import", str(tmp_path / "absent")) == "FILE_UNUSABLE"
+
+
+def test_a_bundle_can_be_read_without_storing_it(
+    world: World, me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "talk.bundle"
+    me.ok("export", talked, str(file))
+    other = world.replica("other")
+    assert "the second message" in other.ok("import", str(file), "--read-only")
+    assert other.records("list") == []
+
+
+def test_a_bundle_from_another_machine_reseeds_a_hub_that_lost_its_log(
+    world: World, me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    file, backup = tmp_path / "talk.bundle", tmp_path / "key.pem"
+    me.ok("export", talked, str(file))
+    me.ok("key", "backup", str(backup))
+    world.stop_host()
+    world.stop_hub()
+    _delete(world.folder / "hub" / "log")
+    world.start_hub()
+    second = world.replica("second machine")
+    second.ok("key", "restore", str(backup))
+    imported = second.record("import", str(file))
+    assert imported["synchronized"]
+    # A third replica, empty but for the key, gets it all from the hub.
+    third = world.replica("third machine")
+    third.ok("key", "restore", str(backup))
+    world.background.run(_fetch(third, world.address, talked))
+    assert third.record("verify", talked)["digest"] == imported["digest"]
+
+
+def test_who_is_no_member_may_read_a_bundle_and_is_told_how_to_join(
+    world: World, me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "talk.bundle"
+    me.ok("export", talked, str(file))
+    other = world.replica("other")
+    result = other.run("import", str(file))
+    assert result.exit_code == 0
+    assert "an owner must grant your key" in result.stderr
+    assert "the second message" in other.ok("log")
+
+
+def test_deleting_asks_first_and_needs_a_terminal_for_that(me: Terminal, talked: str) -> None:
+    assert me.refused("delete", talked) == "ARGUMENT_INVALID"
+    me.ok("delete", talked, "--yes")
+    assert me.refused("log", talked) == "ID_UNKNOWN"
+
+
+def test_an_owner_deletes_at_the_hub_too(me: Terminal, talked: str) -> None:
+    deleted = me.record("delete", talked, "--hub", "--yes")
+    assert deleted["entries_at_hub"] > 0
+    assert me.refused("log", talked) == "ID_UNKNOWN"
+
+
+def test_who_is_no_owner_does_not_delete_at_the_hub(world: World, me: Terminal) -> None:
+    other = world.replica("other")
+    key = other.ok("key", "show").strip()
+    conversation = me.record("new", "--member", f"{key}:writer")["conversation"]
+    world.background.run(_fetch(other, world.address, conversation))
+    assert other.refused("delete", conversation, "--hub", "--yes") == "ROLE_FORBIDS"
+    assert other.ok("list")
+    assert me.record("status")["conversations"][0]["state"] == "synchronized"
+
+
+def test_deleting_at_an_absent_hub_deletes_nothing(world: World, me: Terminal, talked: str) -> None:
+    world.stop_host()
+    world.stop_hub()
+    assert me.refused("delete", talked, "--hub", "--yes") == "HUB_UNREACHABLE"
+    assert me.ok("log", talked)
+
+
+def test_two_members_write_and_read_one_conversation(world: World, me: Terminal) -> None:
+    other = world.replica("other")
+    key = other.ok("key", "show").strip()
+    conversation = me.record("new", "--member", f"{key}:writer")["conversation"]
+    me.ok("send", "from the first")
+    world.background.run(_fetch(other, world.address, conversation))
+    other.ok("send", "from the second")
+    assert "from the second" in me.ok("log")
+    assert me.record("verify")["digest"] == other.record("verify")["digest"]
+
+
+def test_opaque_parts_are_byte_identical_through_log_hub_export_and_import(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    conversation = me.record("new")["conversation"]
+    world.background.run(_say_opaque(me, world.address, conversation))
+    file = tmp_path / "talk.bundle"
+    me.ok("export", conversation, str(file))
+    other = world.replica("other")
+    other.ok("import", str(file))
+    for terminal in (me, other):
+        (message,) = (r for r in terminal.records("log", conversation) if r["kind"] == "message")
+        opaque = message["parts"][1]["opaque"]
+        assert base64.b64decode(opaque["data"]) == OPAQUE
+        assert opaque["issuer"] == "provider.example"
+    assert world.hub is not None
+    at_hub = next(iter(world.hub.driver.hub.shelf.values())).log.entries
+    bodies = [entry.body for entry in at_hub.values() if entry.body is not None]
+    assert sum(OPAQUE in body for body in bodies) == 1
+    assert OPAQUE in file.read_bytes()
+
+
+def test_a_key_is_shown_backed_up_and_restored(world: World, me: Terminal, tmp_path: Path) -> None:
+    key = me.ok("key", "show").strip()
+    backup = tmp_path / "key.pem"
+    me.ok("key", "backup", str(backup))
+    assert b"ENCRYPTED" in backup.read_bytes()
+    other = world.replica("other")
+    other.ok("key", "restore", str(backup))
+    assert other.ok("key", "show").strip() == key
+
+
+def test_a_backup_overwrites_nothing_and_a_restore_replaces_no_key(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    backup = tmp_path / "key.pem"
+    me.ok("key", "show")
+    me.ok("key", "backup", str(backup))
+    assert me.refused("key", "backup", str(backup)) == "FILE_UNUSABLE"
+    other = world.replica("other")
+    other.ok("key", "show")
+    assert other.refused("key", "restore", str(backup)) == "KEY_FILE_INVALID"
+
+
+def test_a_key_file_that_is_none_or_open_to_others_is_refused(me: Terminal, tmp_path: Path) -> None:
+    assert me.refused("key", "backup", str(tmp_path / "x")) == "KEY_FILE_INVALID"
+    me.ok("key", "show")
+    path = me.data_dir / "identity.key"
+    path.chmod(0o644)
+    assert me.refused("key", "show") == "KEY_FILE_INVALID"
+    path.chmod(0o600)
+    path.write_text("no key")
+    assert me.refused("new") == "KEY_FILE_INVALID"
+
+
+def test_a_second_process_looks_on_where_the_first_holds_the_replica(
+    world: World, me: Terminal, talked: str
+) -> None:
+    async def look() -> tuple[str, str]:
+        async with Client.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
+            import asyncio
+
+            shown = await asyncio.to_thread(me.ok, "log")
+            reason = await asyncio.to_thread(me.refused, "send", "hello")
+            return shown, reason
+
+    shown, reason = world.background.run(look())
+    assert "the second message" in shown
+    assert reason == "STORE_LOCKED"
+
+
+async def _fetch(terminal: Terminal, address: str, conversation: str) -> None:
+    """Let a replica get a conversation it is a member of from the hub."""
+    key = load_or_create(terminal.data_dir / "identity.key")
+    async with Client.open(terminal.store_path, key, address, follow=True) as client:
+        id_ = bytes.fromhex(conversation)
+        await client.wait_for(lambda: any(held == id_ for held in client.shelf), 10.0)
+        for held in tuple(client.shelf):
+            await client.wait_synced(held, 10.0)
+
+
+async def _say_opaque(terminal: Terminal, address: str, conversation: str) -> None:
+    key = load_or_create(terminal.data_dir / "identity.key")
+    async with Client.open(terminal.store_path, key, address) as client:
+        (stored,) = await client.store.conversations()
+        held = await client.load(stored.conversation)
+        await client.follow(held.id)
+        place = newest_place(held)
+        parts = (Text("see: "), Opaque("provider.example", data=OPAQUE))
+        await client.append(held.id, Message(Speaker.USER, parts), parents=place.parents)
+        await client.wait_synced(held.id, 10.0)
+
+
+def _delete(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

@@ -1,0 +1,310 @@
+"""up, doctor, model, settings: daemons as children, and what is said when something is amiss."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
+from antiphon.cli.supervisor import Daemon, Supervisor
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import (
+    ANTIPHON,
+    HOST_MODULE,
+    ROOT,
+    antiphon,
+    environment,
+    exits_within,
+    first_line,
+    is_alive,
+    serves,
+)
+from tests.model_host.engine import tiny_model
+
+
+@pytest.fixture
+def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """`antiphon up --json` with a scripted host, ready."""
+    process = subprocess.Popen(
+        [*ANTIPHON, "up", "--json", "--hub-port", "0"],
+        env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+
+def test_up_prints_addresses_and_serves_a_conversation(
+    running_up: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    ready = json.loads(first_line(running_up.stdout))
+    hub = ready["hub"]["address"]
+    assert ready["host"]["model"] == "Scripted"
+    assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
+    sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello")
+    assert sent.stdout == "You said: hello\n"
+
+
+def test_up_vouches_for_its_own_host(running_up: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    ready = json.loads(first_line(running_up.stdout))
+    done = antiphon(tmp_path, "--hub-address", ready["hub"]["address"], "status", "--json")
+    (host,) = json.loads(done.stdout)["hub"]["hosts"]
+    assert (host["key"], host["vouched"]) == (ready["host"]["key"], True)
+
+
+def test_ctrl_c_stops_both_daemons(running_up: "subprocess.Popen[str]") -> None:
+    ready = json.loads(first_line(running_up.stdout))
+    running_up.send_signal(signal.SIGINT)
+    assert running_up.wait(timeout=30) == 0
+    assert not is_alive(ready["hub"]["pid"])
+    assert not is_alive(ready["host"]["pid"])
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits as only Linux can")
+def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    flags = ["--json", "--hub-port", "0", "--model", str(model)]
+    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
+    process = subprocess.Popen(
+        [*ANTIPHON, "up", *flags], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        ready = json.loads(first_line(process.stdout))
+        assert all(serves(ready[name]["address"]) for name in ("hub", "host"))
+        process.kill()
+    pids = [ready[name]["pid"] for name in ("hub", "host")]
+    try:
+        assert [exits_within(pid, 30) for pid in pids] == [True, True]
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+    # A store that was closed has no write-ahead log left beside it.
+    for name in ("hub", "host"):
+        assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
+
+
+@pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])
+def test_a_daemon_run_alone_does_not_mind_a_closed_stdin(module: list[str], tmp_path: Path) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    flags = ["--data-dir", str(tmp_path / "data")]
+    flags += ["--model", str(model)] if module[0] == "model_host" else ["--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, *flags], env=environment(tmp_path),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        assert serves(first_line(process.stdout).split()[1])
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
+    running_up: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    ready = json.loads(first_line(running_up.stdout))
+    hub = ready["hub"]["address"]
+    assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
+    os.kill(ready["hub"]["pid"], signal.SIGKILL)
+    told = [first_line(running_up.stderr)]
+    while "is back" not in told[-1]:
+        told.append(first_line(running_up.stderr))
+    assert any("SIGKILL" in line for line in told)
+    assert hub in told[-1]
+    sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello", "--wait")
+    assert sent.stdout == "You said: hello\n", sent.stderr
+
+
+def test_a_followed_log_shows_what_arrives_and_lets_others_write(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    me.ok("send", "before")
+    variables = environment(world.folder) | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [*ANTIPHON, "log", "-f"], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        while "following" not in first_line(process.stderr):
+            pass
+        assert me.ok("send", "after") == "You said: after\n"
+        shown = first_line(process.stdout)
+        while "You said: after" not in shown:
+            shown = first_line(process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 130
+        assert "Traceback" not in process.communicate()[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_taken_port_is_said_in_words_and_nothing_keeps_running(
+    world: World, tmp_path: Path
+) -> None:
+    port = world.address.rpartition(":")[2]
+    done = antiphon(tmp_path / "second", "up", "--hub-port", port)
+    assert done.returncode == 1
+    assert "DAEMON_FAILED" in done.stderr
+    assert "taken" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
+    told: list[str] = []
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, tell=told.append)
+    async with supervisor:
+        address, pid = supervisor.hub.ready.address, supervisor.hub.pid
+        assert pid is not None
+        await supervisor.hub.kill()
+        assert supervisor.hub.pid is None
+        assert not is_alive(pid)
+        assert (await supervisor.hub.start()).address == address
+        key = supervisor.host.ready.key
+        await supervisor.host.kill()
+        assert (await supervisor.host.start()).key == key
+    assert supervisor.hub.pid is None
+    assert supervisor.host.pid is None
+
+
+async def test_a_host_that_keeps_its_key_elsewhere_is_not_run_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = f"host 127.0.0.1:0 {'ab' * 32} Stray {'00' * 32}"
+    code = f"import sys; print({ready!r}, flush=True); sys.stdin.read()\n"
+    (tmp_path / "stray_host.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    supervisor = Supervisor(tmp_path / "data", host_module="stray_host")
+    with pytest.raises(HostKeyElsewhere, match=r"identity\.key"):
+        await supervisor.__aenter__()
+    assert (supervisor.hub.pid, supervisor.host.pid) == (None, None)
+
+
+async def test_a_daemon_that_is_never_ready_is_reported_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    code = "import sys; print('bad luck', file=sys.stderr); sys.exit(3)"
+    daemon = Daemon("hub", tmp_path / "hub.log", lambda: [sys.executable, "-c", code])
+    with pytest.raises(DaemonFailed, match="code 3"):
+        await daemon.start()
+    assert daemon.last_words() == "bad luck"
+    assert daemon.pid is None
+
+
+async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, tell=told.put_nowait)
+    async with supervisor:
+        supervisor.keep_alive()
+        pid = supervisor.host.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            assert "the host ended (SIGKILL)" in await told.get()
+            assert "the host is back" in await told.get()
+        assert supervisor.host.pid != pid
+
+
+# --- doctor, model, settings ---------------------------------------------------
+
+
+def test_doctor_finds_everything_in_place(me: Terminal) -> None:
+    me.ok("new")
+    findings = {finding["check"]: finding for finding in me.records("doctor")}
+    assert set(findings) == {
+        "python", "torch", "folder", "key", "disk", "model", "store", "hub", "host",
+    }  # fmt: skip
+    assert findings["hub"]["verdict"] == "ok"
+    assert findings["host"]["verdict"] == "ok"
+
+
+def test_doctor_says_what_to_do_where_the_hub_is_away(world: World, me: Terminal) -> None:
+    world.stop_host()
+    world.stop_hub()
+    shown = me.ok("doctor")
+    assert "warn hub" in shown
+    assert "antiphon up" in shown
+
+
+def test_doctor_fails_on_a_key_that_others_may_read(me: Terminal) -> None:
+    me.ok("key", "show")
+    (me.data_dir / "identity.key").chmod(0o644)
+    result = me.run("doctor", "--json")
+    assert result.exit_code == 1
+    verdicts = {
+        (f.get("check"), f.get("verdict")) for f in map(json.loads, result.stdout.splitlines())
+    }
+    assert ("key", "fail") in verdicts
+
+
+def test_a_hub_with_another_key_is_an_error_and_not_offline(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    world.stop_hub()
+    (world.folder / "hub" / "identity.key").unlink()
+    world.start_hub()
+    result = me.run("doctor")
+    assert result.exit_code == 1
+    assert "PEER_IDENTITY_CHANGED" in result.stdout
+
+
+def test_flags_beat_the_environment_and_that_beats_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('hub = "127.0.0.1:1"\nmodel = "from-file"\nsync_timeout_s = 2.5\n')
+    done = antiphon(tmp_path, "--hub-address", "127.0.0.1:3", "--print-config")
+    config = json.loads(done.stdout)
+    assert config["hub"] == "127.0.0.1:3"
+    assert config["model"] == "from-file"
+    assert config["data_dir"] == str(tmp_path / "replica")
+    assert config["sync_timeout_s"] == 2.5
+
+
+@pytest.mark.parametrize("content", ["hub = ", "colour = 'blue'\n", "sync_timeout_s = 'soon'\n"])
+def test_settings_that_do_not_parse_are_a_usage_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.toml").write_text(content)
+    for arguments in (["--print-config"], ["list"]):
+        done = antiphon(tmp_path, *arguments)
+        assert done.returncode == 2, done.stderr
+        assert "CONFIG_INVALID" in done.stderr
+
+
+def test_unknown_commands_and_options_are_usage_errors(tmp_path: Path) -> None:
+    for arguments in (["sned"], ["send", "--colour"], ["log", "--graph", "a", "b"]):
+        done = antiphon(tmp_path, *arguments)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+
+def test_an_error_with_json_is_one_object_on_stdout(tmp_path: Path) -> None:
+    done = antiphon(tmp_path, "log", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["reason"] == "NO_CONVERSATION"
+
+
+def test_the_models_known_by_name_are_listed(tmp_path: Path) -> None:
+    done = antiphon(tmp_path, "model", "list", "--json")
+    assert json.loads(done.stdout)["name"] == "SmolLM2-135M-Instruct"
+
+
+def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
+    done = antiphon(tmp_path, "model", "pull", "no-such-model")
+    assert done.returncode == 1
+    assert "MODEL_UNKNOWN" in done.stderr
+
+
+def test_help_answers_at_once_and_names_every_command(tmp_path: Path) -> None:
+    shown = antiphon(tmp_path, "--help").stdout
+    for name in ("new", "chat", "send", "fork", "log", "list", "status", "verify", "export",
+                 "import", "delete", "key", "model", "up", "doctor"):  # fmt: skip
+        assert f" {name} " in shown

@@ -1,0 +1,249 @@
+"""new, send, fork, chat: what is said, where it goes, and what is shown of it."""
+
+import asyncio
+
+from replica.errors import HostError
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.scripted_host import Asked, Token, words
+
+
+def test_a_new_conversation_prints_its_id_and_nothing_else(me: Terminal) -> None:
+    printed = me.ok("new", "--system", "Be brief.")
+    assert len(printed.strip()) == 64
+    assert int(printed, 16)
+
+
+def test_a_message_is_answered_on_stdout_with_its_cost_on_stderr(me: Terminal) -> None:
+    me.ok("new")
+    result = me.run("send", "hello there")
+    assert result.stdout == "You said: hello there\n"
+    assert "prompt" in result.stderr
+    assert "cached" in result.stderr
+
+
+def test_a_message_can_come_from_stdin(me: Terminal) -> None:
+    me.ok("new")
+    assert me.ok("send", "-", typed="from a pipe\n") == "You said: from a pipe\n"
+
+
+def test_json_carries_ids_text_and_usage(me: Terminal) -> None:
+    conversation = me.record("new")["conversation"]
+    record = me.record("send", "hello")
+    assert record["conversation"] == conversation
+    assert record["text"] == "You said: hello"
+    assert record["finish_reason"] == "stop"
+    usage = record["usage"]
+    parts = usage["cached_tokens"] + usage["restored_tokens"] + usage["prefilled_tokens"]
+    assert usage["prompt_tokens"] == parts
+    assert record["synchronized"]
+    assert record["unsynced"] == 0
+
+
+def test_without_a_request_only_the_message_is_written(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "a note", "--no-request")
+    kinds = [record["kind"] for record in me.records("log")]
+    assert "message" in kinds
+    assert "request" not in kinds
+
+
+def test_nothing_to_say_is_refused(me: Terminal) -> None:
+    me.ok("new")
+    assert me.refused("send", "--no-request") == "ARGUMENT_INVALID"
+
+
+def test_sampling_defaults_come_from_the_conversation_and_flags_change_them(me: Terminal) -> None:
+    me.ok("new", "--temperature", "0.5", "--top-k", "7", "--seed", "11")
+    me.ok("send", "one")
+    me.ok("send", "two", "--temperature", "0", "--seed", "12")
+    first, second = (r["sampling"] for r in me.records("log") if r["kind"] == "request")
+    assert (first["temperature"], first["top_k"], first["seed"]) == (0.5, 7, 11)
+    assert (second["temperature"], second["top_k"], second["seed"]) == (0.0, 7, 12)
+
+
+def test_a_seed_is_minted_and_logged_where_none_is_given(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "one")
+    me.ok("send", "two")
+    seeds = [r["sampling"]["seed"] for r in me.records("log") if r["kind"] == "request"]
+    assert all(seeds)
+    assert seeds[0] != seeds[1]
+
+
+def test_a_limit_given_at_the_beginning_holds_for_every_answer(me: Terminal) -> None:
+    me.ok("new", "--max-tokens", "2")
+    record = me.record("send", "a long enough message")
+    assert record["finish_reason"] == "length"
+    assert len(record["token_ids"]) == 2
+
+
+def test_asking_again_makes_a_branch_beside_the_first_answer(me: Terminal) -> None:
+    me.ok("new")
+    first = me.record("send", "hello")
+    again = me.record("send", "--at", first["message"][:12])
+    assert again["message"] is None
+    assert again["generation"] != first["generation"]
+    assert me.record("status")["conversations"][0]["branches"] == 2
+
+
+def test_a_fork_makes_the_next_message_follow_an_older_answer(me: Terminal) -> None:
+    me.ok("new")
+    first = me.record("send", "one")
+    me.ok("send", "two")
+    me.ok("fork", "--at", first["generation"][:12])
+    third = me.record("send", "three")
+    fourth = me.record("send", "four")
+    entries = {record["id"]: record for record in me.records("log")}
+    assert entries[third["message"]]["parents"] == [first["generation"]]
+    assert entries[fourth["message"]]["parents"] == [third["generation"]]
+    shown = me.ok("log")
+    assert "three" in shown
+    assert "You said: two" not in shown
+
+
+def test_newest_goes_back_to_the_branch_with_the_latest_activity(me: Terminal) -> None:
+    me.ok("new")
+    first = me.record("send", "one")
+    second = me.record("send", "two")
+    me.ok("fork", "--at", first["generation"])
+    me.ok("fork", "--newest")
+    third = me.record("send", "three")
+    entries = {record["id"]: record for record in me.records("log")}
+    assert entries[third["message"]]["parents"] == [second["generation"]]
+
+
+def test_a_refused_request_fails_with_the_hosts_own_reason(world: World, me: Terminal) -> None:
+    class Tired(HostError):
+        reason = "SCRIPT_TIRED"
+        next_step = "Ask later."
+
+    def refuse(asked: Asked) -> list[Token]:
+        raise Tired("the script is tired")
+
+    world.stop_host()
+    world.start_host(refuse)
+    me.ok("new")
+    assert me.refused("send", "hello") == "SCRIPT_TIRED"
+    assert "refused: SCRIPT_TIRED" in me.ok("log")
+
+
+def test_after_a_refusal_the_conversation_goes_on(world: World, me: Terminal) -> None:
+    class Tired(HostError):
+        reason = "SCRIPT_TIRED"
+
+    def refuse_once(asked: Asked) -> list[Token]:
+        if asked.said == "hello":
+            raise Tired("not this")
+        return words("Better.")
+
+    world.stop_host()
+    world.start_host(refuse_once)
+    me.ok("new")
+    assert me.refused("send", "hello") == "SCRIPT_TIRED"
+    assert me.ok("send", "well then") == "Better.\n"
+
+
+def test_without_a_host_nothing_is_begun(world: World, me: Terminal) -> None:
+    world.stop_host()
+    assert me.refused("new") == "NO_HOST"
+
+
+def test_a_host_can_be_named_where_none_is_linked(world: World, me: Terminal) -> None:
+    world.stop_host()
+    conversation = me.record("new", "--host", "ab" * 32)["conversation"]
+    record = me.records("log", conversation)[1]
+    assert record["grant"] == {"key": "ab" * 32, "role": "host"}
+
+
+def test_a_key_that_is_none_is_refused(me: Terminal) -> None:
+    assert me.refused("new", "--host", "abc") == "ARGUMENT_INVALID"
+    assert me.refused("new", "--member", f"{'ab' * 32}:king") == "ARGUMENT_INVALID"
+
+
+def test_a_message_to_an_absent_host_does_not_wait(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    result = me.run("send", "hello")
+    assert result.exit_code == 0
+    assert "not linked" in result.stderr
+    assert len(result.stdout.strip()) == 64
+
+
+def test_waiting_for_an_absent_host_ends_with_a_typed_error(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    assert me.refused("send", "hello", "--wait", "--timeout", "0.3") == "ANSWER_OVERDUE"
+
+
+def test_typing_over_an_answer_under_way_says_where_it_goes(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    me.ok("send", "one")
+    assert "goes after it" in me.run("send", "two").stderr
+    assert "a branch without it" in me.run("send", "three", "--conflict", "fork").stderr
+
+
+def test_queued_messages_are_answered_one_after_the_other(world: World, me: Terminal) -> None:
+    me.ok("new")
+    world.stop_host()
+    me.ok("send", "one")
+    me.ok("send", "two")
+    world.start_host()
+    assert me.ok("send", "three") == "You said: three\n"
+    assert me.record("status")["conversations"][0]["branches"] == 1
+
+
+def test_a_chat_reads_lines_and_answers_each(me: Terminal) -> None:
+    me.ok("new")
+    shown = me.ok("chat", typed="hello\nand again\n")
+    assert shown == "You said: hello\nYou said: and again\n"
+
+
+def test_a_chat_takes_a_turn_back(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("chat", typed="one\ntwo\n/undo\nthree\n")
+    log = me.ok("log")
+    assert "two" not in log
+    assert "three" in log
+    assert me.record("status")["conversations"][0]["branches"] == 2
+
+
+def test_a_chat_answers_again_and_shows_its_state(me: Terminal) -> None:
+    me.ok("new")
+    result = me.run("chat", typed="one\n/again\n/status\n/log\n/fork\n/help\n/nonsense\n/quit\n")
+    assert result.stdout.count("You said: one") == 3
+    assert "2 branches" in result.stderr
+    assert "there is no /nonsense" in result.stderr
+
+
+def test_a_chat_says_errors_and_goes_on(me: Terminal) -> None:
+    me.ok("new")
+    result = me.run("chat", typed="/fork zzzz\nstill here\n")
+    assert "ID_UNKNOWN" in result.stderr
+    assert "You said: still here" in result.stdout
+
+
+def test_an_answer_outlives_the_loss_of_the_hub(world: World, me: Terminal) -> None:
+    held_up, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_up(index: int) -> None:
+        if index == 2:
+            held_up.set()
+            await go_on.wait()
+
+    world.stop_host()
+    world.start_host(pace=hold_up)
+    me.ok("new")
+
+    async def lose_the_hub() -> None:
+        await held_up.wait()
+        assert world.hub is not None
+        await world.hub.stop()
+        go_on.set()
+        from syncd.io.server import start
+
+        world.hub = await start(world.hub_config)
+
+    losing = world.background.start(lose_the_hub())
+    assert me.ok("send", "hello there friend") == "You said: hello there friend\n"
+    losing.result()

@@ -1,0 +1,160 @@
+"""At a real terminal: Ctrl-C and the end of input, at prompts and in the middle of an answer."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from rich.cells import cell_len
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import ANTIPHON, environment
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
+from tests.support.scripted_host import ScriptedHost
+
+
+class HeldUp:
+    """A host that stops before its third token until it is let go."""
+
+    def __init__(self, world: World) -> None:
+        self._go_on = asyncio.Event()
+        self._world = world
+        world.stop_host()
+        self.host: ScriptedHost = world.start_host(pace=self._wait)
+
+    async def _wait(self, index: int) -> None:
+        await asyncio.sleep(0)
+        if index == 2:
+            await self._go_on.wait()
+
+    def let_go(self) -> None:
+        """Let it answer on."""
+        self._world.background.run(self._set())
+
+    def wait_for_cancel(self) -> None:
+        """Wait until the host knows that the answer is not wanted any more."""
+        self._world.background.run(self._cancelled())
+
+    async def _set(self) -> None:
+        self._go_on.set()
+
+    async def _cancelled(self) -> None:
+        client = self.host.client
+        (order,) = (held.order for held in client.shelf.values())
+        (request,) = order.requests
+        assert await client.wait_for(lambda: order.is_cancelled(request), 10.0)
+
+
+@pytest.fixture
+def held_up(world: World, me: Terminal) -> Iterator[HeldUp]:
+    """A conversation whose host says two tokens and waits."""
+    host = HeldUp(world)
+    me.ok("new")
+    yield host
+    host.let_go()
+
+
+def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTerminal:
+    """Start the command on a terminal."""
+    variables = environment(world.folder) | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
+        "TERM": "xterm-256color",
+    }  # fmt: skip
+    return PtyTerminal([*ANTIPHON, *arguments], variables, columns)
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_came(
+    world: World, me: Terminal, held_up: HeldUp
+) -> None:
+    with at(world, me, "chat") as terminal:
+        terminal.expect("> ")
+        terminal.type("one two three\n")
+        terminal.expect("2 tokens")
+        terminal.type(CTRL_C)
+        held_up.wait_for_cancel()
+        held_up.let_go()
+        terminal.expect("cancelled")
+        terminal.expect("> ")
+        assert terminal.leave(CTRL_D) == 0
+    (answer,) = (r for r in me.records("log") if r["kind"] == "generation")
+    assert (answer["text"], answer["finish_reason"]) == ("You said:", "cancelled")
+
+
+def test_a_second_ctrl_c_leaves_and_says_where_the_answer_goes(
+    world: World, me: Terminal, held_up: HeldUp
+) -> None:
+    with at(world, me, "chat") as terminal:
+        terminal.expect("> ")
+        terminal.type("one two three\n")
+        terminal.expect("2 tokens")
+        terminal.type(CTRL_C)
+        held_up.wait_for_cancel()
+        assert terminal.leave(CTRL_C) == 130
+        assert "goes on into the log" in terminal.shown
+        assert "Task" not in terminal.shown
+        assert "Traceback" not in terminal.shown
+
+
+def test_ctrl_c_while_sending_says_where_the_answer_goes(
+    world: World, me: Terminal, held_up: HeldUp
+) -> None:
+    with at(world, me, "send", "one two three") as terminal:
+        terminal.expect("2 tokens")
+        assert terminal.leave(CTRL_C) == 130
+        assert "goes on into the log" in terminal.shown
+        assert "Traceback" not in terminal.shown
+    held_up.let_go()
+    assert "You said: one two three" in me.ok("log", "--all")
+
+
+@pytest.mark.parametrize(("typed", "keys"), [("half a line", CTRL_C), ("", CTRL_D)])
+def test_at_the_prompt_ctrl_c_and_the_end_of_input_leave(
+    world: World, me: Terminal, typed: str, keys: str
+) -> None:
+    me.ok("new")
+    with at(world, me, "chat") as terminal:
+        terminal.expect("> ")
+        terminal.type(typed)
+        terminal.expect(typed)
+        assert terminal.leave(keys) == 0
+        assert "Traceback" not in terminal.shown
+    assert {record["kind"] for record in me.records("log")} == {"genesis", "member"}
+
+
+@pytest.mark.parametrize("keys", ["n\n", CTRL_C, CTRL_D])
+def test_deleting_is_not_done_unless_agreed_to(world: World, me: Terminal, keys: str) -> None:
+    me.ok("new")
+    with at(world, me, "delete", "--hub") as terminal:
+        terminal.expect("[y/N]")
+        assert terminal.leave(keys) == 1
+        assert "Traceback" not in terminal.shown
+    assert me.records("list")
+    with at(world, me, "delete", "--hub") as terminal:
+        terminal.expect("[y/N]")
+        assert terminal.leave("y\n") == 0
+    assert me.records("list") == []
+
+
+def test_ctrl_c_at_a_passphrase_writes_nothing(world: World, me: Terminal) -> None:
+    me.ok("key", "show")
+    file = world.folder / "key.pem"
+    with at(world, me, "key", "backup", str(file)) as terminal:
+        terminal.expect("Passphrase:")
+        assert terminal.leave(CTRL_C) == 130
+    assert not file.exists()
+
+
+def test_an_error_is_wrapped_at_words_on_a_narrow_terminal(world: World, me: Terminal) -> None:
+    with at(world, me, "log", "zzzz", columns=50) as terminal:
+        assert terminal.exit_code() == 1
+    assert max(map(len, terminal.lines)) <= 50
+    assert any(line.startswith("          ") for line in terminal.lines)
+
+
+def test_a_log_fits_a_narrow_terminal(world: World, me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "日本語のとても長い文章は、端末の幅で折り返される。" * 4)
+    with at(world, me, "log", columns=40) as terminal:
+        assert terminal.exit_code() == 0
+    wide = [line for line in terminal.lines if "語" in line]
+    assert wide
+    assert max(map(cell_len, wide)) <= 40

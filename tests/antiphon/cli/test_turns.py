@@ -1,0 +1,254 @@
+"""Turns as a library: progress, deltas, new runs, silence, refusals, and where things go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from replica.conversation.drafts import Draft, DraftStream, extend_digest
+from replica.conversation.place import Place, newest_place, place_at, place_on_branch
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, EntryId
+from replica.io import turns
+from replica.io.replica import Client
+from replica.io.turns import Delta, Discarded, Finished, Prefilling, Wish
+from replica.log.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
+from replica.log.entry import Conflict
+from replica.refusals import ArgumentInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
+from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
+
+
+@dataclass(slots=True)
+class Scene:
+    """A hub, a scripted host that can be held up, and a client with a conversation."""
+
+    folder: Path
+    stack: AsyncExitStack
+    hub: HubServer
+    host: ScriptedHost
+    client: Client
+    conversation: ConversationId
+    gate: asyncio.Event
+    reached: asyncio.Event
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(self.host.client.public, Sampling(seed=1))
+
+    @property
+    def here(self) -> Place:
+        return newest_place(self.client.shelf[self.conversation])
+
+    async def ask(self, text: str | None, place: Place | None = None) -> list[turns.TurnEvent]:
+        events = turns.ask(
+            self.client, self.conversation, text, place or self.here, self.wish, silence_max_s=20.0
+        )
+        return [event async for event in events]
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    gate, reached = asyncio.Event(), asyncio.Event()
+
+    async def wait_at_second_token(index: int) -> None:
+        await no_pause(index)
+        if index == 2:
+            reached.set()
+            await gate.wait()
+
+    gate.set()
+    async with AsyncExitStack() as stack:
+        hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+        host = await stack.enter_async_context(
+            scripted_host(tmp_path / "host", hub.address, pace=wait_at_second_token)
+        )
+        client = await stack.enter_async_context(
+            Client.open(tmp_path / "me" / "log.db", Ed25519PrivateKey.generate(), hub.address)
+        )
+        conversation = await client.create(Genesis((client.public,)))
+        genesis = client.shelf[conversation].log.genesis
+        assert genesis is not None
+        await client.append(
+            conversation, Member(Grant(host.client.public, Role.HOST)), parents=(genesis.id,)
+        )
+        made = Scene(tmp_path, stack, hub, host, client, conversation, gate, reached)
+        yield made
+        gate.set()
+    await made.hub.stop()
+
+
+def text_shown(events: list[turns.TurnEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+async def test_what_streams_is_what_is_logged(scene: Scene) -> None:
+    events = await scene.ask("hello there")
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert text_shown(events) == text_of(finished.generation.parts) == "You said: hello there"
+    assert isinstance(events[0], turns.Asked)
+
+
+async def test_progress_comes_before_the_first_word(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("hello there"))
+    await scene.reached.wait()
+    scene.gate.set()
+    kinds = [type(event) for event in await asking]
+    if Prefilling in kinds:  # frames may arrive together; then only the newest counts
+        assert kinds.index(Prefilling) < kinds.index(Delta)
+
+
+async def test_a_late_follower_gets_the_whole_answer(scene: Scene) -> None:
+    asked = (await scene.ask("hello"))[0]
+    assert isinstance(asked, turns.Asked)
+    again = [e async for e in turns.follow_answer(scene.client, scene.conversation, asked.request)]
+    assert text_shown(again) == "You said: hello"
+    assert isinstance(again[-1], Finished)
+
+
+async def test_a_follower_that_joins_in_the_middle_misses_nothing(scene: Scene) -> None:
+    scene.gate.clear()
+    first = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    (request,) = scene.client.shelf[scene.conversation].order.requests
+    second = asyncio.create_task(_follow(scene, request))
+    await asyncio.sleep(0)
+    scene.gate.set()
+    assert text_shown(await first) == text_shown(await second) == "You said: one two three"
+
+
+async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
+    following = turns.follow_answer(scene.client, scene.conversation, request)
+    return [event async for event in following]
+
+
+async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    (request,) = scene.client.shelf[scene.conversation].order.requests
+    await turns.cancel(scene.client, scene.conversation, request)
+    order = scene.host.client.shelf[scene.conversation].order
+    await scene.host.client.wait_for(lambda: order.is_cancelled(request), 10.0)
+    scene.gate.set()
+    events = await asking
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.generation.finish_reason == FinishReason.CANCELLED
+    assert text_shown(events) == text_of(finished.generation.parts) == "You said:"
+
+
+async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
+    held = scene.client.shelf[scene.conversation]
+    request = EntryId(b"r" * 32)
+    watch = turns._Watch(scene.client, held.id, request)
+    events: list[turns.TurnEvent] = []
+    for run, words in ((1, (b"one ", b"two")), (2, (b"uno ",))):
+        stream = DraftStream(held.id, request, run)
+        for number, data in enumerate(words):
+            digest = extend_digest(stream.digest, (number,))
+            frame = Draft(held.id, request, run, number, (number,), stream.byte_count, data, digest)
+            assert stream.receive(frame)
+            events += watch._from_draft(stream)
+    watch.stop()
+    assert events == [Delta("one ", 1), Delta("two", 2), Discarded(), Delta("uno ", 1)]
+
+
+async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
+    scene.gate.clear()
+    events = turns.ask(
+        scene.client, scene.conversation, "one two three", scene.here, scene.wish, silence_max_s=0.2
+    )
+    with pytest.raises(turns.AnswerOverdue):
+        async for _ in events:
+            pass
+
+
+async def test_what_the_hub_refuses_is_raised(scene: Scene) -> None:
+    await scene.ask("hello")
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three"))
+    scene.reached.clear()
+    await scene.reached.wait()
+    await scene.client.calls().delete(scene.conversation)
+    with pytest.raises(AntiphonError) as refused:
+        await asking
+    assert refused.value.reason == "CONVERSATION_DELETED"
+
+
+async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    address = scene.hub.address
+    await scene.hub.stop()
+    await scene.client.wait_for(lambda: not scene.client.is_linked, 10.0)
+    scene.gate.set()
+    scene.hub = await start(HubConfig(data_dir=scene.folder / "hub", listen=address))
+    events = await asking
+    kinds = [type(event) for event in events]
+    assert turns.LinkLost in kinds
+    assert kinds.index(turns.LinkLost) < len(kinds) - 1 - kinds[::-1].index(turns.LinkBack)
+    at = max((i for i, e in enumerate(events) if isinstance(e, Discarded)), default=-1)
+    assert text_shown(events[at + 1 :]) == "You said: one two three"
+
+
+async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
+    held = scene.client.shelf[scene.conversation]
+    host = scene.host.client.public
+    assert turns.choose_host(held, ()) == host
+    assert turns.choose_host(held, (scene.client.public, host)) == host
+    with pytest.raises(turns.HostMissing):
+        turns.choose_host(held, (), scene.client.public)
+
+
+async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene) -> None:
+    first = (await scene.ask("one"))[0], (await scene.ask("two"))[0]
+    held = scene.client.shelf[scene.conversation]
+    one, two = first
+    assert isinstance(one, turns.Asked)
+    assert isinstance(two, turns.Asked)
+    assert one.message is not None
+    seal_one, seal_two = (held.order.seal_of[a.request] for a in (one, two))
+    answer_one = held.order.nodes[seal_one].generation
+    assert answer_one is not None
+    genesis = held.log.genesis
+    assert genesis is not None
+    assert place_at(held, genesis.id) == Place((genesis.id,), None, Conflict.FORK)
+    assert place_at(held, seal_one) == Place((answer_one,), seal_one, Conflict.FORK)
+    assert place_at(held, answer_one) == Place((answer_one,), seal_one, Conflict.FORK)
+    assert place_at(held, one.message) == Place((one.message,), None, Conflict.FORK)
+    assert place_on_branch(held, one.request).basis == seal_two
+    assert newest_place(held) == place_on_branch(held, two.request)
+    member = next(i for i, e in held.log.entries.items() if e.header.track == 3)
+    with pytest.raises(ArgumentInvalid):
+        place_at(held, member)
+
+
+async def test_an_unanswered_request_is_followed_where_it_stands(scene: Scene) -> None:
+    await scene.ask("one")
+    scene.gate.clear()
+    place = scene.here
+    asked = await turns.say_and_request(scene.client, scene.conversation, (), place, scene.wish)
+    held = scene.client.shelf[scene.conversation]
+    assert place_on_branch(held, asked.request) == Place((asked.request,), place.basis)
+    scene.gate.set()
+    async for _ in turns.follow_answer(scene.client, scene.conversation, asked.request):
+        pass
+
+
+async def test_the_same_context_gives_the_same_place_for_a_second_answer(scene: Scene) -> None:
+    asked = (await scene.ask("one"))[0]
+    assert isinstance(asked, turns.Asked)
+    assert asked.message is not None
+    held = scene.client.shelf[scene.conversation]
+    await scene.ask(None, place_at(held, asked.message))
+    assert len(held.order.roots) == 2
+    assert not held.order.void

@@ -1,0 +1,137 @@
+"""Two members of one conversation: who asks while an answer comes, and what is read of it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from antiphon.cli.rows import SIDE_LEAF
+from replica.io import keys
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.scripted_host import ScriptedHost
+
+
+class Gate:
+    """Holds answers up before their second word until told to go on."""
+
+    def __init__(self, world: World) -> None:
+        self.reached = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.world = world
+        self.host: ScriptedHost = world.start_host(pace=self.pace)
+
+    async def pace(self, index: int) -> None:
+        if index == 1:
+            self.reached.set()
+            await self.go_on.wait()
+
+    def wait(self) -> None:
+        """Wait until an answer is under way."""
+        self.world.background.run(self.reached.wait())
+
+    def open(self, answers: int) -> None:
+        """Let answers go on, and wait until there are so many."""
+        self.go_on.set()
+        client = self.host.client
+        assert self.world.background.run(
+            client.wait_for(lambda: self.host.answered == answers and not owed(client), 10.0)
+        )
+
+
+def owed(client) -> int:
+    return sum(client.unsynced(conversation) for conversation in client.shelf)
+
+
+@pytest.fixture
+def gate(world: World) -> Iterator[Gate]:
+    world.stop_host()
+    held = Gate(world)
+    yield held
+    held.go_on.set()
+
+
+def pair(world: World) -> tuple[Terminal, Terminal]:
+    """Return an owner and a writer of one conversation that has two hosts."""
+    ada, bob = world.replica("ada"), world.replica("bob")
+    writer, host = bob.record("key", "show")["key"], keys.public(key_of_other(world)).hex()
+    chosen = ada.ok("new", "--member", f"{writer}:writer", "--member", f"{host}:host").strip()
+    bundle = str(world.folder / "conversation.bundle")
+    ada.ok("export", chosen, bundle)
+    bob.ok("import", bundle)
+    return ada, bob
+
+
+def key_of_other(world: World) -> Ed25519PrivateKey:
+    """Return the key of the host that takes over."""
+    return keys.load_or_create(world.folder / "other" / "identity.key")
+
+
+def three_steps(gate: Gate, *how: str) -> tuple[Terminal, Terminal]:
+    """Ada asks, Bob asks while the answer comes, Ada follows up on what she read."""
+    ada, bob = pair(gate.world)
+    ada.ok("send", "first", "--no-wait")
+    gate.wait()
+    bob.ok("send", "second", "--no-wait", *how)
+    gate.open(answers=2)
+    assert ada.ok("send", "third", *how) == "You said: third\n"
+    return ada, bob
+
+
+def context_of_newest(me: Terminal) -> list[str]:
+    """Return the words of the newest seal's whole context, in the order the model sees them."""
+    records = {r["id"]: r for r in me.records("log")}
+    seals = {s["seal"]: s for s in me.records("log", "--graph")}
+    (tip,) = (s for s in seals.values() if s["is_tip"])
+    chain: list[str] = []
+    while tip is not None:
+        chain = [*tip["entries"], *chain]
+        tip = seals.get(tip["prev_seal"])
+    return [records[i]["text"] for i in chain if "text" in records[i]]
+
+
+def said_in(shown: str) -> list[str]:
+    """Return the words of `antiphon log`, without ids, speakers and notes."""
+    return [line[20:] for line in shown.splitlines() if not line.startswith(" ")]
+
+
+def test_who_asks_while_an_answer_comes_goes_after_it(gate: Gate):
+    ada, bob = three_steps(gate)
+    words = ["first", "You said: first", "second", "You said: second", "third"]
+    for member in (ada, bob):
+        member.ok("status")
+        assert context_of_newest(member) == words
+        assert said_in(member.ok("log")) == [*words, "You said: third"]
+        graph = member.ok("log", "--graph")
+        assert "|\\" not in graph
+        assert SIDE_LEAF not in graph
+
+
+def test_who_forks_from_an_answer_under_way_leaves_it_aside_where_everyone_sees_that(gate: Gate):
+    ada, bob = three_steps(gate, "--conflict", "fork")
+    words = ["first", "second", "You said: second", "third"]
+    for member in (ada, bob):
+        member.ok("status")
+        assert context_of_newest(member) == words
+        shown = member.ok("log")
+        assert said_in(shown) == ["first", "You said: first", *words[1:], "You said: third"]
+        aside = shown.splitlines()[said_in(shown).index("You said: first") + 1]
+        assert SIDE_LEAF in aside
+        drawn = member.ok("log", "--graph").splitlines()
+        (leaf,) = (line for line in drawn if "You said: first" in line)
+        assert leaf.startswith("| o")
+        assert SIDE_LEAF in leaf
+
+
+def test_a_branch_goes_on_whose_host_is_gone(gate: Gate):
+    ada, bob = pair(gate.world)
+    ada.ok("send", "first", "--no-wait")
+    gate.wait()
+    gate.world.stop_host()
+    waiting = bob.run("send", "second", "--no-wait")
+    assert "is not linked; antiphon cancel waits no longer" in waiting.stderr
+    assert bob.refused("cancel") == "ROLE_FORBIDS", "the first request is Ada's, and Bob no owner"
+    assert len(ada.record("cancel")["cancelled"]) == 2
+    gate.world.start_host(name="other")
+    assert ada.ok("send", "third") == "You said: third\n"
+    assert context_of_newest(ada) == ["first", "second", "third"]

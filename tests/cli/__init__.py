@@ -1,1 +1,0 @@
-"""The antiphon command, against real hubs, stores and a scripted host."""

@@ -1,1 +1,0 @@
-"""The hub's services over real gRPC and SQLite."""

@@ -1,0 +1,134 @@
+"""A model file is checked from end to end before anything of it is used."""
+
+import random
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from model_host.engine.gguf_file import ModelFile, open_model_file, read_header
+from model_host.engine.tokenizer import Tokenizer
+from model_host.errors import (
+    ModelArchitectureUnknown,
+    ModelFileError,
+    ModelFileInvalid,
+    ModelFileMissing,
+    ModelFileTruncated,
+    ModelTensorMissing,
+    TokenizerUnknown,
+)
+from tests.model_host.engine import tiny_model
+
+
+def test_the_header_parser_reads_what_the_gguf_package_reads(tiny_path: Path) -> None:
+    fields, entries = read_header(tiny_path)
+    reader = gguf.GGUFReader(tiny_path)
+    theirs = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+    assert {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()} == theirs
+    assert {
+        t.name: (tuple(map(int, t.shape))[::-1], t.tensor_type, t.data_offset, t.n_bytes)
+        for t in reader.tensors
+    } == {n: (e.shape, e.type, e.offset, e.nbytes) for n, e in entries.items()}
+
+
+def test_tensors_come_out_as_they_went_in(tiny_path: Path) -> None:
+    file = open_model_file(tiny_path)
+    for name, value in tiny_model.tensors().items():
+        assert np.array_equal(file.tensors([name])[name], value)
+
+
+def test_quantised_tensors_come_out_as_the_gguf_package_has_them(model_file: ModelFile) -> None:
+    reader = gguf.GGUFReader(model_file.path)
+    kinds = {t.tensor_type: t for t in reader.tensors}  # one of each type
+    for kind, tensor in kinds.items():
+        theirs = gguf.quants.dequantize(tensor.data, kind)
+        assert np.array_equal(model_file.tensors([tensor.name])[tensor.name], theirs)
+
+
+def test_the_real_model_says_what_it_is(model_file: ModelFile) -> None:
+    config = model_file.config
+    assert (config.layers, config.width, config.ffn_width, config.vocab) == (30, 576, 1536, 49152)
+    assert (config.heads, config.kv_heads, config.head_width, config.tied) == (9, 3, 64, True)
+    assert (config.rope_base, config.context_tokens) == (100_000.0, 8192)
+    assert model_file.sha256.hex().startswith("b179c9523d0e6a0f98a330c7562b6827")
+    assert "<|im_start|>" in model_file.template
+
+
+def test_a_file_cut_anywhere_is_refused_as_truncated(tiny_path: Path, tmp_path: Path) -> None:
+    data = tiny_path.read_bytes()
+    cut = tmp_path / "cut.gguf"
+    # At least a whole padding block from the end: what is cut there is no tensor's.
+    for size in [4, 7, 12, 30, 500, 5_000, len(data) // 2, len(data) - 40]:
+        cut.write_bytes(data[:size])
+        with pytest.raises(ModelFileTruncated):
+            open_model_file(cut)
+
+
+def test_a_damaged_header_is_refused_and_never_crashes(tiny_path: Path, tmp_path: Path) -> None:
+    data, rng = tiny_path.read_bytes(), random.Random(7)
+    broken = tmp_path / "broken.gguf"
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(3):
+            damaged[rng.randrange(4, 2_000)] = rng.randrange(256)
+        broken.write_bytes(damaged)
+        try:
+            open_model_file(broken)
+        except ModelFileError:
+            refused += 1
+    assert refused > 50
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    for name, data in {"text": b"PK\x03\x04 not a model", "empty": b""}.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ModelFileInvalid):
+            open_model_file(path)
+    with pytest.raises(ModelFileMissing):
+        open_model_file(tmp_path / "absent.gguf")
+    with pytest.raises(ModelFileMissing):
+        open_model_file(tmp_path)
+
+
+def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "other.gguf", architecture="mamba")
+    with pytest.raises(ModelArchitectureUnknown) as caught:
+        open_model_file(path)
+    assert "mamba" in caught.value.detail
+    assert caught.value.next_step
+    assert not caught.value.retryable
+
+
+def test_a_missing_or_misshapen_tensor_is_refused_by_name(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "less.gguf", left_out="blk.1.ffn_up.weight")
+    with pytest.raises(ModelTensorMissing, match=r"blk\.1\.ffn_up"):
+        open_model_file(path)
+    wrong = {"blk.0.attn_q.weight": np.zeros((8, 64), np.float32)}
+    path = tiny_model.write(tmp_path / "wrong.gguf", extra=wrong)
+    with pytest.raises(ModelTensorMissing, match=r"blk\.0\.attn_q"):
+        open_model_file(path)
+
+
+def test_a_tensor_the_engine_would_ignore_is_refused(tmp_path: Path) -> None:
+    bias = {"blk.0.attn_q.bias": np.zeros(64, np.float32)}
+    path = tiny_model.write(tmp_path / "more.gguf", extra=bias)
+    with pytest.raises(ModelArchitectureUnknown, match="bias"):
+        open_model_file(path)
+
+
+def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    for eos_id in (len(tiny_model.TOKENS), 2**32 - 1):
+        path = tiny_model.write(tmp_path / "eos.gguf", eos_id=eos_id)
+        with pytest.raises(ModelFileInvalid, match="eos_token_id"):
+            open_model_file(path)
+    path = tiny_model.write(tmp_path / "eos.gguf", eos_id=1)
+    assert open_model_file(path).tokenizer.eos_id == 1
+
+
+def test_an_unknown_tokenizer_is_refused(tmp_path: Path) -> None:
+    file = open_model_file(tiny_model.write(tmp_path / "pre.gguf", pre="klingon"))
+    with pytest.raises(TokenizerUnknown, match="klingon"):
+        Tokenizer.build(file.tokenizer)

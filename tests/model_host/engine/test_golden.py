@@ -1,0 +1,59 @@
+"""The model computes what transformers computes (bench/make_golden.py made the file)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model_host.engine.tokenizer import Tokenizer
+from model_host.engine.torch_engine import TorchEngine
+from tests.model_host.engine import tiny_model
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
+PROMPTS = range(len(GOLDEN["prompts"]))
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
+    prompt: int, engine_of: Callable[[str], TorchEngine]
+) -> None:
+    golden, engine = GOLDEN["prompts"][prompt], engine_of("fp32")
+    cache = engine.new_cache()
+    logits = engine.prefill(cache, golden["ids"])
+    assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1e-3
+    assert np.abs(logits[::768] - golden["every_768th"]).max() < 1e-3
+    assert abs(np.linalg.norm(logits.astype(np.float64)) - golden["length"]) < 1e-1
+    assert abs(logits.astype(np.float64).sum() - golden["sum"]) < 1e-3 * len(logits)
+    greedy = []
+    for _ in golden["greedy"]:
+        greedy.append(int(logits.argmax()))
+        logits = engine.decode(cache, greedy[-1])
+    assert greedy == golden["greedy"]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_bf16_logits_are_near(prompt: int, engine_of: Callable[[str], TorchEngine]) -> None:
+    golden, engine = GOLDEN["prompts"][prompt], engine_of("bf16")
+    logits = engine.prefill(engine.new_cache(), golden["ids"])
+    # bf16 has 8 bits: a logit of 20 lies within 1/16 of its neighbours, and 30 layers add up.
+    assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1.0
+    assert int(logits.argmax()) in golden["best_ids"][:3]
+
+
+def test_token_ids_are_those_of_transformers(tokenizer: Tokenizer) -> None:
+    for golden in GOLDEN["prompts"]:
+        assert tokenizer.encode_template(golden["text"]) == golden["ids"]
+    for golden in GOLDEN["texts"]:
+        assert tokenizer.encode(golden["text"]) == golden["ids"]
+
+
+def test_the_step_function_agrees_with_a_naive_forward(tiny: TorchEngine) -> None:
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, len(tiny_model.TOKENS), 600).tolist()
+    naive = tiny_model.naive_logits(tiny.file, ids)
+    cache, rows = tiny.new_cache(), []
+    tiny.score(cache, ids, lambda scored: rows.append(scored.logits))
+    assert np.abs(np.concatenate(rows) - naive).max() < 1e-3

@@ -1,0 +1,71 @@
+"""Dequantised weights are cached by content, and a broken cache is never used."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.weights import load_weights, unpermute
+from tests.model_host.io.damage import flip_at
+
+
+def _same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, dtype: str) -> None:
+    file = open_model_file(tiny_path)
+    built = load_weights(file, dtype, tmp_path)
+    cached = load_weights(file, dtype, tmp_path)
+    assert (built.from_cache, cached.from_cache) == (False, True)
+    assert _same(built.tensors, cached.tensors)
+    assert _same(built.tensors, load_weights(file, dtype, None).tensors)
+
+
+def test_number_formats_do_not_share_a_cache_file(tiny_path: Path, tmp_path: Path) -> None:
+    file = open_model_file(tiny_path)
+    load_weights(file, "bf16", tmp_path)
+    assert not load_weights(file, "fp32", tmp_path).from_cache
+
+
+@pytest.mark.parametrize("where", [0, 10, 20, 60, 500, -1])
+def test_a_flipped_byte_in_the_cache_means_a_rebuild(
+    tiny_path: Path, tmp_path: Path, where: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = open_model_file(tiny_path)
+    built = load_weights(file, "bf16", tmp_path)
+    (path,) = (tmp_path / "weights").iterdir()
+    flip_at(path, where)
+    with caplog.at_level(logging.WARNING):
+        rebuilt = load_weights(file, "bf16", tmp_path)
+    assert not rebuilt.from_cache
+    assert "weights_cache_rebuilt" in caplog.text
+    assert _same(built.tensors, rebuilt.tensors)
+    assert load_weights(file, "bf16", tmp_path).from_cache
+
+
+def test_a_truncated_cache_means_a_rebuild(tiny_path: Path, tmp_path: Path) -> None:
+    file = open_model_file(tiny_path)
+    load_weights(file, "bf16", tmp_path)
+    (path,) = (tmp_path / "weights").iterdir()
+    for size in (0, 5, 47, 60, path.stat().st_size - 1):
+        path.write_bytes(path.read_bytes()[:size])
+        assert not load_weights(file, "bf16", tmp_path).from_cache
+
+
+def test_a_cache_folder_that_cannot_be_written_is_done_without(
+    tiny_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_bytes(b"")
+    assert not load_weights(open_model_file(tiny_path), "bf16", blocked).from_cache
+    assert "weights_cache_not_written" in caplog.text
+
+
+def test_unpermuting_turns_pairs_into_halves() -> None:
+    rows = np.arange(8, dtype=np.float32)[:, None]  # two heads of four rows
+    assert unpermute(rows, 2)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]

@@ -1,0 +1,44 @@
+"""A hub, a person's replica, and hosts that come and go, all real, on loopback."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from model_host.engine.torch_engine import TorchEngine
+from model_host.io.config import HostConfig
+from model_host.io.server import HostServer
+from model_host.io.server import start as start_host
+from replica.io.replica import Client
+from syncd.io.server import HubServer
+from tests.support.talk import Talk
+
+
+class House:
+    """One hub and one person; the host keeps its folder from one life to the next."""
+
+    def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, client: Client) -> None:
+        self.folder = folder
+        self.hub = hub
+        self.client = client
+        self.engine = engine
+
+    @asynccontextmanager
+    async def host(self, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
+        """Run the host, on another engine if asked."""
+        config = HostConfig(data_dir=self.folder / "host", hub=self.hub.address)
+        async with start_host(config, engine or self.engine) as host:
+            yield host
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "host" / "derived" / "checkpoints"
+
+    @property
+    def journals(self) -> Path:
+        return self.folder / "host" / "journal"
+
+    async def kept(self, talk: Talk, host: HostServer, count: int) -> None:
+        """Wait until the checkpoint behind the last answer is written."""
+        await self.client.wait_for(lambda: False, 0.0)
+        while host.worker.counters.checkpoints < count:
+            await host.worker.checkpoints(talk.id)

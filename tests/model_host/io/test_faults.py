@@ -1,0 +1,388 @@
+"""What goes wrong with one request ends that request, and nothing else: real hub, host, model."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from model_host.engine.torch_engine import TorchEngine
+from model_host.io import request_handler as answering
+from model_host.io import run_driver as generating
+from model_host.io.server import HostServer
+from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
+from replica.conversation.author import Author
+from replica.conversation.sealing import sealable
+from replica.errors import StoreError
+from replica.ids import EntryId, PublicKey
+from replica.log.body import (
+    FinishReason,
+    Generation,
+    Grant,
+    Member,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+)
+from replica.log.entry import Conflict, Kind
+from tests.model_host.io.house import House
+from tests.support.talk import Talk, text_of
+
+SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
+STORY = "Write a very long story about the sea."
+
+
+async def is_well(house: House, host: HostServer) -> bool:
+    """Say whether the host still answers another conversation."""
+    other = await Talk.begin(house.client, host.key)
+    _, answer = await other.ask("Name a colour.", tokens=3)
+    return len(answer.token_ids) == 3 and not host.answering.done()
+
+
+async def some_words(house: House, talk: Talk, **more) -> EntryId:
+    """Ask for a long answer, and wait until its first words are shown."""
+    await talk.say(STORY)
+    request = await talk.request(tokens=1000, sampling=SEEDED, **more)
+    assert await house.client.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    return request
+
+
+# --- failures nobody foresaw --------------------------------------------------------
+
+
+async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        with monkeypatch.context() as patch:
+            steps = iter(range(5))
+            decode = TorchEngine.decode
+
+            def fail_at_last(engine, cache, token_id):
+                if next(steps, None) is None:
+                    raise RuntimeError("out of memory")
+                return decode(engine, cache, token_id)
+
+            patch.setattr(TorchEngine, "decode", fail_at_last)
+            request, answer = await talk.ask(STORY, tokens=50)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert answer.finish_detail.startswith("HOST_FAILED: ")
+        assert len(answer.token_ids) == 6
+        assert text_of(answer.parts) == talk.shown(request) != ""
+        assert list(house.journals.iterdir()) == []
+        assert await is_well(house, host)
+        # What the engine left half written is no part of what comes next.
+        _, after = await talk.ask("Name a colour.", tokens=4)
+        assert len(after.token_ids) == 4
+    async with house.host() as host:
+        assert await is_well(house, host)
+
+
+async def test_a_plan_that_fails_refuses_the_request(house: House, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_args, **_more):
+        raise ZeroDivisionError
+
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        with monkeypatch.context() as patch:
+            patch.setattr(answering, "plan", fail)
+            request, answer = await talk.ask("Hello.")
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert answer.finish_detail.startswith("HOST_FAILED: ")
+        assert request not in talk.held.order.seal_of
+        assert await is_well(house, host)
+
+
+async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_start(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    tried = asyncio.Event()
+
+    def fail(*_args, **_more):
+        raise ZeroDivisionError
+
+    def fail_again(*_args):
+        tried.set()
+        raise ZeroDivisionError
+
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        with monkeypatch.context() as patch:
+            patch.setattr(answering, "plan", fail)
+            patch.setattr(answering, "words", fail_again)
+            await talk.say("Hello.")
+            request = await talk.request()
+            await asyncio.wait_for(tried.wait(), 20)
+        assert await is_well(house, host)
+        assert talk.held.order.answer(request) is None
+    async with house.host():
+        assert (await talk.answer(request)).finish_reason != FinishReason.REFUSED
+
+
+async def test_a_log_that_takes_nothing_leaves_the_request_open(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        append, refusals = host.client.append, iter(range(2))
+
+        async def full_at_first(conversation, body, **more):
+            if next(refusals, None) is not None:
+                raise StoreError("no space")
+            return await append(conversation, body, **more)
+
+        monkeypatch.setattr(host.client, "append", full_at_first)
+        _, answer = await talk.ask("Name a colour.", tokens=3)
+        assert len(answer.token_ids) == 3
+        assert host.host.counters.refusals == 0
+
+
+# --- lives that end in the middle -------------------------------------------------------
+
+
+async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_shown(
+    house: House, engine_of: Callable[[str], TorchEngine]
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request = await some_words(house, talk, profile=host.profile.digest)
+    shown = talk.shown(request)
+    async with house.host(engine_of("fp32")) as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert answer.finish_detail.startswith("PROFILE_UNKNOWN: ")
+        assert text_of(answer.parts).startswith(shown)
+        assert answer.usage.prompt_tokens == 0
+        assert answer.numerics_class != host.offer.numerics_class
+        # The conversation goes on.
+        _, more = await talk.ask("Name a colour.", tokens=3)
+        assert len(more.token_ids) == 3
+
+
+async def test_a_sealed_request_against_newer_rules_keeps_what_was_shown(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request = await some_words(house, talk, stop=("x" * 100,))
+    monkeypatch.setattr("model_host.stop.STOP_STRING_BYTES_MAX", 10)
+    async with house.host() as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert answer.finish_detail.startswith("STOP_INVALID: ")
+        assert text_of(answer.parts).startswith(talk.shown(request))
+        assert await is_well(house, host)
+
+
+async def test_tokens_of_another_recipe_are_kept_and_not_put_in_words(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request = await some_words(house, talk)
+    file = house.engine.file
+    file = replace(file, template=file.template.replace("SmolLM", "Sam"))
+    async with house.host(replace(house.engine, file=file)) as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert len(answer.token_ids) > 3
+        assert (answer.parts, answer.visible_bytes) == ((), 0)
+        assert await is_well(house, host)
+
+
+async def test_a_run_closed_without_computing_leaves_no_checkpoint(
+    house: House, engine_of: Callable[[str], TorchEngine]
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        cut_off = await some_words(house, talk)
+    root = EntryId(talk.id)
+    text = Text("List ten animals, five cities and seven rivers, each with a description.")
+    said = await talk.client.append(talk.id, Message(Speaker.USER, (text,)), parents=(root,))
+    body = Request(talk.host, Sampling(), output_tokens_max=60)
+    fork = Conflict.FORK
+    branch = (await talk.client.append(talk.id, body, parents=(said.id,), conflict=fork)).id
+    async with house.host(engine_of("fp32")) as host:
+        await talk.answer(branch)
+        closed = await talk.answer(cut_off)
+        assert closed.finish_reason == FinishReason.INTERRUPTED
+        assert len(closed.token_ids) > 3
+        node = talk.held.order.nodes[talk.held.order.seal_of[cut_off]]
+        question = Message(Speaker.USER, (Text("What were we talking about?"),))
+        said = await talk.client.append(
+            talk.id, question, parents=(node.generation,), basis=node.id
+        )
+        more = await talk.client.append(talk.id, body, parents=(said.id,), basis=node.id)
+        answer = await talk.answer(more.id)
+        await house.kept(talk, host, 2)
+        held = {manifest.seal for manifest in await host.worker.checkpoints(talk.id)}
+        assert held == {talk.held.order.seal_of[branch], talk.held.order.seal_of[more.id]}
+        await host.worker.evict(talk.id, checkpoints=True)
+        again = await talk.answer(await talk.regenerate(more.id))
+    assert again.usage.prefilled_tokens == again.usage.prompt_tokens
+    assert again.token_ids == answer.token_ids
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+async def test_a_run_that_had_finished_keeps_its_finish_reason(
+    house: House,
+    engine_of: Callable[[str], TorchEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        append, refused = host.client.append, asyncio.Event()
+
+        async def full(conversation, body, **more):
+            if isinstance(body, Generation):
+                refused.set()
+                raise StoreError("no space")
+            return await append(conversation, body, **more)
+
+        monkeypatch.setattr(host.client, "append", full)
+        await talk.say("What is the capital of France? Answer in one word.")
+        request = await talk.request(tokens=60)
+        await asyncio.wait_for(refused.wait(), 30)
+    await talk.cancel(request)
+    async with house.host(engine_of(dtype)) as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.STOP
+        assert answer.token_ids[-1] in host.offer.stop_ids
+        assert text_of(answer.parts) == talk.shown(request)
+        # There was nothing left to compute, and so nothing a cancel could cut short.
+        assert answer.usage.prompt_tokens == 0
+        assert host.worker.counters.checkpoints == 0
+
+
+async def test_a_zeroed_tail_of_a_journal_is_computed_again(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request = await some_words(house, talk)
+    (path,) = house.journals.iterdir()
+    data = path.read_bytes()
+    at = HEAD_BYTES + 4 * TOKEN_BYTES
+    path.write_bytes(data[:at] + bytes(len(data) - at))
+    shown = talk.shown(request)
+    async with house.host() as host:
+        await house.client.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
+        await talk.cancel(request)
+        answer = await talk.answer(request)
+    assert text_of(answer.parts).startswith(shown)
+
+
+async def test_journals_of_answered_requests_are_cleared_away(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        await some_words(house, talk)
+    (path,) = house.journals.iterdir()
+    kept = shutil.copy(path, house.folder / "kept")
+    async with house.host() as host:
+        (request,) = talk.held.order.requests
+        await talk.cancel(request)
+        await talk.answer(request)
+    shutil.copy(kept, path)
+    (house.journals / "notes.journal").write_bytes(b"a stranger's")
+    async with house.host() as host:
+        assert await is_well(house, host)
+    assert [p.name for p in house.journals.iterdir()] == ["notes.journal"]
+
+
+# --- limits -------------------------------------------------------------------------
+
+
+async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        text = "The sea is blue. " * 91 + STORY
+        request, first = await talk.ask(text, tokens=40, sampling=SEEDED)
+        assert first.usage.prompt_tokens < 512 < first.usage.prompt_tokens + len(first.token_ids)
+        # A branch before that slab: what was decoded is cut off again.
+        second = await talk.answer(await talk.regenerate(request))
+        assert second.token_ids == first.token_ids
+
+
+async def test_an_answer_ends_before_its_entry_would_grow_too_large(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(generating, "BODY_BYTES_MAX", 4096 + 100)
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request, answer = await talk.ask(STORY, tokens=100)
+        assert answer.finish_reason == FinishReason.LENGTH
+        assert 5 < len(answer.token_ids) < 20
+        node = talk.held.order.nodes[talk.held.order.seal_of[request]]
+        body = talk.held.log.body(request)
+        more = await talk.client.append(talk.id, body, parents=(node.generation,), basis=node.id)
+        assert len((await talk.answer(more.id)).token_ids) > 5
+
+
+async def test_a_prefill_cut_short_counts_no_prompt(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        await talk.say("The sea is blue. " * 350)
+        request = await talk.request(tokens=10)
+        await house.client.wait_for(lambda: request in talk.held.order.seal_of, 20)
+        await talk.cancel(request)
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.CANCELLED
+    usage = answer.usage
+    counted = usage.cached_tokens + usage.restored_tokens + usage.prefilled_tokens
+    assert usage.prompt_tokens == counted
+
+
+async def test_a_host_says_so_when_it_can_make_nothing_durable(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+
+        async def fail(_entries):
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(host.client.store, "append", fail)
+        await talk.say("Name another.")
+        with pytest.raises(RuntimeError, match="on purpose"):
+            await asyncio.wait_for(host.failed(), 20)
+
+
+# --- what others write on the membership track --------------------------------------
+
+
+async def test_more_membership_heads_than_a_seal_names_are_gathered_first(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        for number in range(70):
+            author = Author(house.client.key, epoch=number + 1)
+            grant = Member(Grant(PublicKey(bytes([number]) * 32), Role.READER))
+            await house.client.append_entry(
+                author.write(talk.held, grant, parents=(talk.id,), salt=bytes(16), time_ms=0)
+            )
+        _, answer = await talk.ask("Name a colour.", tokens=3)
+        assert len(answer.token_ids) == 3
+        kinds = [
+            e.header.kind for e in talk.held.log.entries.values() if e.header.author == host.key
+        ]
+        assert Kind.JOIN in kinds
+
+
+async def test_a_seal_that_does_not_count_ends_its_request(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        with monkeypatch.context() as patch:
+            # As if the host's membership were another than it believes.
+            patch.setattr(
+                answering,
+                "sealable",
+                lambda held, i: replace(sealable(held, i), membership_heads=()),
+            )
+            _, answer = await talk.ask("Name a colour.", tokens=3)
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert "does not count" in answer.finish_detail
+        assert await is_well(house, host)

@@ -1,0 +1,137 @@
+"""What a host is started with: it runs, or says what is wrong and what to do next."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from io import FileIO, TextIOWrapper
+from pathlib import Path
+from typing import TextIO, cast
+
+import pytest
+from structlog import PrintLogger
+
+from model_host.engine.torch_engine import TorchEngine
+from model_host.errors import (
+    ModelArchitectureUnknown,
+    ModelFileInvalid,
+    ModelFileTruncated,
+    ModelTensorMissing,
+    TokenizerUnknown,
+)
+from model_host.io.config import HostConfig
+from model_host.io.server import start
+from model_host.refusals import ContextTooLong
+from replica.errors import AntiphonError
+from replica.io.daemon import Stderr
+from replica.log.body import FinishReason
+from replica.refusals import ArgumentInvalid
+from tests.model_host.engine import tiny_model
+from tests.model_host.io.house import House
+from tests.support.talk import Talk
+
+ROOT = Path(__file__).parents[3]
+NOBODY = "127.0.0.1:1"
+
+
+def truncated(path: Path) -> Path:
+    tiny_model.write(path)
+    path.write_bytes(path.read_bytes()[:5_000])
+    return path
+
+
+def another_kind(path: Path) -> Path:
+    path.write_bytes(b"PK\x03\x04 not a model")
+    return path
+
+
+BAD_FILES: list[tuple[Callable[[Path], Path], type[AntiphonError]]] = [
+    (truncated, ModelFileTruncated),
+    (another_kind, ModelFileInvalid),
+    (lambda path: tiny_model.write(path, architecture="mamba"), ModelArchitectureUnknown),
+    (lambda path: tiny_model.write(path, left_out="output_norm.weight"), ModelTensorMissing),
+    (lambda path: tiny_model.write(path, pre="klingon"), TokenizerUnknown),
+]
+
+
+@pytest.mark.parametrize(("write", "kind"), BAD_FILES, ids=[kind.reason for _, kind in BAD_FILES])
+async def test_a_host_does_not_start_on_a_model_it_can_not_run(
+    tmp_path: Path, write: Callable[[Path], Path], kind: type[AntiphonError]
+):
+    model = write(tmp_path / "model.gguf")
+    before = model.read_bytes()
+    config = HostConfig(data_dir=tmp_path / "host", hub=NOBODY, model=str(model), dtype="fp32")
+    with pytest.raises(kind) as caught:
+        async with start(config):
+            pass
+    assert caught.value.next_step.endswith(".")
+    assert model.read_bytes() == before
+    # Nothing was begun that a second try would find in its way.
+    assert not (tmp_path / "host" / "log").exists()
+    with pytest.raises(kind):
+        async with start(config):
+            pass
+
+
+def test_the_operator_reads_what_is_wrong_and_what_to_do(tmp_path: Path):
+    model = truncated(tmp_path / "cut.gguf")
+    flags = ["--model", str(model), "--data-dir", str(tmp_path / "host"), "--hub", NOBODY]
+    command = [sys.executable, "-m", "model_host", "serve", *flags]
+    ended = subprocess.run(
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    *_, said, then = ended.stderr.splitlines()
+    assert said.startswith("model_host: ")
+    assert then == f"  next: {ModelFileTruncated.next_step} [{ModelFileTruncated.reason}]"
+
+
+def test_a_log_file_that_takes_no_more_lines_stops_nobody(monkeypatch: pytest.MonkeyPatch):
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with FileIO(descriptor, "w") as device:
+        full = TextIOWrapper(device, write_through=True)
+        monkeypatch.setattr(sys, "stderr", full)
+        with pytest.raises(OSError, match="No space left"):
+            PrintLogger(sys.stderr).warning("could not answer")
+        PrintLogger(cast(TextIO, Stderr())).warning("could not answer")
+        monkeypatch.undo()
+        full.detach()
+
+
+@pytest.mark.parametrize("setting", [{"context_tokens": 1}, {"context_tokens": -1}])
+def test_a_context_without_room_for_an_answer_is_refused_before_anything_is_read(
+    tmp_path: Path, setting: dict[str, int]
+):
+    with pytest.raises(ArgumentInvalid, match=r"context_tokens: .* has 2 at least"):
+        TorchEngine.load(tmp_path / "no such file", **setting)
+
+
+def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_path: Path):
+    with pytest.raises(ArgumentInvalid, match="threads: -1"):
+        TorchEngine.load(tmp_path / "no such file", threads=-1)
+
+
+def test_the_shortest_context_there_is_computes_like_a_longer_one(
+    tiny: TorchEngine, tiny_path: Path
+):
+    shortest = TorchEngine.load(tiny_path, dtype="fp32", threads=2, context_tokens=2)
+    assert shortest.bitwise
+    assert shortest.config.context_tokens == 2
+    assert shortest.numerics_class == tiny.numerics_class
+    logits = [engine.prefill(engine.new_cache(), [5, 6]) for engine in (tiny, shortest)]
+    assert logits[0].tobytes() == logits[1].tobytes()
+
+
+async def test_a_context_shorter_than_the_self_tests_canary_serves(
+    house: House, model_path: Path, engine_of: Callable[[str], TorchEngine]
+):
+    short = TorchEngine.load(model_path, dtype="bf16", threads=2, context_tokens=64)
+    assert short.numerics_class == engine_of("bf16").numerics_class
+    async with house.host(short) as host:
+        talk = await Talk.begin(house.client, host.key)
+        _, answer = await talk.ask("Write a very long story.", tokens=0)
+        assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
+        used = answer.usage.prompt_tokens + len(answer.token_ids)
+        assert used == 64
+        _, refused = await talk.ask("And on.")
+        assert refused.finish_detail.startswith(f"{ContextTooLong.reason}: ")

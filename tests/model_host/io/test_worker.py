@@ -1,0 +1,119 @@
+"""The worker: what is in memory is known for what it is, whatever went wrong on the way."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model_host.engine.torch_engine import TorchEngine
+from model_host.errors import CacheBusy, PrefillCancelled
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.worker import Found, Prefilled, Worker
+from model_host.kv.pool import CachePool
+from replica.ids import ConversationId, EntryId
+
+A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
+OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
+
+
+def token_ids(engine: TorchEngine, count: int, seed: int) -> list[int]:
+    return np.random.default_rng(seed).integers(4, engine.config.vocab, count).tolist()
+
+
+@pytest.fixture
+async def worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
+    tiers = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 30)
+    worker = Worker(tiny, CachePool(tiny.new_cache, 1 << 30), tiers, lambda owner: owner)
+    yield worker
+    await worker.close()
+
+
+async def prefill(
+    worker: Worker, ids: Sequence[int], on_progress=lambda _found, _done: None
+) -> Prefilled:
+    return await worker.prefill(A, OWNER, ids, on_progress=on_progress, cancelled=lambda: False)
+
+
+async def test_a_failure_right_after_a_restore_does_not_mix_two_branches(
+    worker: Worker, tiny: TorchEngine
+):
+    one, other = token_ids(tiny, 300, 1), token_ids(tiny, 300, 2)
+    await prefill(worker, one)
+    await worker.checkpoint(A, OWNER, SEAL, GENERATION, one)
+    before = await prefill(worker, other)
+
+    def fail(found: Found, _done: int) -> None:
+        assert found.restored_tokens > 0
+        raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await prefill(worker, one, fail)
+    # In memory is the branch restored, not the one that was there before it.
+    after = await prefill(worker, other)
+    assert after.found == Found(0, 0)
+    assert np.array_equal(after.logits, before.logits)
+
+
+async def test_only_what_is_in_memory_is_written(worker: Worker, tiny: TorchEngine):
+    one, other = token_ids(tiny, 200, 1), token_ids(tiny, 200, 2)
+    await prefill(worker, one)
+    await worker.checkpoint(A, OWNER, SEAL, GENERATION, other)
+    assert await worker.checkpoints(A) == []
+    assert worker.counters.checkpoints == 0
+    await worker.checkpoint(A, OWNER, SEAL, GENERATION, [*one[:130], *other])
+    assert [c.tokens for c in await worker.checkpoints(A)] == [130]
+
+
+async def test_what_is_held_is_not_evicted(worker: Worker, tiny: TorchEngine):
+    ids = token_ids(tiny, 100, 1)
+    async with worker.holding(A):
+        await prefill(worker, ids)
+        await worker.checkpoint(A, OWNER, SEAL, GENERATION, ids)
+        with pytest.raises(CacheBusy):
+            await worker.evict(A, checkpoints=True)
+        assert await worker.evict(B, checkpoints=True) == (0, 0)
+        assert len(await worker.checkpoints(A)) == 1
+        await worker.decode(A, 5)
+    assert await worker.evict(A, checkpoints=True) == (101, 1)
+
+
+async def test_what_was_evicted_for_room_is_forgotten(tmp_path: Path, tiny: TorchEngine):
+    ids = token_ids(tiny, 100, 1)
+    one = tiny.new_cache()
+    one.reserve(1)
+    tiers = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 30)
+    worker = Worker(tiny, CachePool(tiny.new_cache, one.nbytes), tiers, lambda owner: owner)
+    for number in range(5):
+        await worker.prefill(
+            ConversationId(bytes([number]) * 32),
+            OWNER,
+            ids,
+            on_progress=lambda _found, _done: None,
+            cancelled=lambda: False,
+        )
+    assert list(worker._ids) == [bytes([4]) * 32]
+    await worker.close()
+
+
+async def test_stopping_cuts_a_prefill_short_and_lets_the_loop_go_on(
+    worker: Worker, tiny: TorchEngine
+):
+    ids = token_ids(tiny, 1000, 1)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(_found: Found, _done: int) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    prefilling = asyncio.create_task(prefill(worker, ids, wait))
+    await asyncio.to_thread(begun.wait, 20)
+    # The thread is in the middle of a prefill, and closing doesn't keep the loop from this line.
+    closing = asyncio.create_task(worker.close())
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(PrefillCancelled):
+        await prefilling
+    await closing

@@ -1,0 +1,129 @@
+"""Lineage and manifests: what a checkpoint claims, and what it is refused for."""
+
+import hashlib
+import random
+import struct
+from dataclasses import replace
+
+import pytest
+
+from model_host.errors import CheckpointCorrupt
+from model_host.kv.checkpoint import (
+    Group,
+    Lineage,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    group_bounds,
+    usable_tokens,
+)
+
+KEY = b"k" * 32
+NAMESPACE = b"n" * 32
+
+
+def manifest(ids: list[int], namespace: bytes = NAMESPACE) -> Manifest:
+    lineage = Lineage(namespace, ids)
+    groups = tuple(
+        Group(lineage.at(stop), bytes([stop % 256]) * 32, "00000000.pack", start * 100, 6400)
+        for start, stop in group_bounds(len(ids))
+    )
+    return Manifest(b"s" * 32, b"", len(ids), lineage.at(len(ids)), namespace, groups)
+
+
+def test_lineage_is_the_chain_the_specification_names() -> None:
+    ids = list(range(40))
+    key = hashlib.sha256(NAMESPACE).digest()
+    lineage = Lineage(NAMESPACE, ids)
+    assert lineage.at(0) == key
+    for page in (ids[:16], ids[16:32]):
+        key = hashlib.sha256(key + struct.pack("<16I", *page)).digest()
+    assert lineage.at(32) == key
+    assert lineage.at(40) == hashlib.sha256(key + struct.pack("<8I", *ids[32:])).digest()
+
+
+def test_lineage_depends_on_every_token_before_and_on_no_token_after() -> None:
+    ids = list(range(100))
+    base = Lineage(NAMESPACE, ids)
+    for changed in (0, 15, 16, 50, 99):
+        other = Lineage(NAMESPACE, [*ids[:changed], 7777, *ids[changed + 1 :]])
+        for tokens in range(101):
+            assert (other.at(tokens) == base.at(tokens)) == (tokens <= changed)
+    assert Lineage(b"m" * 32, ids).at(64) != base.at(64)
+
+
+def test_a_manifest_survives_the_round_trip() -> None:
+    for count in (1, 63, 64, 65, 640):
+        for generation in (b"", b"g" * 32):
+            made = replace(manifest(list(range(count))), generation=generation)
+            assert decode_manifest(encode_manifest(made, KEY), KEY) == made
+
+
+def test_a_manifest_with_any_byte_changed_is_refused() -> None:
+    data = encode_manifest(manifest(list(range(130))), KEY)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        with pytest.raises(CheckpointCorrupt):
+            decode_manifest(bytes(damaged), KEY)
+
+
+def test_a_manifest_cut_or_extended_is_refused() -> None:
+    data = encode_manifest(manifest(list(range(130))), KEY)
+    for size in range(len(data)):
+        with pytest.raises(CheckpointCorrupt):
+            decode_manifest(data[:size], KEY)
+    with pytest.raises(CheckpointCorrupt):
+        decode_manifest(data + b"\0", KEY)
+
+
+def test_a_manifest_of_another_key_is_refused() -> None:
+    with pytest.raises(CheckpointCorrupt, match="MAC"):
+        decode_manifest(encode_manifest(manifest([1]), b"x" * 32), KEY)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tokens": 0},
+        {"tokens": 200},
+        {"generation": b"g" * 31},
+        {"lineage": b"l" * 32},
+        {"groups": ()},
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(wrong: dict[str, object]) -> None:
+    made = replace(manifest(list(range(130))), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointCorrupt):
+        decode_manifest(encode_manifest(made, KEY), KEY)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "A.pack", ".hidden", "x" * 65, "a\0"])
+def test_a_manifest_can_name_no_file_outside_its_folder(name: str) -> None:
+    made = manifest([1, 2])
+    made = replace(made, groups=(replace(made.groups[0], file=name),))
+    with pytest.raises(CheckpointCorrupt, match="file"):
+        decode_manifest(encode_manifest(made, KEY), KEY)
+
+
+def test_usable_is_the_longest_run_of_whole_groups_and_the_tail() -> None:
+    rng = random.Random(2)
+    stored = [rng.randrange(1000) for _ in range(200)]
+    made = manifest(stored)
+    for _ in range(300):
+        common = rng.randrange(201)
+        ids = stored[:common] + [5000 + n for n in range(rng.randrange(100))]
+        limit = rng.randrange(len(ids) + 1)
+        usable = usable_tokens(made, NAMESPACE, Lineage(NAMESPACE, ids[:limit]), limit)
+        ends = [stop for _, stop in group_bounds(200) if stop <= min(common, limit)]
+        assert usable == max(ends, default=0)
+
+
+def test_nothing_of_another_namespace_is_usable() -> None:
+    ids = list(range(128))
+    lineage = Lineage(NAMESPACE, ids)
+    assert usable_tokens(manifest(ids), NAMESPACE, lineage, 128) == 128
+    assert usable_tokens(manifest(ids, b"o" * 32), NAMESPACE, lineage, 128) == 0
+    # Claiming the namespace doesn't help: its keys come from another one.
+    lying = replace(manifest(ids, b"o" * 32), namespace=NAMESPACE)
+    assert usable_tokens(lying, NAMESPACE, lineage, 128) == 0

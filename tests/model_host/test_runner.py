@@ -1,0 +1,416 @@
+"""One generation's life, without a model: the runner is pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model_host.profile import Profile
+from model_host.refusals import (
+    BodyUnavailable,
+    ContextTooLong,
+    ObligationsOpen,
+    ProfileUnknown,
+    SealTooLarge,
+    TokensForeign,
+)
+from model_host.render import RECIPE_DIGEST, Template
+from model_host.runner import Plan, Run, plan
+from replica.conversation.author import Author
+from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import DraftStream, extend_digest, start_digest
+from replica.conversation.sealing import sealable
+from replica.ids import ConversationId, Digest, EntryId, short
+from replica.limits import SEAL_ENTRIES_MAX
+from replica.log.body import (
+    FinishReason,
+    Generation,
+    Grant,
+    Member,
+    Need,
+    Opaque,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from replica.log.body import Message as Said
+from replica.order.tail import frontier
+from tests.model_host.test_render import ENCODER, END, TEMPLATE
+from tests.support.writers import Writer, said
+
+PROFILE = Profile(
+    "bytes", Digest(b"w" * 32), ENCODER.digest, TEMPLATE.digest, RECIPE_DIGEST,
+    Digest(b"s" * 32), "fp32", 200, has_tools=False,
+)  # fmt: skip
+ANY = Digest(bytes(32))
+
+
+class Bytes:
+    """Visible text of the byte tokenizer, with one stop string."""
+
+    def __init__(self, stop: bytes = b"") -> None:
+        self.stop, self.held, self.stopped_by = stop, b"", None
+
+    def push(self, token_id: int) -> bytes:
+        self.held += bytes([token_id])
+        if self.stop and self.held == self.stop:
+            self.stopped_by = self.stop.decode()
+            return b""
+        if self.stop.startswith(self.held):
+            return b""
+        data, self.held = self.held, b""
+        return data
+
+    def finish(self) -> bytes:
+        data, self.held = self.held, b""
+        return data
+
+
+class World:
+    """A conversation with an owner and a host."""
+
+    def __init__(self) -> None:
+        self.owner, host = Writer(1), Writer(2)
+        self.host = Author(host.key, 5)
+        self.genesis = self.owner.genesis()
+        self.held = Conversation(ConversationId(self.genesis.id))
+        self.held.admit(self.genesis)
+        self.add(Member(Grant(self.host.public, Role.HOST)), [self.genesis])
+
+    def add(self, body, parents, basis=None):
+        entry = self.owner.write(self.held.id, body, parents=parents, basis=basis)
+        self.held.admit(entry)
+        return entry
+
+    def ask(self, text="hi", **request) -> EntryId:
+        tips = self.held.order.tips()
+        basis = self.held.log.entries[tips[-1].id] if tips else None
+        parents = frontier(self.held.order, tips[-1] if tips else None)
+        message = self.add(said(text), [self.held.log.entries[p] for p in parents], basis)
+        body = Request(self.host.public, request.pop("sampling", Sampling()), **request)
+        return self.add(body, [message], basis).id
+
+    def plan(self, request: EntryId) -> Plan:
+        ready = sealable(self.held, request)
+        assert ready is not None
+        return plan(self.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+
+    def host_writes(self, body, parent: EntryId) -> EntryId:
+        entry = self.host.write(
+            self.held, body, parents=(parent,), salt=bytes(16), time_ms=1,
+            basis=parent if isinstance(body, Generation) else body.prev_seal,
+        )  # fmt: skip
+        self.held.admit(entry)
+        return entry.id
+
+
+def a_plan() -> Plan:
+    world = World()
+    return world.plan(world.ask())
+
+
+def script(ids: Sequence[int]):
+    """Return a sampler that reads from `ids` by output index."""
+    return lambda _logits, _context, index: ids[index]
+
+
+def new_run(planned: Plan, ids: Sequence[int], stop: bytes = b"") -> Run:
+    return Run(planned, EntryId(b"s" * 32), 9, script(ids), Bytes(stop), frozenset({END}), 200)
+
+
+def run_out(run: Run) -> Run:
+    while run.finished is None:
+        run.take(run.choose(np.zeros(2, np.float32)))
+    return run
+
+
+def test_a_plan_seals_what_the_rule_of_coverage_yields():
+    world = World()
+    request = world.ask()
+    planned = world.plan(request)
+    seal_id = world.host_writes(planned.seal, request)
+    assert seal_id in world.held.order.nodes
+    assert sum(planned.seal.tokens_per_entry) == len(planned.prompt)
+
+
+def test_a_second_seal_counts_the_tokens_of_its_own_entries_only():
+    world = World()
+    first = world.ask()
+    seal_id = world.host_writes(world.plan(first).seal, first)
+    answer = Generation((ord("y"), END), (Text("y"),), 1, FinishReason.STOP)
+    world.host_writes(answer, seal_id)
+    second = world.plan(world.ask("more"))
+    assert len(second.seal.tokens_per_entry) == len(second.seal.entries) == 3
+    assert second.seal.tokens_per_entry[0] == 2
+    assert second.prompt[: len(world.plan(first).prompt)] == world.plan(first).prompt
+
+
+def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
+    run = run_out(new_run(a_plan(), [*b"yes", END]))
+    assert run.finished[0] is FinishReason.STOP
+    assert bytes(run.visible) == b"yes"
+    assert run.token_ids[-1] == END
+
+
+def test_a_stop_string_ends_the_run_and_is_not_shown():
+    run = run_out(new_run(a_plan(), list(b"yes##"), b"##"))
+    assert run.finished == (FinishReason.STOP, "stop string '##'")
+    assert bytes(run.visible) == b"yes"
+    assert len(run.token_ids) == 5
+
+
+@pytest.mark.parametrize("limit", ["output_tokens_max", "context"])
+def test_a_stop_string_ended_by_the_last_token_allowed_is_a_stop(limit: str):
+    # LENGTH could be continued, right behind the stop string.
+    world = World()
+    if limit == "context":
+        planned = world.plan(world.ask())
+        rest = 200 - len(planned.prompt)
+        run = run_out(new_run(planned, [*b"x" * (rest - 2), *b"##"], b"##"))
+    else:
+        run = run_out(new_run(world.plan(world.ask(output_tokens_max=5)), list(b"yes##"), b"##"))
+    assert run.finished == (FinishReason.STOP, "stop string '##'")
+    assert not bytes(run.visible).endswith(b"#")
+
+
+def test_what_was_held_back_is_shown_when_no_stop_string_came():
+    run = run_out(new_run(a_plan(), [*b"yes#", END], b"##"))
+    assert bytes(run.visible) == b"yes#"
+
+
+def test_the_request_limits_the_output():
+    world = World()
+    run = run_out(new_run(world.plan(world.ask(output_tokens_max=2)), list(b"abcdef")))
+    assert run.finished[0] is FinishReason.LENGTH
+    assert run.token_ids == list(b"ab")
+
+
+def test_a_full_context_ends_the_run():
+    world = World()
+    planned = world.plan(world.ask())
+    run = run_out(new_run(planned, list(b"x" * 300)))
+    assert run.finished[0] is FinishReason.CONTEXT_LIMIT
+    assert len(planned.prompt) + len(run.token_ids) == 200
+
+
+def test_a_cancelled_run_keeps_what_was_shown():
+    run = new_run(a_plan(), list(b"abc"))
+    run.take(ord("a"))
+    run.end(FinishReason.CANCELLED, "cancelled by a member")
+    body = run.generation(Usage(prompt_tokens=3), profile=PROFILE, numerics_class=ANY)
+    assert (body.token_ids, body.visible_bytes) == ((97,), 1)
+    assert body.finish_reason == FinishReason.CANCELLED
+    assert body.usage.output_tokens == 1
+
+
+def test_a_cancelled_run_shows_what_was_held_back_for_a_stop_string():
+    # The text of a continuation goes on right behind it.
+    run = new_run(a_plan(), list(b"a#"), b"##")
+    run.take(ord("a"))
+    run.take(ord("#"))
+    assert bytes(run.visible) == b"a"
+    run.end(FinishReason.CANCELLED, "cancelled by a member")
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (body.parts, body.visible_bytes) == ((Text("a#"),), 2)
+
+
+def test_the_generation_commits_to_the_draft_stream():
+    run = run_out(new_run(a_plan(), [*b"yes", END]))
+    stream = DraftStream(run.plan.conversation, run.plan.request_id, run.run)
+    assert all(stream.receive(frame) for frame in run.drafts)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (
+        body.draft_digest
+        == stream.digest
+        == extend_digest(start_digest(run.plan.request_id, run.run), body.token_ids)
+    )
+    assert stream.data == b"yes"
+
+
+def test_journaled_tokens_give_the_same_drafts_and_generation():
+    world = World()
+    planned = world.plan(world.ask())
+    whole = run_out(new_run(planned, [*b"hello", END]))
+    resumed = new_run(planned, [*b"hello", END])
+    for token in whole.token_ids[:3]:
+        resumed.take(token)
+    run_out(resumed)
+    assert resumed.drafts == whole.drafts
+    assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(
+        Usage(), profile=PROFILE, numerics_class=ANY
+    )
+
+
+def test_a_continuation_draws_on_where_the_answer_ended():
+    world = World()
+    first = world.ask()
+    seal_id = world.host_writes(world.plan(first).seal, first)
+    cut = Generation((97, 98), (Text("ab"),), 2, FinishReason.LENGTH)
+    answer = world.host_writes(cut, seal_id)
+    seal = world.held.log.entries[seal_id]
+    body = Request(world.host.public, Sampling())
+    request = world.add(body, [world.held.log.entries[answer]], seal)
+    planned = world.plan(request.id)
+    assert planned.draw_offset == 2
+    assert planned.prompt[-2:] == (97, 98)
+
+
+def test_a_request_after_a_finished_answer_draws_from_the_start():
+    world = World()
+    first = world.ask()
+    seal_id = world.host_writes(world.plan(first).seal, first)
+    done = Generation((97, 98, END), (Text("ab"),), 2, FinishReason.STOP)
+    answer = world.host_writes(done, seal_id)
+    seal = world.held.log.entries[seal_id]
+    request = world.add(
+        Request(world.host.public, Sampling()), [world.held.log.entries[answer]], seal
+    )
+    planned = world.plan(request.id)
+    assert planned.draw_offset == 0
+    assert planned.continued == ()
+
+
+def test_an_answer_that_another_template_was_rendered_for_refuses_the_request():
+    world = World()
+    first = world.ask()
+    ready = sealable(world.held, first)
+    other = Template("{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}")
+    planned = plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER)
+    seal_id = world.host_writes(planned.seal, first)
+    # Each of its ids is in this vocabulary too.
+    answer = Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP)
+    answer_id = world.host_writes(answer, seal_id)
+    second = world.ask("more")
+    with pytest.raises(TokensForeign, match=short(answer_id)):
+        world.plan(second)
+    ready = sealable(world.held, second)
+    assert plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER).prompt
+
+
+def test_an_answer_without_tokens_needs_no_rendering_of_its_own():
+    world = World()
+    first = world.ask()
+    seal = replace(world.plan(first).seal, render_digest=ANY)
+    seal_id = world.host_writes(seal, first)
+    world.host_writes(Generation((), (), 0, FinishReason.INTERRUPTED), seal_id)
+    assert world.plan(world.ask("again")).prompt
+
+
+def test_an_answer_merged_in_from_another_branch_is_judged_by_its_own_context():
+    world = World()
+    first = world.ask("left")
+    left = world.host_writes(world.plan(first).seal, first)
+    ids = (97, END)
+    one = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), left)
+    said_too = world.add(said("right"), [world.genesis])
+    ask = world.add(Request(world.host.public, Sampling()), [said_too])
+    right = world.host_writes(world.plan(ask.id).seal, ask.id)
+    two = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), right)
+    entries = world.held.log.entries
+    both = world.add(
+        said("both"), sorted([entries[one], entries[two]], key=lambda e: e.id), entries[left]
+    )
+    request = world.add(Request(world.host.public, Sampling()), [both], entries[left])
+    planned = world.plan(request.id)
+    assert two in planned.seal.entries
+    assert planned.prompt.count(97) >= 2
+
+
+def test_answers_stay_usable_under_a_template_that_rewrites_history():
+    world = World()
+    rewriting = Template(
+        "{% for m in messages %}{{ (messages|length|string) + m['content'] }}{% endfor %}"
+    )
+
+    def planned(request: EntryId) -> Plan:
+        ready = sealable(world.held, request)
+        return plan(world.held, ready, profile=PROFILE, template=rewriting, encoder=ENCODER)
+
+    first = world.ask()
+    seal_id = world.host_writes(planned(first).seal, first)
+    world.host_writes(Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP), seal_id)
+    assert planned(world.ask("more")).prompt
+
+
+def test_more_entries_than_a_seal_lists_refuse_the_request():
+    world = World()
+    request = world.ask()
+    ready = sealable(world.held, request)
+    many = replace(ready, entries=(request,) * (SEAL_ENTRIES_MAX + 1))
+    with pytest.raises(SealTooLarge, match="8193 entries"):
+        plan(world.held, many, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+
+
+def test_a_seal_beyond_the_size_of_a_body_refuses_the_request():
+    world = World()
+    dropped = Opaque("example.org", need=Need.DROPPABLE, data=b"x")
+    last = world.genesis
+    for _ in range(3):
+        last = world.add(Said(Speaker.USER, (dropped,) * 256), [last])
+    request = world.add(Request(world.host.public, Sampling()), [last]).id
+    ready = sealable(world.held, request)
+    fits = plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+    assert len(fits.seal.projections) == 768
+    # As many entries as take 15,360 projections would fill the model's context first.
+    many = replace(ready, entries=(*ready.entries[:-1] * 20, request))
+    long = replace(PROFILE, context_tokens_max=10_000)
+    with pytest.raises(SealTooLarge, match="bytes"):
+        plan(world.held, many, profile=long, template=TEMPLATE, encoder=ENCODER)
+
+
+def test_open_tool_calls_refuse_the_request_by_name():
+    world = World()
+    called = Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),))
+    call = world.add(called, [world.genesis])
+    request = world.add(Request(world.host.public, Sampling()), [call])
+    with pytest.raises(ObligationsOpen, match="c1"):
+        world.plan(request.id)
+
+
+def test_a_tool_result_closes_its_call():
+    world = World()
+    call = world.add(Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),)), [world.genesis])
+    closed = world.add(Said(Speaker.TOOL, (ToolResult("c1", (), is_error=True),)), [call])
+    request = world.add(Request(world.host.public, Sampling()), [closed])
+    with pytest.raises(Exception) as refusal:
+        world.plan(request.id)
+    assert not isinstance(refusal.value, ObligationsOpen)
+
+
+def test_a_context_without_room_for_an_answer_is_refused():
+    world = World()
+    with pytest.raises(ContextTooLong):
+        world.plan(world.ask("x" * 300))
+
+
+def test_a_profile_this_host_does_not_offer_is_refused():
+    world = World()
+    with pytest.raises(ProfileUnknown):
+        world.plan(world.ask(profile=Digest(b"p" * 32)))
+    assert world.plan(world.ask(profile=PROFILE.digest)).prompt
+
+
+def test_a_missing_body_refuses_and_names_the_entry():
+    world = World()
+    request = world.ask()
+    ready = sealable(world.held, request)
+    entry = world.held.log.entries[ready.entries[0]]
+    world.held.log.entries[entry.id] = type(entry)(
+        entry.header_bytes, entry.signature, None, entry.id, entry.header
+    )
+    world.held.log._bodies.clear()
+    with pytest.raises(BodyUnavailable) as refusal:
+        plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+    assert refusal.value.missing == (entry.id,)
+
+
+def test_the_profile_digest_covers_every_field():
+    others = {replace(PROFILE, name="x"), replace(PROFILE, dtype="bf16")}
+    others.add(replace(PROFILE, context_tokens_max=201))
+    assert len({p.digest for p in (*others, PROFILE)}) == 4

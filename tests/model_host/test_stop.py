@@ -1,0 +1,125 @@
+"""Stop strings that end inside tokens, and characters that end inside tokens."""
+
+import random
+
+import pytest
+
+from model_host.engine.tokenizer import Tokenizer
+from model_host.refusals import StopInvalid
+from model_host.stop import PartialText, StopMatcher, unfinished
+from model_host.text import VisibleText
+
+
+def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
+    """Look at the whole output: the stop that ends first, of those the longest."""
+    for end in range(len(data) + 1):
+        ending = [stop for stop in stops if stop.encode() and data[:end].endswith(stop.encode())]
+        if ending:
+            stop = max(ending, key=lambda s: len(s.encode()))
+            return data[: end - len(stop.encode())], stop
+    return data[: len(data) - len(unfinished(data))], None
+
+
+def run(pieces: list[bytes], stops: list[str]) -> tuple[bytes, str | None]:
+    matcher, shown = StopMatcher(stops), b""
+    for piece in pieces:
+        shown += matcher.feed(piece).text
+        if matcher.stopped_by is not None:
+            return shown, matcher.stopped_by
+    return shown + matcher.finish(), None
+
+
+def test_a_stop_string_over_the_border_of_tokens_is_found() -> None:
+    assert run([b"one tw", b"o st", b"op thr", b"ee"], ["stop"]) == (b"one two ", "stop")
+
+
+def test_a_stop_string_inside_one_token_is_found() -> None:
+    assert run([b"abSTOPcd"], ["STOP"]) == (b"ab", "STOP")
+
+
+def test_only_what_may_begin_a_stop_string_is_held_back() -> None:
+    matcher = StopMatcher(["\n\nUser:"])
+    assert matcher.feed(b"hello\n").text == b"hello"
+    assert matcher.feed(b"\nUs").text == b""
+    assert matcher.feed(b"ual").text == b"\n\nUsual"
+    assert matcher.finish() == b""
+
+
+def test_random_outputs_agree_with_the_naive_twin() -> None:
+    rng = random.Random(3)
+    alphabet = ["a", "b", "é", "🦊", "ab", "\n"]
+    for _ in range(3000):
+        stops = [
+            "".join(rng.choices(alphabet, k=rng.randint(1, 4))) for _ in range(rng.randint(0, 3))
+        ]
+        data = "".join(rng.choices(alphabet, k=rng.randint(0, 12))).encode()
+        if rng.random() < 0.3:
+            data += rng.choice([b"\xf0\x9f", b"\xff", b"\xc3", b"\x80"])
+        cuts = sorted(rng.choices(range(len(data) + 1), k=4))
+        pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+        assert run(pieces, stops) == naive(data, stops)
+
+
+def test_what_is_shown_never_ends_inside_a_character() -> None:
+    matcher = StopMatcher(["🦊!"])
+    pieces = [matcher.feed(bytes([byte])).text for byte in "né🦊東".encode()]
+    # The fox is held back while it may begin the stop string.
+    assert [piece.decode() for piece in pieces] == [
+        *("n", "", "é", "", "", "", ""),
+        *("🦊", "", "東"),
+    ]
+
+
+def test_a_stop_string_over_real_tokens_is_found(tokenizer: Tokenizer) -> None:
+    text = "The answer is forty-two. Observation: none"
+    ids = tokenizer.encode(text)
+    for stop in ["Observation:", "ty-t", ". O", "none"]:
+        shown, found = run([tokenizer.token_bytes(token) for token in ids], [stop])
+        assert found == stop
+        assert shown.decode() == text.partition(stop)[0]
+
+
+def test_a_continuation_begins_with_the_character_the_answer_before_was_cut_in(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = tokenizer.encode("a🦊b")
+    assert len(ids) == 5  # the fox is three tokens
+    for cut in range(len(ids) + 1):
+        first = VisibleText(tokenizer, ())
+        shown = b"".join(map(first.push, ids[:cut])) + first.finish()
+        second = VisibleText(tokenizer, (), ids[:cut])
+        shown += b"".join(map(second.push, ids[cut:])) + second.finish()
+        assert shown.decode() == "a🦊b"
+
+
+def test_a_stop_string_may_begin_with_the_character_an_answer_was_cut_in(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = tokenizer.encode("a🦊b")
+    second = VisibleText(tokenizer, ("🦊",), ids[:2])
+    assert b"".join(map(second.push, ids[2:4])) == b""
+    assert second.stopped_by == "🦊"
+
+
+def test_partial_text_is_the_text_of_all_bytes() -> None:
+    rng = random.Random(4)
+    for _ in range(2000):
+        data = bytes(rng.choices([0x41, 0xC3, 0xA9, 0xE6, 0x9D, 0xB1, 0xF0, 0x9F, 0xFF], k=9))
+        partial = PartialText()
+        text = "".join(partial.feed(bytes([byte])) for byte in data)
+        left = unfinished(data).decode("utf-8", "replace")
+        assert text + left == data.decode("utf-8", "replace")
+
+
+def test_unfinished_is_what_could_still_become_a_character() -> None:
+    assert unfinished("a🦊".encode()[:-1]) == "🦊".encode()[:-1]
+    assert unfinished(b"a\xe0\x80") == b""  # an overlong form is wrong already
+    assert unfinished(b"a\x80") == b""
+    assert unfinished("é".encode()) == b""
+    assert unfinished(b"") == b""
+
+
+def test_stop_strings_out_of_range_are_refused() -> None:
+    for stops in ([""], ["x" * 257], [str(n) for n in range(17)]):
+        with pytest.raises(StopInvalid):
+            StopMatcher(stops)

@@ -1,0 +1,33 @@
+"""What the disk refuses is told by its kind, and says what to do."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from replica.errors import StoreError
+from replica.io.disk import make_folder, store_error, typed_errors
+from replica.refusals import StoreFull
+
+
+def test_a_full_device_is_a_full_store() -> None:
+    with pytest.raises(StoreFull) as caught, typed_errors(), Path("/dev/full").open("wb") as device:
+        device.write(b"x")
+        device.flush()
+    assert caught.value.retryable
+    assert caught.value.next_step.startswith("Free disk space")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, StoreFull), (errno.EDQUOT, StoreFull), (errno.EIO, StoreError)],
+)
+def test_only_what_room_would_cure_is_a_full_store(number: int, kind: type[StoreError]) -> None:
+    assert type(store_error(OSError(number, "refused"))) is kind
+
+
+def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"in the way")
+    with pytest.raises(StoreError, match="File exists"), typed_errors():
+        make_folder(tmp_path / "file" / "folder")
+    assert (tmp_path / "file").read_bytes() == b"in the way"

@@ -1,0 +1,142 @@
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from replica.errors import StoreError
+from replica.io import keys
+from replica.refusals import ArgumentInvalid, KeyFileInvalid
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys" / "device.pem"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+
+def test_a_key_is_created_once_and_read_ever_after(path: Path) -> None:
+    key = keys.load_or_create(path)
+    assert keys.public(keys.load_or_create(path)) == keys.public(key)
+    Ed25519PublicKey.from_public_bytes(keys.public(key)).verify(key.sign(b"data"), b"data")
+
+
+def test_a_key_file_is_for_its_user_alone_and_leaves_no_draft(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        keys.load_or_create(path)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_of_many_that_create_a_key_at_once_all_get_the_same(path: Path) -> None:
+    start = threading.Barrier(8)
+
+    def create(_: int) -> bytes:
+        start.wait()
+        return keys.public(keys.load_or_create(path))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(create, range(8)))) == 1
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610, 0o601])
+def test_a_key_file_open_to_others_is_refused(path: Path, mode: int) -> None:
+    keys.load_or_create(path)
+    path.chmod(mode)
+    with pytest.raises(KeyFileInvalid, match="open to group or others"):
+        keys.load_or_create(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 32, b"-----BEGIN PRIVATE KEY-----\n", b"x" * 99999]
+)
+def test_a_malformed_key_file_is_refused_and_kept(path: Path, content: bytes) -> None:
+    write_private(path, content)
+    with pytest.raises(KeyFileInvalid):
+        keys.load_or_create(path)
+    assert path.read_bytes() == content
+
+
+def test_another_kind_of_key_is_refused(path: Path) -> None:
+    other = ec.generate_private_key(ec.SECP256R1())
+    write_private(path, other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(KeyFileInvalid, match="another kind"):
+        keys.load_or_create(path)
+
+
+def test_a_pipe_or_folder_in_the_files_place_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(KeyFileInvalid, match="regular"):
+        keys.load_or_create(path)
+    path.unlink()
+    path.mkdir(mode=0o700)
+    with pytest.raises(StoreError):
+        keys.load_or_create(path)
+
+
+def test_a_backup_restores_the_key_with_its_passphrase_only(path: Path, tmp_path: Path) -> None:
+    key = keys.load_or_create(path)
+    pem = keys.backup(path, "correct horse")
+    assert pem.startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    other = tmp_path / "other" / "device.pem"
+    with pytest.raises(KeyFileInvalid, match="passphrase"):
+        keys.restore(other, pem, "wrong horse")
+    assert not other.exists()
+    for _ in range(2):
+        assert keys.public(keys.restore(other, pem, "correct horse")) == keys.public(key)
+    assert keys.public(keys.load_or_create(other)) == keys.public(key)
+
+
+def test_a_restore_never_replaces_another_key(path: Path, tmp_path: Path) -> None:
+    keys.load_or_create(path)
+    other = tmp_path / "other.pem"
+    mine = keys.public(keys.load_or_create(other))
+    with pytest.raises(KeyFileInvalid, match="another key"):
+        keys.restore(other, keys.backup(path, "p"), "p")
+    assert keys.public(keys.load_or_create(other)) == mine
+
+
+def test_a_backup_needs_a_key_and_a_passphrase(path: Path) -> None:
+    with pytest.raises(KeyFileInvalid, match="does not exist"):
+        keys.backup(path, "p")
+    keys.load_or_create(path)
+    with pytest.raises(ArgumentInvalid):
+        keys.backup(path, "")
+
+
+def test_an_unencrypted_key_is_not_taken_for_a_backup(path: Path, tmp_path: Path) -> None:
+    keys.load_or_create(path)
+    with pytest.raises(KeyFileInvalid):
+        keys.restore(tmp_path / "other.pem", path.read_bytes(), "p")
+
+
+def test_a_secret_is_created_once_with_its_length(path: Path) -> None:
+    secret = keys.load_or_create_secret(path)
+    assert len(secret) == 32
+    assert len(set(secret)) > 8
+    assert keys.load_or_create_secret(path) == secret
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(KeyFileInvalid, match="32 bytes, not 16"):
+        keys.load_or_create_secret(path, 16)
+
+
+def test_a_secret_open_to_others_is_refused(path: Path) -> None:
+    keys.load_or_create_secret(path)
+    path.chmod(0o644)
+    with pytest.raises(KeyFileInvalid):
+        keys.load_or_create_secret(path)

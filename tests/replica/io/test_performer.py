@@ -1,0 +1,97 @@
+"""Persist, then show; and what a refused commit takes with it (spec/04-link §7)."""
+
+from collections.abc import Set
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from replica.errors import StoreError
+from replica.ids import ConversationId
+from replica.io.performer import Performer
+from replica.io.store import Store
+from replica.log.entry import Entry
+from replica.refusals import StoreFull
+from tests.support.writers import Writer, said
+
+SMALL = 1_000_000
+
+
+class World:
+    """A performer over a small disk, and what it showed and undid."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.shown: list[str] = []
+        self.undone: list[Set[ConversationId]] = []
+        self.performer = Performer(store, lambda _error, lost: self.undone.append(lost))
+
+    def submit(self, what: str, entries: list[Entry], about: ConversationId | None = None):
+        def show(lost: Set[ConversationId]) -> None:
+            if not lost & concerned:
+                self.shown.append(what)
+
+        concerned = {e.conversation for e in entries} | ({about} if about else set())
+        return self.performer.submit(tuple(entries), show, concerned)
+
+
+@asynccontextmanager
+async def world(folder: Path):
+    async with await Store.open(folder / "log.db", bytes_max=SMALL) as store:
+        made = World(store)
+        made.performer.start()
+        yield made
+        await made.performer.stop()
+
+
+def too_much(seed: int) -> list[Entry]:
+    """A log that no disk of SMALL bytes takes."""
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for _ in range(100):
+        entries.append(
+            writer.write(entries[0].conversation, said("x" * 20_000), parents=[entries[-1]])
+        )
+    return entries
+
+
+async def test_what_rests_on_a_refused_commit_fails_with_it(tmp_path: Path) -> None:
+    big = too_much(1)
+    async with world(tmp_path) as here:
+        writing = here.submit("written", big)
+        again = here.submit("known already", [], about=big[0].conversation)
+        flushed = here.performer.submit((), lambda _lost: None, None)
+        for future in (writing, again, flushed):
+            with pytest.raises(StoreFull):
+                await future
+        assert here.shown == []
+        assert here.undone == [{big[0].conversation}]
+
+
+async def test_what_has_nothing_to_do_with_a_refused_commit_is_shown(tmp_path: Path) -> None:
+    other = Writer(2).genesis()
+    async with world(tmp_path) as here:
+        writing = here.submit("written", too_much(1))
+        greeting = here.submit("welcome", [], about=other.conversation)
+        await greeting
+        await here.performer.flush(other.conversation)
+        with pytest.raises(StoreFull):
+            await writing
+        assert here.shown == ["welcome"]
+        await here.submit("written later", [other])
+        assert here.shown == ["welcome", "written later"]
+        assert await here.store.load(other.conversation) == [other]
+
+
+async def test_whoever_waits_for_a_performer_that_breaks_is_told(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        broken = here.performer.submit((), lambda _lost: {}.pop("bug"), set())  # a bug of ours
+        behind = here.submit("never", [])
+        for future in (broken, behind):
+            with pytest.raises(StoreError):
+                await future
+        with pytest.raises(KeyError):
+            await here.performer.failed()
+        with pytest.raises(StoreError):
+            here.submit("never", [])
+        assert here.shown == []

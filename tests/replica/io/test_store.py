@@ -1,0 +1,485 @@
+import asyncio
+import dataclasses
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId, Lane, Position, Track
+from replica.io import commit, schema
+from replica.io.store import Store, Stored
+from replica.log.entry import Entry
+from replica.refusals import StoreCorrupt, StoreFull, StoreLocked, StoreVersionUnknown
+from tests.support.files import flip_byte, full_disk, query, wal_commits
+from tests.support.writers import Writer, said
+
+
+def log(count: int, *, seed: int = 1, text: str = "hello") -> list[Entry]:
+    """Return a genesis and `count` messages, each following the one before."""
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for number in range(count):
+        body = said(f"{text} {number}")
+        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
+    return entries
+
+
+def without_body(entry: Entry) -> Entry:
+    return dataclasses.replace(entry, body=None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "log.db"
+
+
+async def test_what_was_appended_is_there_after_reopening(path: Path) -> None:
+    entries = log(20)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    async with await Store.open(path) as store:
+        assert await store.load(entries[0].conversation) == entries
+        assert await store.entry(entries[0].conversation, entries[7].id) == entries[7]
+        assert await store.entry(entries[0].conversation, EntryId(bytes(32))) is None
+
+
+async def test_entries_load_in_lamport_then_id_order_however_they_came(path: Path) -> None:
+    first, second = Writer(1), Writer(2)
+    genesis = first.genesis()
+    conversation = genesis.conversation
+    twins = [w.write(conversation, said("both"), parents=[genesis]) for w in (first, second)]
+    async with await Store.open(path) as store:
+        await store.append([*reversed(twins), genesis])
+        loaded = await store.load(conversation)
+    assert loaded == [genesis, *sorted(twins, key=lambda e: e.id)]
+
+
+async def test_appending_an_entry_again_changes_nothing(path: Path) -> None:
+    entries = log(3)
+    conversation = entries[0].conversation
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.append([*entries, *entries])
+        assert await store.load(conversation) == entries
+        size = sum(entry.size_bytes for entry in entries)
+        assert await store.conversations() == [Stored(conversation, 4, size)]
+
+
+async def test_a_missing_body_is_filled_and_a_present_one_kept(path: Path) -> None:
+    entries = log(1)
+    conversation = entries[0].conversation
+    async with await Store.open(path) as store:
+        await store.append([entries[0], without_body(entries[1])])
+        assert (await store.load(conversation))[1].body is None
+        await store.append([entries[1]])
+        assert await store.load(conversation) == entries
+        await store.append([without_body(entries[1])])
+        assert await store.load(conversation) == entries
+
+
+async def test_an_empty_append_is_nothing(path: Path) -> None:
+    async with await Store.open(path) as store:
+        await store.append([])
+        assert await store.conversations() == []
+
+
+async def test_an_append_returns_only_after_its_own_commit(path: Path) -> None:
+    entries = log(50)
+    async with await Store.open(path) as store:
+        before = wal_commits(path)
+        for count, entry in enumerate(entries, 1):
+            await store.append([entry])
+            assert wal_commits(path) == before + count
+            assert query(path, "SELECT 1 FROM entries WHERE id = ?", entry.id) == [(1,)]
+
+
+async def test_callers_that_wait_together_share_one_transaction(path: Path) -> None:
+    entries = log(200)
+    async with await Store.open(path) as store:
+        before = wal_commits(path)
+        await asyncio.gather(*(store.append([entry]) for entry in entries))
+        assert wal_commits(path) - before == 1
+        assert await store.load(entries[0].conversation) == entries
+
+
+async def test_concurrent_appends_and_loads_of_several_conversations(path: Path) -> None:
+    logs = [log(60, seed=seed) for seed in range(8)]
+
+    async def append_all(store: Store, entries: list[Entry]) -> None:
+        for at in range(0, len(entries), 3):
+            await store.append(entries[at : at + 3])
+            loaded = await store.load(entries[0].conversation)
+            assert loaded == entries[: at + 3]
+
+    async with await Store.open(path) as store:
+        await asyncio.gather(*(append_all(store, entries) for entries in logs))
+        held = await store.conversations()
+    assert {stored.conversation: stored.entries for stored in held} == {
+        entries[0].conversation: 61 for entries in logs
+    }
+
+
+async def test_a_cancelled_caller_takes_nobody_along(path: Path) -> None:
+    entries = log(2)
+    async with await Store.open(path) as store:
+        tasks = [asyncio.create_task(store.append([entry])) for entry in entries]
+        await asyncio.sleep(0)  # Both wait for the writer now.
+        tasks[1].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[0] is None
+        assert isinstance(results[1], asyncio.CancelledError)
+        assert results[2] is None
+        await store.append(entries)
+        assert await store.load(entries[0].conversation) == entries
+
+
+async def test_closing_writes_what_waits_and_then_refuses(path: Path) -> None:
+    entries = log(5)
+    store = await Store.open(path)
+    tasks = [asyncio.create_task(store.append([entry])) for entry in entries]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.gather(*tasks)
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.append(entries)
+    with pytest.raises(StoreError, match="closed"):
+        await store.load(entries[0].conversation)
+    async with await Store.open(path) as store:
+        assert await store.load(entries[0].conversation) == entries
+
+
+async def test_a_store_has_one_holder_at_a_time(path: Path) -> None:
+    async with await Store.open(path):
+        with pytest.raises(StoreLocked):
+            await Store.open(path)
+    async with await Store.open(path):
+        pass
+
+
+async def test_store_files_are_for_their_user_alone(path: Path) -> None:
+    def modes() -> dict[str, int]:
+        files = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+        return files | {".": path.parent.stat().st_mode & 0o777}
+
+    async with await Store.open(path) as store:
+        await store.append(log(1))
+        names = ("log.db", "log.db-wal", "log.db-shm", "log.db.lock")
+        assert modes() == {".": 0o700, **dict.fromkeys(names, 0o600)}
+
+
+async def test_a_newer_schema_is_refused_and_not_touched(path: Path, tmp_path: Path) -> None:
+    def newer_store_that_died() -> dict[str, bytes]:
+        made = tmp_path / "made.db"
+        connection = sqlite3.connect(made, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+        connection.execute("CREATE TABLE entries (something_else)")
+        path.parent.mkdir()
+        for suffix in ("", "-wal"):  # Copied while open: the WAL is still to be recovered.
+            shutil.copy(f"{made}{suffix}", f"{path}{suffix}")
+        connection.close()
+        return contents()
+
+    def contents() -> dict[str, bytes]:
+        return {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
+
+    before = newer_store_that_died()
+    assert before["-wal"]
+    with pytest.raises(StoreVersionUnknown):
+        await Store.open(path)
+    assert contents() == before
+
+
+async def test_another_programs_database_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    query(path, "CREATE TABLE notes (text)")
+    with pytest.raises(StoreCorrupt, match="another program"):
+        await Store.open(path)
+    assert query(path, "SELECT count(*) FROM sqlite_schema") == [(1,)]
+
+
+async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    await asyncio.to_thread(path.write_bytes, b"these are no pages " * 1000)
+    with pytest.raises(StoreCorrupt):
+        await Store.open(path)
+
+
+async def test_an_old_store_is_migrated_step_by_step_with_its_entries(path: Path) -> None:
+    entries = log(3)
+    path.parent.mkdir()
+    writer = await schema.connect_writer(path)
+    await schema.migrate(writer, schema.MIGRATIONS[:1])
+    assert await schema.pragma(writer, "user_version") == 1
+    await writer.close()
+    assert query(path, "SELECT name FROM sqlite_schema WHERE name = 'acks'") == []
+    # Version 1 as it was released, written without the code of today.
+    rows = [(e.conversation, e.id, e.header_bytes, e.signature, 0, e.body) for e in entries]
+    for row in rows:
+        query(path, "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", *row)
+    query(path, "UPDATE entries SET checksum = 0")
+    async with await Store.open(path) as store:
+        assert await store.has(entries[0].conversation)
+        assert await store.load_acks(entries[0].conversation, Writer(1).public) == ((), None)
+    assert query(path, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+
+
+async def test_a_failing_migration_leaves_the_version_before_it(path: Path) -> None:
+    async with await Store.open(path):
+        pass
+    broken = [*schema.MIGRATIONS, ["CREATE TABLE half (made)", "CREATE TABLE half (made)"]]
+    writer = await schema.connect_writer(path)
+    with pytest.raises(sqlite3.OperationalError):
+        await schema.migrate(writer, broken)
+    await writer.close()
+    assert query(path, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+    assert query(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
+
+
+async def test_a_full_disk_refuses_the_whole_batch_and_nothing_else(path: Path) -> None:
+    kept, big = log(5), log(100, seed=2, text="x" * 20_000)
+    async with await Store.open(path, bytes_max=1_000_000) as store:
+        await store.append(kept)
+        appends = (store.append([entry]) for entry in big)
+        results = await asyncio.gather(*appends, return_exceptions=True)
+        assert {type(result) for result in results} == {StoreFull}
+        assert not await store.has(big[0].conversation)
+        assert await store.load(kept[0].conversation) == kept
+        await store.append(log(1, seed=3))
+
+
+async def test_a_store_that_was_full_works_on_once_space_is_freed(path: Path) -> None:
+    big, more = log(100, text="x" * 20_000), log(20, seed=2, text="x" * 20_000)
+    acked = []
+    async with await Store.open(path, bytes_max=1_000_000) as store:
+        with pytest.raises(StoreFull):
+            for entry in big:
+                await store.append([entry])
+                acked.append(entry)
+        assert acked
+        assert await store.load(big[0].conversation) == acked
+        await store.delete(big[0].conversation)
+        await store.append(more)
+        assert await store.load(more[0].conversation) == more
+
+
+@pytest.mark.parametrize("part", ["header_bytes", "signature"])
+async def test_an_entry_that_fails_its_digest_is_quarantined_until_it_comes_again(
+    path: Path, part: str
+) -> None:
+    entries = log(9)
+    bad = entries[5]
+    conversation = bad.conversation
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    flip_byte(path, getattr(bad, part))
+    async with await Store.open(path) as store:
+        for _ in range(2):
+            assert await store.load(conversation) == [e for e in entries if e is not bad]
+        assert store.quarantined_count == 1
+        [found] = await store.quarantined()
+        assert (found.conversation, found.body_only) == (conversation, False)
+        await store.append([bad])
+        assert await store.load(conversation) == entries
+
+
+async def test_a_body_that_fails_its_digest_is_quarantined_until_it_comes_again(
+    path: Path,
+) -> None:
+    entries = log(9)
+    bad = entries[5]
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    assert bad.body is not None
+    flip_byte(path, bad.body)
+    async with await Store.open(path) as store:
+        assert await store.entry(bad.conversation, bad.id) == without_body(bad)
+        loaded = await store.load(bad.conversation)
+        assert loaded == [without_body(e) if e is bad else e for e in entries]
+        [found] = await store.quarantined()
+        assert (found.id, found.body_only) == (bad.id, True)
+        await store.append([bad])
+        assert await store.load(bad.conversation) == entries
+
+
+@pytest.mark.parametrize("occurrence", range(4))
+@pytest.mark.parametrize("key", ["conversation", "id"])
+async def test_a_damaged_key_hides_no_entry_for_good(path: Path, key: str, occurrence: int) -> None:
+    # Rows, index and headers hold the keys. A flipped one can make SQLite's search walk
+    # past rows that are there (of 61 it then finds 31), or make a row undeletable.
+    entries = log(60)
+    conversation = entries[0].conversation
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    flip_byte(path, getattr(entries[30], key), occurrence=occurrence)
+    async with await Store.open(path) as store:
+        loaded = await store.load(conversation)
+        assert len(loaded) >= 60
+        assert set(loaded) <= set(entries)
+        await store.append(entries)
+        assert await store.load(conversation) == entries
+        assert [stored.entries for stored in await store.conversations()] == [61]
+
+
+@pytest.mark.parametrize("value", ["'text'", "7", "x'00'", "CAST(x'ff' AS TEXT)"])
+@pytest.mark.parametrize("column", ["header", "signature", "checksum", "body"])
+async def test_a_column_of_another_type_is_quarantined(path: Path, column: str, value: str) -> None:
+    entries = log(2)
+    bad = entries[1]
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        query(path, f"UPDATE entries SET {column} = {value} WHERE id = ?", bad.id)
+        loaded = await store.load(bad.conversation)
+        survivor = [without_body(bad)] if column == "body" else []
+        assert loaded == [entries[0], *survivor, entries[2]]
+        assert store.quarantined_count == 1
+
+
+async def test_a_row_under_another_conversation_is_not_served(path: Path) -> None:
+    entries, other = log(2), log(0, seed=2)
+    async with await Store.open(path) as store:
+        await store.append([*entries, *other])
+        query(
+            path,
+            "UPDATE entries SET conversation = ? WHERE id = ?",
+            other[0].conversation,
+            entries[2].id,
+        )
+        assert await store.load(other[0].conversation) == other
+        assert store.quarantined_count == 1
+
+
+async def test_deleting_leaves_no_trace_of_a_conversation(path: Path) -> None:
+    secret, kept = log(30, text="the secret word"), log(3, seed=2)
+    conversation, peer = secret[0].conversation, Writer(3).public
+
+    def traces() -> list[str]:
+        words = (b"the secret word", conversation)
+        files = [file for file in path.parent.iterdir() if file.suffix != ".db-shm"]
+        return [file.name for file in files if any(w in file.read_bytes() for w in words)]
+
+    async with await Store.open(path) as store:
+        await store.append([*secret, *kept])
+        await store.save_acks(conversation, peer, [position(secret[4])], now_ms=5)
+        query(path, "UPDATE entries SET body = x'00' WHERE id = ?", secret[9].id)
+        await store.load(conversation)
+        assert await store.quarantined()
+        assert traces()
+        await store.delete(conversation)
+        assert traces() == []
+        assert not await store.has(conversation)
+        assert await store.load(conversation) == []
+        assert await store.quarantined() == []
+        assert await store.load_acks(conversation, peer) == ((), None)
+        assert await store.load(kept[0].conversation) == kept
+
+
+def position(entry: Entry) -> Position:
+    return Position(entry.header.lane, entry.header.seq, entry.id)
+
+
+async def test_acks_keep_the_newest_position_of_each_lane(path: Path) -> None:
+    entries = log(3)
+    conversation, peer = entries[0].conversation, Writer(2).public
+    far = Lane(peer, 2**64 - 1, Track.DOCUMENT)
+    async with await Store.open(path) as store:
+        first = [position(entries[1]), Position(far, 2**53 - 1, entries[0].id)]
+        await store.save_acks(conversation, peer, first, now_ms=10)
+        await store.save_acks(conversation, peer, [position(entries[3])], now_ms=20)
+        expected = {position(entries[3]), Position(far, 2**53 - 1, entries[0].id)}
+        positions, last_ack_ms = await store.load_acks(conversation, peer)
+        assert (set(positions), last_ack_ms) == (expected, 20)
+    async with await Store.open(path) as store:
+        positions, last_ack_ms = await store.load_acks(conversation, peer)
+        assert (set(positions), last_ack_ms) == (expected, 20)
+        assert await store.load_acks(conversation, Writer(3).public) == ((), None)
+
+
+async def test_acks_ride_along_with_the_next_append(path: Path) -> None:
+    entries = log(1)
+    peer = Writer(2).public
+    async with await Store.open(path) as store:
+        before = wal_commits(path)
+        await store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
+        await store.append(entries)
+        assert wal_commits(path) == before + 1
+        assert query(path, "SELECT count(*) FROM acks") == [(1,)]
+
+
+async def test_acks_reach_the_disk_without_an_append(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "LAZY_DELAY_S", 0.0)
+    entries = log(0)
+    async with await Store.open(path) as store:
+        peer = Writer(2).public
+        await store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
+        while not await asyncio.to_thread(query, path, "SELECT 1 FROM acks"):
+            pass
+
+
+async def test_acks_that_find_no_room_are_known_once_there_is(path: Path) -> None:
+    entries = log(1)
+    conversation, peer = entries[0].conversation, Writer(2).public
+    lanes = [Lane(peer, epoch, Track.CONVERSATION) for epoch in range(1, 500)]
+    fresh = [Position(lane, 0, entries[1].id) for lane in lanes]
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.save_acks(conversation, peer, [position(entries[1])], now_ms=1)
+        assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
+        async with full_disk(store):
+            await store.save_acks(conversation, peer, fresh, now_ms=2)
+            # Older acks only ask more of the peer than need be; that is no failure.
+            assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
+        positions, _ = await store.load_acks(conversation, peer)
+        assert set(positions) == {position(entries[1]), *fresh}
+
+
+async def test_small_values_are_kept(path: Path) -> None:
+    async with await Store.open(path) as store:
+        assert await store.get_meta("peer/hub.example") is None
+        await store.put_meta("peer/hub.example", b"one")
+        await store.put_meta("peer/hub.example", b"two")
+    async with await Store.open(path) as store:
+        assert await store.get_meta("peer/hub.example") == b"two"
+
+
+async def test_an_unknown_conversation_is_empty(path: Path) -> None:
+    async with await Store.open(path) as store:
+        nothing = ConversationId(bytes(32))
+        assert await store.load(nothing) == []
+        assert not await store.has(nothing)
+        await store.delete(nothing)
+
+
+async def test_what_comes_again_replaces_a_damaged_row(path: Path) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        for column in ("signature", "body"):
+            query(path, f"UPDATE entries SET {column} = x'00' WHERE id = ?", entries[2].id)
+            await store.append([entries[2]])
+            assert await store.load(entries[0].conversation) == entries
+        assert store.quarantined_count == 0
+
+
+async def test_a_broken_page_of_acks_keeps_no_entry_from_the_disk(path: Path) -> None:
+    entries = log(3)
+    peer = Writer(2).public
+    async with await Store.open(path):
+        pass
+    [(page,)] = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'acks'")
+    [(size,)] = query(path, "PRAGMA page_size")
+    assert isinstance(page, int)
+    assert isinstance(size, int)
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    async with await Store.open(path) as store:
+        await store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
+        await store.append(entries[:2])
+        await store.append(entries[2:])
+        assert await store.load(entries[0].conversation) == entries

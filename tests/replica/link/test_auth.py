@@ -1,0 +1,121 @@
+"""Proof of possession and tickets (spec/04-link §3)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica.ids import PublicKey
+from replica.limits import TICKET_LIFETIME_S
+from replica.link.auth import NO_CERTIFICATE, Challenge, Doorkeeper, prove
+from replica.refusals import ProofInvalid, Unauthenticated
+from spec.vectors.make.build import pae
+from tests.support.writers import Writer
+
+HUB, ADA, BOB = Writer(1), Writer(2), Writer(3)
+NONCE = b"n" * 32
+NOW_MS = 1_700_000_000_000
+LIFETIME_MS = TICKET_LIFETIME_S * 1000
+CERTIFICATE = b"c" * 32
+
+
+@pytest.fixture
+def door() -> Doorkeeper:
+    return Doorkeeper(HUB.key, b"secret" * 6)
+
+
+def _prove(challenge: Challenge, **other: object) -> bytes:
+    how = {"expected_server": HUB.public, "now_ms": NOW_MS, **other}
+    return prove(ADA.key, NONCE, challenge, **how)  # type: ignore[arg-type]
+
+
+def _ticket(door: Doorkeeper) -> bytes:
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    return door.admit(ADA.public, NONCE, challenge.expire_time_ms, _prove(challenge), NOW_MS)
+
+
+def test_who_proves_its_key_holds_a_ticket_bound_to_it(door: Doorkeeper) -> None:
+    assert door.holder(_ticket(door), NOW_MS) == ADA.public
+
+
+def test_the_transcript_has_fixed_widths_and_names_the_role(door: Doorkeeper) -> None:
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    fields = (
+        HUB.public + ADA.public + NONCE + challenge.server_nonce + NO_CERTIFICATE
+        + challenge.expire_time_ms.to_bytes(8, "little")
+    )  # fmt: skip
+    tag = "antiphon/v1/authenticate"
+    assert challenge.signature == HUB.key.sign(pae(tag, fields + b"\x01"))
+    assert _prove(challenge) == ADA.key.sign(pae(tag, fields + b"\x02"))
+
+
+def test_a_proof_serves_nobody_else(door: Doorkeeper) -> None:
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    proof, expire_ms = _prove(challenge), challenge.expire_time_ms
+    for key, nonce, expire, signature in (
+        (BOB.public, NONCE, expire_ms, proof),
+        (ADA.public, b"m" * 32, expire_ms, proof),
+        (ADA.public, NONCE, expire_ms - 1, proof),
+        (ADA.public, NONCE, expire_ms, challenge.signature),
+        (ADA.public[:31], NONCE, expire_ms, proof),
+        (ADA.public, b"", expire_ms, proof),
+    ):
+        with pytest.raises(ProofInvalid):
+            door.admit(PublicKey(key), nonce, expire, signature, NOW_MS)
+
+
+def test_a_challenge_expires(door: Doorkeeper) -> None:
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    proof = _prove(challenge)
+    for now_ms in (NOW_MS + LIFETIME_MS, NOW_MS - 1):
+        with pytest.raises(ProofInvalid):
+            door.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, now_ms)
+    with pytest.raises(ProofInvalid):
+        _prove(challenge, now_ms=NOW_MS + LIFETIME_MS)
+
+
+def test_a_ticket_expires_and_ends_with_the_secret(door: Doorkeeper) -> None:
+    ticket = _ticket(door)
+    assert door.holder(ticket, NOW_MS + LIFETIME_MS - 1) == ADA.public
+    with pytest.raises(Unauthenticated):
+        door.holder(ticket, NOW_MS + LIFETIME_MS)
+    with pytest.raises(Unauthenticated):
+        Doorkeeper(HUB.key, b"another").holder(ticket, NOW_MS)
+
+
+@pytest.mark.parametrize("at", range(0, 72, 9))
+def test_no_bit_of_a_ticket_may_change(door: Doorkeeper, at: int) -> None:
+    ticket = bytearray(_ticket(door))
+    ticket[at] ^= 1
+    with pytest.raises(Unauthenticated):
+        door.holder(bytes(ticket), NOW_MS)
+    with pytest.raises(Unauthenticated):
+        door.holder(b"", NOW_MS)
+
+
+def test_a_client_checks_whom_it_talks_to(door: Doorkeeper) -> None:
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    assert _prove(challenge, expected_server=None) == _prove(challenge)
+    for wrong in (
+        {"expected_server": BOB.public},
+        {"certificate_digest": CERTIFICATE},
+    ):
+        with pytest.raises(ProofInvalid):
+            _prove(challenge, **wrong)
+    for changed in (
+        {"server_key": BOB.public},
+        {"server_nonce": b"x" * 32},
+        {"server_nonce": b"x"},
+        {"expire_time_ms": NOW_MS + 5},
+        {"signature": bytes(64)},
+    ):
+        with pytest.raises(ProofInvalid):
+            _prove(replace(challenge, **changed), expected_server=None)
+
+
+def test_a_certificate_is_part_of_the_transcript() -> None:
+    door = Doorkeeper(HUB.key, b"secret", CERTIFICATE)
+    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    proof = _prove(challenge, certificate_digest=CERTIFICATE)
+    assert door.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
+    with pytest.raises(ProofInvalid):
+        _prove(challenge)

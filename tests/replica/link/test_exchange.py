@@ -1,0 +1,480 @@
+"""One conversation between a client and a hub (spec/04-link §4, spec/05-reconcile)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica import limits
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, Digest
+from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
+from replica.link.exchange import BUSY_CHECKS_MAX
+from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry, entry_id
+from replica.refusals import NotAllowed, SignatureInvalid
+from replica.testing import Network
+from syncd.hub import Hub
+from syncd.policy import Policy
+from tests.support.link_scene import HUB_KEY, Scene, grant, of
+from tests.support.writers import Writer, said
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene().begin()
+
+
+# --- opening ---------------------------------------------------------------------------
+
+
+def test_equal_digests_cost_no_heads_and_no_entries(scene: Scene):
+    entries = [scene.genesis, *scene.chain(3)]
+    scene.give(*entries[1:])
+    acked = scene.held.log.heads()
+    client = scene.reconnect(*entries)
+    client.open(scene.id, acked=acked)
+    assert of(Open, client.sent) == [Open(scene.id, scene.held.log.digest, None, True)]
+    assert of(Opened, client.received) == [Opened(scene.id, scene.held.log.digest, True)]
+    assert not of(Entries, [*client.sent, *client.received])
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_what_both_lack_crosses_in_one_round_trip(scene: Scene):
+    known = scene.chain(2)
+    scene.give(*known)
+    other = Writer(2)
+    scene.give(grant(scene, other.public))
+    theirs = other.write(scene.id, said("from afar"), parents=[known[-1]])
+    scene.hub.push(other.public, Entries(scene.id, (theirs,)), 0.0)
+    ours = scene.chain(2)
+    client = scene.reconnect(scene.genesis, *known, *ours)
+    client.open(scene.id)
+    assert len(of(Open, client.sent)) == 1
+    assert [e for m in of(Entries, client.sent) for e in m.entries] == ours
+    received = [e for m in of(Entries, client.received) for e in m.entries]
+    assert theirs in received
+    assert len(received) == 2  # the grant and the message, nothing we had
+    assert client.shelf[scene.id].log.digest == scene.held.log.digest
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_suffix_is_sent_once_even_if_the_first_open_showed_no_heads(scene: Scene):
+    entries = [scene.genesis, *scene.chain(5)]
+    stale = [scene.held.log.position(scene.genesis.id)]
+    client = scene.reconnect(*entries)
+    acked = Conversation.restore(scene.id, entries).log.heads()
+    client.open(scene.id, acked=acked)  # believed acked: the hub lost them since
+    assert [m.heads is None for m in of(Open, client.sent)] == [True, False]
+    assert [e for m in of(Entries, client.sent) for e in m.entries] == entries[1:]
+    assert stale
+    assert scene.held.log.digest == client.shelf[scene.id].log.digest
+
+
+def test_an_unknown_conversation_is_seeded_from_the_genesis():
+    scene = Scene()
+    entries = [scene.genesis, *scene.chain(3)]
+    scene.client.append(*entries)
+    scene.client.open(scene.id)
+    assert [f.reason for f in of(Fault, scene.client.received)] == ["CONVERSATION_NOT_FOUND"]
+    assert list(scene.held.log.entries) == [e.id for e in entries]
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_seeding_lost_on_the_way_is_tried_again():
+    scene = Scene()
+    scene.client.append(scene.genesis, *scene.chain(3))
+    scene.pair.loses = lambda message: isinstance(message, Entries)
+    scene.client.open(scene.id)
+    assert scene.id not in scene.hub.shelf
+    scene.pair.loses = lambda _: False
+    for _ in range(3):
+        scene.pair.advance(limits.RESYNC_S)
+    assert scene.held.log.digest == scene.client.shelf[scene.id].log.digest
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_what_was_written_while_the_first_open_was_under_way_is_sent_at_once(scene: Scene):
+    client = scene.reconnect(scene.genesis)
+    opened: list[Opened] = []
+    scene.pair.loses = lambda m: isinstance(m, Opened) and not opened.append(m)
+    client.open(scene.id)
+    scene.pair.loses = lambda _: False
+    (entry,) = scene.chain(1)
+    client.append(entry)
+    assert entry.id not in scene.held.log.entries
+    client.perform(client.link.receive(opened[0], 0.0))  # equal to what we had when we asked
+    assert entry.id in scene.held.log.entries
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+# --- who is let in -------------------------------------------------------------------------
+
+
+def test_unknown_and_not_yours_get_the_same_words(scene: Scene):
+    stranger = scene.pair.connect(Writer(66).public)
+    stranger.open(scene.id)
+    stranger.open(ConversationId(b"?" * 32))
+    first, second = of(Fault, stranger.received)
+    assert (first.reason, first.detail, first.next_step, first.entry, first.missing) == (
+        second.reason,
+        second.detail,
+        second.next_step,
+        second.entry,
+        second.missing,
+    )
+    assert scene.state(stranger) is SyncState.DENIED
+
+
+@pytest.mark.parametrize("kind", ["new", "known", "pending", "forged", "membership", "none"])
+def test_what_a_stranger_sends_is_answered_alike_whether_the_conversation_is_here_or_not(
+    scene: Scene, kind: str
+):
+    stranger = Writer(66)
+    line = scene.chain(3)
+    scene.give(line[0])
+    sent: dict[str, tuple[Entry, ...]] = {
+        "new": (line[1],),
+        "known": (line[0],),
+        "pending": (line[2],),
+        "forged": (stranger.write(scene.id, said("let me in"), parents=[line[0]]),),
+        "membership": (
+            stranger.write(
+                scene.id, Member(Grant(stranger.public, Role.OWNER)), parents=[scene.genesis]
+            ),
+        ),
+        "none": (),
+    }
+    answers = []
+    for hub in (scene.hub, Hub(HUB_KEY, Policy())):
+        network = Network(hub)
+        peer = network.connect(stranger.public)
+        before = len(peer.received)
+        peer.send(Entries(scene.id, sent[kind]))
+        answers.append(peer.received[before:])
+    assert answers[0] == answers[1]
+
+
+def test_a_stranger_who_shows_its_grant_is_let_in():
+    scene = Scene()
+    other = Writer(2)
+    entries = (scene.genesis, grant(scene, other.public))
+    peer = scene.pair.connect(other.public, shelf=scene.shelf_of(*entries))
+    peer.open(scene.id)
+    assert scene.state(peer) is SyncState.SYNCHRONIZED
+    assert set(scene.held.log.entries) == {e.id for e in entries}
+
+
+def test_a_stranger_can_not_bring_a_conversation_it_is_no_member_of():
+    scene = Scene()
+    peer = scene.pair.connect(Writer(66).public, shelf=scene.shelf_of(scene.genesis))
+    peer.open(scene.id)
+    for _ in range(4):
+        scene.pair.advance(limits.RESYNC_S)
+    assert scene.id not in scene.hub.shelf
+    assert not scene.pair.stored
+    assert scene.state(peer) is SyncState.DENIED
+
+
+def test_someone_denied_asks_again_later_and_is_let_in_once_granted(scene: Scene):
+    other = Writer(2)
+    peer = scene.pair.connect(other.public)
+    peer.open(scene.id)
+    assert scene.state(peer) is SyncState.DENIED
+    assert len(of(EntryFailed, peer.events)) == 1
+    scene.client.append(grant(scene, other.public))
+    scene.pair.advance(limits.DENIED_RECHECK_S / 2)
+    scene.pair.advance(limits.DENIED_RECHECK_S / 2)
+    assert scene.state(peer) is SyncState.SYNCHRONIZED
+
+
+def test_only_keys_the_policy_names_may_create():
+    scene = Scene(Policy(creators=frozenset()))
+    scene.begin()
+    assert "CREATE_FORBIDDEN" in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.id not in scene.hub.shelf
+
+
+# --- appending -----------------------------------------------------------------------------
+
+
+def test_who_is_no_member_appends_nothing(scene: Scene):
+    stranger = Writer(9)
+    entry = stranger.write(scene.id, said("hello"), parents=[scene.genesis])
+    with pytest.raises(NotAllowed):
+        scene.client.link.append(entry, 0.0)
+    assert not scene.client.shelf[scene.id].log.pending
+
+
+# --- comparing in the middle of traffic ---------------------------------------------------
+
+
+def spoilt(scene: Scene) -> list[Open]:
+    """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
+    scene.pair.loses = lambda message: isinstance(message, (Ack, Opened))
+    (entry,) = scene.chain(1)
+    scene.client.append(entry)
+    before = len(of(Open, scene.client.sent))
+    for late in (Opened(scene.id, Digest(bytes(32)), False), Ack(scene.id, (entry.id,))):
+        scene.client.perform(scene.client.link.receive(late, scene.pair.now))
+    scene.pair.advance(limits.RESYNC_S)
+    return of(Open, scene.client.sent)[before:]
+
+
+def test_a_hub_shows_no_heads_to_a_digest_on_a_live_conversation(scene: Scene):
+    scene.client.send(Open(scene.id, Digest(bytes(32))))
+    assert of(Opened, scene.client.received)[-1].heads is None
+
+
+def test_a_comparison_that_entries_may_have_spoilt_is_repeated_without_heads(scene: Scene):
+    (repeated,) = spoilt(scene)
+    assert repeated.heads is None
+    assert scene.client.link.exchange.channels[scene.id].state is SyncState.SYNCHRONIZED
+
+
+def test_comparisons_spoilt_again_and_again_show_heads_at_last(scene: Scene):
+    firsts = [spoilt(scene)[0] for _ in range(BUSY_CHECKS_MAX + 1)]
+    assert [one.heads is None for one in firsts] == [True] * BUSY_CHECKS_MAX + [False]
+
+
+def test_a_difference_nothing_explains_is_said_and_repaired(scene: Scene):
+    lost = scene.chain(1)
+    scene.hub.shelf[scene.id].admit(lost[0])  # the client is never told
+    scene.pair.advance(limits.HEARTBEAT_S)
+    states = [e.state for e in scene.client.events if isinstance(e, StateChanged)]
+    assert SyncState.DESYNCHRONIZED in states
+    assert states[-1] is SyncState.SYNCHRONIZED
+    assert lost[0].id in scene.client.shelf[scene.id].log.entries
+
+
+# --- acks ---------------------------------------------------------------------------------
+
+
+def test_an_ack_follows_admission_and_names_the_lanes_newest(scene: Scene):
+    line = scene.chain(3)
+    effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, tuple(line)), 0.0)
+    assert effects.persist == tuple(line)
+    assert effects.send[0] == (
+        scene.client.link_id,
+        Ack(scene.id, (line[2].id,)),
+    )
+
+
+def test_what_must_wait_is_not_acked(scene: Scene):
+    line = scene.chain(2)
+    effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, (line[1],)), 0.0)
+    assert effects.persist == ()
+    assert not [m for _, m in effects.send if isinstance(m, Ack)]
+
+
+def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene):
+    scene.pair.loses = lambda message: isinstance(message, Ack)
+    line = scene.chain(3)
+    scene.client.append(*line)
+    channel = scene.client.link.exchange.channels[scene.id]
+    assert channel.unacked == {e.id for e in line}
+    head = scene.held.log.position(line[2].id)
+    effects = scene.client.link.receive(Ack(scene.id, (head.id,)), 0.0)
+    assert EntriesAcked(scene.id, (head,)) in effects.deliver
+    assert not channel.unacked
+
+
+def test_a_guess_about_a_longer_lane_is_never_an_ack(scene: Scene):
+    """The hub is ahead on our lane, in another history: what we hold may not be there."""
+    common = scene.chain(1)
+    twin = scene.writer.restored()
+    theirs = scene.chain(4)
+    ours = [twin.write(scene.id, said("other"), parents=[common[-1]])]
+    scene.give(*common, *theirs)
+    client = scene.reconnect(scene.genesis, *common, *ours)
+    scene.pair.loses = lambda message: isinstance(message, (Entries, Ids))
+    client.open(scene.id)
+    acked = {p.id for e in of(EntriesAcked, client.events) for p in e.positions}
+    assert ours[0].id not in acked
+    assert ours[0].id in client.link.exchange.channels[scene.id].unacked
+
+
+def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
+    line = scene.chain(3)
+    scene.give(*line)
+    client = scene.reconnect(scene.genesis, *line[:2])
+    scene.pair.loses = lambda message: isinstance(message, Opened)
+    client.open(scene.id)
+    assert client.link.exchange.channels[scene.id].unacked <= {scene.genesis.id}
+
+
+def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
+    good = scene.chain(1)[0]
+    bad = Entry(good.header_bytes, bytes(64), good.body, good.id, good.header)
+    scene.client.send(Entries(scene.id, (bad,)))
+    (fault,) = of(Fault, scene.client.received)[-1:]
+    assert (fault.reason, fault.entry) == (SignatureInvalid.reason, good.id)
+    assert good.id not in scene.held.log.entries
+
+
+def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
+    scene = Scene(Policy(entries_max=2)).begin()
+    line = scene.chain(3)
+    scene.client.append(*line)
+    channel = scene.client.link.exchange.channels[scene.id]
+    refused = {e.id for e in line[1:]}
+    assert channel.refused == refused
+    for _ in range(12):
+        scene.pair.advance(limits.RESYNC_S)
+    sent = [e.id for frame in of(Entries, scene.client.sent) for e in frame.entries]
+    assert [sent.count(i) for i in refused] == [1, 1]
+    acked = [p.id for event in of(EntriesAcked, scene.client.events) for p in event.positions]
+    assert refused.isdisjoint(acked)
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_conversation_refused_for_good_is_asked_about_once_a_minute(scene: Scene):
+    scene.hub.deleted.add(scene.id)
+    scene.client.append(*scene.chain(1))
+    scene.pair.advance(limits.RESYNC_S)
+    assert scene.state() is SyncState.DENIED
+    before = len(of(Open, scene.client.sent))
+    for _ in range(20):
+        scene.pair.advance(limits.DENIED_RECHECK_S / 5)
+    assert len(of(Open, scene.client.sent)) - before <= 4
+
+
+def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
+    good, next_one = scene.chain(2)
+    broken = replace(next_one, header_bytes=next_one.header_bytes + b"\x00")
+    scene.client.send(Entries(scene.id, (good, broken)))
+    fault = of(Fault, scene.client.received)[-1]
+    assert (fault.reason, fault.entry) == ("WIRE_MALFORMED", entry_id(broken.header_bytes))
+    assert good.id in scene.held.log.entries
+
+
+# --- bodies ----------------------------------------------------------------------------------
+
+
+def without_body(entry: Entry) -> Entry:
+    return replace(entry, body=None)
+
+
+def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(scene: Scene):
+    (entry,) = scene.chain(1)
+    held = [scene.genesis, entry]
+    hub = scene.hub
+    hub.load(scene.id, [scene.genesis, without_body(entry)])
+    other = scene.pair.connect(scene.writer.public)
+    other.open(scene.id)
+    assert other.shelf[scene.id].log.entries[entry.id].body is None
+    scene.reconnect(*held).open(scene.id)
+    assert hub.shelf[scene.id].log.entries[entry.id] == entry
+    assert other.shelf[scene.id].log.entries[entry.id] == entry
+
+
+def test_a_body_a_replica_lost_comes_back_from_the_hub(scene: Scene):
+    (entry,) = scene.chain(1)
+    scene.client.append(entry)
+    peer = scene.reconnect(scene.genesis, without_body(entry))
+    peer.open(scene.id)
+    assert peer.shelf[scene.id].log.entries[entry.id] == entry
+    assert peer.stored == [entry]
+
+
+# --- what goes missing -------------------------------------------------------------------------
+
+
+def test_a_gap_is_named_once_and_filled(scene: Scene):
+    line = scene.chain(6)
+    lost = {line[0].id}
+    scene.pair.loses = lambda m: isinstance(m, Entries) and m.entries[0].id in lost
+    scene.client.append(line[0])
+    scene.pair.loses = lambda _: False
+    scene.client.send(Entries(scene.id, tuple(line[2:])))
+    missing = [f.missing for f in of(Fault, scene.client.received)[-1:]]
+    assert missing == [(line[1].id,)]
+    scene.client.append(*line[1:])
+    assert scene.held.log.lane_length(line[0].header.lane) == 6
+    assert not scene.client.link.exchange.channels[scene.id].unacked
+
+
+def test_a_lost_entry_is_sent_again_after_the_recheck(scene: Scene):
+    (entry,) = scene.chain(1)
+    scene.pair.loses = lambda message: isinstance(message, Entries)
+    scene.client.append(entry)
+    scene.pair.loses = lambda _: False
+    assert entry.id not in scene.held.log.entries
+    scene.pair.advance(limits.RESYNC_S)
+    assert entry.id in scene.held.log.entries
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_steady_writer_still_checks_again(scene: Scene):
+    line = scene.chain(4)
+    scene.pair.loses = lambda message: isinstance(message, (Entries, Ack, Fault))
+    for entry in line:
+        scene.client.append(entry)
+        scene.pair.advance(limits.RESYNC_S / 3)
+    scene.pair.loses = lambda _: False
+    scene.pair.advance(limits.RESYNC_S / 3)
+    scene.pair.advance(limits.RESYNC_S)
+    assert scene.held.log.lane_length(line[0].header.lane) == 4
+
+
+def test_what_a_reader_missed_is_found_at_the_next_beat(scene: Scene):
+    reader_key = Writer(3)
+    scene.client.append(grant(scene, reader_key.public))
+    reader = scene.pair.connect(reader_key.public)
+    reader.open(scene.id)
+    scene.pair.advance(limits.HEARTBEAT_S)
+    (entry,) = scene.chain(1)
+    scene.hub.push(scene.writer.public, Entries(scene.id, (entry,)), 0.0)  # and nothing is sent
+    scene.pair.advance(limits.HEARTBEAT_S)
+    assert entry.id in reader.shelf[scene.id].log.entries
+    states = [e.state for e in of(StateChanged, reader.events)]
+    assert [s.value for s in states[-3:]] == ["desynchronized", "reconciling", "synchronized"]
+
+
+def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_500)
+    line = scene.chain(10)
+    scene.client.send(Entries(scene.id, tuple(line[1:])))
+    assert "PENDING_FULL" in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.held.log.pending_bytes <= 1_500
+    scene.client.append(*line)
+    assert scene.held.log.lane_length(line[0].header.lane) == 10
+
+
+def test_a_link_stops_paying_for_what_another_set_free(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
+    line = scene.chain(20)
+    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_200)
+    for number in range(0, 20, 2):
+        scene.client.send(Entries(scene.id, (line[number + 1],)))
+        scene.give(line[number])
+    assert "PENDING_FULL" not in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.held.log.lane_length(line[0].header.lane) == 20
+
+
+def test_what_waits_is_forgotten_with_the_link_that_brought_it(scene: Scene):
+    line = scene.chain(2)
+    scene.client.send(Entries(scene.id, (line[1],)))
+    assert scene.held.log.pending
+    scene.pair.disconnect(scene.client)
+    assert not scene.held.log.pending
+
+
+def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene):
+    other = Writer(2)
+    member = grant(scene, other.public)
+    line = scene.chain(1)
+    answer = other.write(scene.id, said("to that"), parents=[line[0]])
+    scene.client.append(member)
+    peer = scene.pair.connect(
+        other.public, shelf=scene.shelf_of(scene.genesis, member, *line, answer)
+    )
+    scene.pair.loses = lambda m: isinstance(m, Entries) and m.entries[0] == line[0]
+    peer.send(Open(scene.id, scene.held.log.digest))
+    peer.open(scene.id)
+    scene.pair.loses = lambda _: False
+    scene.give(*line)
+    scene.pair.advance(limits.RESYNC_S)
+    assert not peer.link.exchange.channels[scene.id].unacked
+    assert answer.id in scene.held.log.entries

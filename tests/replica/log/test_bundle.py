@@ -1,0 +1,148 @@
+import dataclasses
+import hashlib
+import random
+import struct
+
+import pytest
+
+from replica.ids import Digest
+from replica.log.body import Message, Opaque, Speaker
+from replica.log.bundle import MAGIC, decode_bundle, encode_bundle
+from replica.log.entry import Entry
+from replica.refusals import BundleInvalid
+from tests.support.writers import Writer, said
+
+
+def log(count: int, seed: int = 1) -> list[Entry]:
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for number in range(count):
+        body = said(f"hello {number}")
+        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
+    return entries
+
+
+def blob(content: bytes) -> tuple[Digest, bytes]:
+    return Digest(hashlib.sha256(content).digest()), content
+
+
+def bundle(entries: list[Entry], *blobs: tuple[Digest, bytes]) -> bytes:
+    return b"".join(encode_bundle(entries, blobs))
+
+
+def sealed(data: bytes) -> bytes:
+    """Put the right digest under records that are wrong."""
+    return data + hashlib.sha256(data).digest()
+
+
+def record(kind: int, content: bytes) -> bytes:
+    return struct.pack("<BQ", kind, len(content)) + content
+
+
+def test_a_bundle_gives_back_the_conversation_in_order() -> None:
+    entries = log(20)
+    shuffled = random.Random(1).sample(entries, len(entries))
+    decoded = decode_bundle(bundle(shuffled))
+    assert decoded.entries == tuple(entries)
+    assert decoded.blobs == {}
+
+
+def test_the_same_conversation_always_gives_the_same_bundle() -> None:
+    assert bundle(log(5)) == bundle(log(5)[::-1])
+
+
+def test_blobs_come_along() -> None:
+    blobs = (blob(b"picture"), blob(b""), blob(bytes(100_000)))
+    assert decode_bundle(bundle(log(2), *blobs)).blobs == dict(blobs)
+
+
+def test_opaque_parts_and_missing_bodies_are_kept_as_they_are() -> None:
+    writer = Writer(1)
+    genesis = writer.genesis()
+    part = Opaque("issuer", data=bytes(range(256)))
+    opaque = writer.write(
+        genesis.conversation, Message(Speaker.ASSISTANT, (part,)), parents=[genesis]
+    )
+    withheld = dataclasses.replace(
+        writer.write(genesis.conversation, said("gone"), parents=[opaque]), body=None
+    )
+    assert decode_bundle(bundle([genesis, opaque, withheld])).entries[1:] == (opaque, withheld)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[], log(3)[1:], [*log(1), *log(1)], [*log(2), *log(2, seed=2)]],
+    ids=["nothing", "no genesis", "an entry twice", "two conversations"],
+)
+def test_what_is_not_one_whole_conversation_is_not_encoded(entries: list[Entry]) -> None:
+    with pytest.raises(BundleInvalid):
+        bundle(entries)
+
+
+def test_any_flipped_bit_is_found() -> None:
+    data = bundle(log(2), blob(b"picture"))
+    for at in range(len(data)):
+        bad = bytearray(data)
+        bad[at] ^= 1 << at % 8
+        with pytest.raises(BundleInvalid):
+            decode_bundle(bytes(bad))
+
+
+def test_any_cut_is_found() -> None:
+    data = bundle(log(2), blob(b"picture"))
+    for size in range(len(data)):
+        with pytest.raises(BundleInvalid):
+            decode_bundle(data[:size])
+    with pytest.raises(BundleInvalid):
+        decode_bundle(data + b"\0")
+
+
+def test_a_refusal_names_the_record_and_its_byte() -> None:
+    entries = log(2)
+    good = bundle(entries)
+    first = len(MAGIC) + 9 + struct.unpack_from("<Q", good, len(MAGIC) + 1)[0]
+    with pytest.raises(BundleInvalid, match=f"record 1 at byte {first}: "):
+        decode_bundle(sealed(good[:first] + record(9, b"")))
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (record(3, struct.pack("<QQ", 2, 1)), "count"),
+        (record(3, b""), "count"),
+        (record(2, b"short"), "digest"),
+        (record(2, bytes(32) + b"other"), "digest"),
+        (record(2, b"".join(blob(b"x"))) * 2, "twice"),
+        (record(1, b"\xff"), "not a Entry"),
+        (b"\x01", "middle of a record"),
+        (struct.pack("<BQ", 1, 2**64 - 1), "longer than the file"),
+        (record(3, struct.pack("<QQ", 3, 0)) + b"more", "follow the end"),
+    ],
+)
+def test_wrong_records_are_refused_even_with_a_right_digest(tail: bytes, why: str) -> None:
+    data = bundle(log(2))
+    records = data[: -32 - 9 - 16]
+    with pytest.raises(BundleInvalid, match=why):
+        decode_bundle(sealed(records + tail))
+
+
+def test_order_is_checked_even_with_a_right_digest() -> None:
+    pieces = list(encode_bundle(log(2)))
+    magic, genesis, first, second, _, _ = pieces
+    end = record(3, struct.pack("<QQ", 3, 0))
+    with pytest.raises(BundleInvalid, match="order"):
+        decode_bundle(sealed(magic + genesis + second + first + end))
+    with pytest.raises(BundleInvalid, match="genesis"):
+        decode_bundle(sealed(magic + first + second + end))
+    picture = record(2, b"".join(blob(b"x")))
+    with pytest.raises(BundleInvalid, match="before blobs"):
+        decode_bundle(sealed(magic + genesis + picture + first + end))
+    with pytest.raises(BundleInvalid, match="count"):
+        decode_bundle(sealed(magic + record(3, struct.pack("<QQ", 0, 0))))
+
+
+def test_a_body_that_fails_its_digest_is_refused() -> None:
+    entries = log(1)
+    bad = dataclasses.replace(entries[1], body=bytes(len(entries[1].body or b"")))
+    with pytest.raises(BundleInvalid, match=r"record 1 at byte .*SHA-256"):
+        decode_bundle(bundle([entries[0], bad]))

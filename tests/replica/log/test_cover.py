@@ -1,0 +1,151 @@
+"""What digest and sync cover, kept up as the log grows (spec/03-order §5)."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from replica.conversation.conversation import Conversation
+from replica.ids import EntryId
+from replica.link.messages import Entries
+from replica.log import members
+from replica.log.body import Grant, Member, Revocation, Role
+from replica.log.entry import Entry
+from replica.log.log import Admitted, Log
+from replica.log.members import Membership
+from replica.testing import Pair
+from syncd.hub import Hub
+from syncd.policy import Policy
+from tests.replica.log.naive_members import naive_covered
+from tests.support.counting import grows_linearly
+from tests.support.stories import Story, cut_at
+from tests.support.writers import Writer, said
+
+
+def _grown(entries: list[Entry]) -> Log:
+    log = Log(entries[0].conversation)
+    for entry in entries:
+        log.admit(entry, verified=True)
+    return log
+
+
+class Cut:
+    """An owner, a writer whose first message alone is kept, and what it wrote behind the cut."""
+
+    def __init__(self) -> None:
+        """Write them."""
+        self.ada, self.bob = Writer(1), Writer(2)
+        self.genesis = self.ada.genesis()
+        self.id = self.genesis.conversation
+        grant = Member(Grant(self.bob.public, Role.WRITER))
+        self.grant = self.ada.write(self.id, grant, parents=[self.genesis])
+        self.kept = self.bob.write(self.id, said("kept"), parents=[self.genesis])
+        revocation = Member(Revocation(self.bob.public, (cut_at(self.kept),)))
+        self.revocation = self.ada.write(
+            self.id, revocation, parents=[self.grant], listed=[self.kept]
+        )
+        self.spam = self.bob.write(self.id, said("spam"), parents=[self.kept])
+        self.reply = self.ada.write(self.id, said("reply"), parents=[self.spam])
+
+    @property
+    def before(self) -> tuple[Entry, ...]:
+        """Everything up to the revocation."""
+        return self.genesis, self.grant, self.kept, self.revocation
+
+
+def test_what_is_covered_is_the_same_at_every_step_and_from_scratch() -> None:
+    for seed in range(30):
+        story = Story(seed)
+        story.grow(50)
+        entries = list(story.entries)
+        random.Random(seed).shuffle(entries)
+        log = Log(story.held.id)
+        for entry in entries:
+            log.admit(entry, verified=True)
+            if log.genesis is not None:
+                assert log.covered() == naive_covered(log)
+
+
+def test_what_lies_behind_a_cut_is_offered_once_something_covered_follows_it() -> None:
+    scene = Cut()
+    log = _grown([*scene.before])
+    assert log.offered([scene.kept.id]) == [scene.kept.id]
+    log.admit(scene.spam)
+    assert log.offered([scene.spam.id]) == []
+    log.admit(scene.reply)
+    assert log.offered([scene.reply.id]) == [scene.spam.id, scene.reply.id]
+    again = scene.ada.write(scene.id, said("again"), parents=[scene.spam])
+    log.admit(again)
+    assert log.offered([again.id]) == [again.id], "peers have the rest by now"
+
+
+def test_a_hub_offers_nothing_that_lies_behind_a_cut() -> None:
+    scene = Cut()
+    hub = Hub(Writer(9).public, Policy())
+    hub.push(scene.ada.public, Entries(scene.id, scene.before), 0.0)
+    pair = Pair(hub, scene.ada.public)
+    pair.client.open(scene.id)
+    held = pair.client.shelf[scene.id]
+    other = pair.connect(scene.ada.public)
+    other.open(scene.id)
+    other.send(Entries(scene.id, (scene.spam,)))
+    assert scene.spam.id in hub.shelf[scene.id].log.entries
+    assert scene.spam.id not in held.log.entries
+    assert held.log.digest == hub.shelf[scene.id].log.digest
+    other.send(Entries(scene.id, (scene.reply,)))
+    assert {scene.spam.id, scene.reply.id} <= held.log.entries.keys()
+    assert not held.log.pending
+
+
+def test_new_entries_are_covered_without_a_look_at_the_old_ones() -> None:
+    def work_of(n: int) -> Callable[[], object]:
+        scene = Cut()
+        at, chain = scene.reply, []
+        for _ in range(n):
+            chain.append(at := scene.ada.write(scene.id, said("x"), parents=[at]))
+        log = _grown([*scene.before, scene.spam, scene.reply])
+
+        def work() -> None:
+            for entry in chain:
+                assert isinstance(log.admit(entry, verified=True), Admitted)
+                assert entry.id in log.covered()
+
+        return work
+
+    assert grows_linearly(work_of, 100)
+
+
+def test_one_frame_of_changes_is_folded_a_few_times_however_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folds = []
+    fold = members.fold
+
+    def counted(*args: Any) -> Membership:
+        folds.append(args)
+        return fold(*args)
+
+    monkeypatch.setattr(members, "fold", counted)
+    ada = Writer(1)
+    genesis = ada.genesis()
+    frame = [genesis]
+    for number in range(100):
+        grant = Member(Grant(Writer(100 + number).public, Role.READER))
+        frame.append(ada.write(genesis.conversation, grant, parents=frame[-1:]))
+    hub = Hub(Writer(9).public, Policy())
+    hub.push(ada.public, Entries(genesis.conversation, tuple(frame)), 0.0)
+    held = hub.shelf[genesis.conversation]
+    assert len(held.log) == 101
+    assert len(folds) < 5
+    restored = Conversation.restore(held.id, held.log.entries.values())
+    assert restored.log.digest == held.log.digest
+    assert len(folds) < 7
+
+
+def test_a_log_of_members_alone_is_covered_as_a_whole() -> None:
+    scene = Cut()
+    log = _grown([scene.genesis, scene.grant, scene.kept])
+    assert log.covered() == log.entries.keys()
+    assert log.offered([EntryId(bytes(32))]) == []
+    assert Membership().covers(scene.kept) is False

@@ -1,0 +1,289 @@
+"""Who may what: seniority, cuts, resignations, against a naive fixpoint (spec/03-order §2)."""
+
+import random
+from typing import Any
+
+import pytest
+
+from replica.conversation.conversation import Conversation
+from replica.ids import EntryId, Track
+from replica.log import members
+from replica.log.body import Grant, Join, Member, Revocation, Role
+from replica.log.entry import Entry, Kind
+from replica.log.log import Log
+from replica.log.members import ROLES_OF_KIND, Membership
+from tests.replica.log.naive_members import naive_membership
+from tests.support.stories import Story, cut_at
+from tests.support.writers import Writer, said
+
+SEEDS = range(150)
+
+
+class Family:
+    """Random grants and revocations among a few keys, with something to cut off."""
+
+    def __init__(self, seed: int) -> None:
+        """Let two owners and five strangers change each other's roles."""
+        self.random = random.Random(seed)
+        self.writers = [Writer(n) for n in range(1, 8)]
+        self.genesis = self.writers[0].genesis([w.public for w in self.writers[:2]])
+        self.log = Log(self.genesis.conversation)
+        self.log.admit(self.genesis)
+        self.waiting: list[Entry] = []
+        for _ in range(30):
+            self._step()
+
+    def _step(self) -> None:
+        author, target = self.random.choices(self.writers, [5, 4, 3, 2, 1, 1, 1], k=2)
+        written = [e for e in self.log.entries.values() if e.header.author == target.public]
+        # Careless authors follow the genesis, whatever else they hold.
+        heads = [self.log.entries[i] for i in self.log.membership_heads()]
+        parents = heads if heads and self.random.random() < 0.5 else [self.genesis]
+        choice = self.random.random()
+        if choice < 0.3:
+            entry = author.write(self.log.conversation, said("x"), parents=[self.genesis])
+        elif choice < 0.7:
+            roles = [Role.OWNER, Role.OWNER, Role.WRITER, Role.HOST, Role.READER, 9]
+            body = Member(Grant(target.public, self.random.choice(roles)))
+            entry = author.write(self.log.conversation, body, parents=parents)
+        else:
+            kept = self.random.sample(written, min(len(written), self.random.randint(0, 4)))
+            body = Member(Revocation(target.public, tuple(cut_at(e) for e in kept)))
+            entry = author.write(self.log.conversation, body, parents=parents, listed=kept)
+        self.log.admit(entry)
+
+
+def test_the_fold_is_the_naive_fixpoint() -> None:
+    revoked = resigned = 0
+    for seed in SEEDS:
+        log = Family(seed).log
+        naive, fold = naive_membership(log), log.membership
+        assert fold.roles == naive.roles
+        assert fold.kept == naive.kept
+        assert fold.ranks == naive.ranks
+        revoked += len(fold.kept)
+        resigned += len(fold.resignations)
+    assert revoked > len(SEEDS)
+    assert resigned > len(SEEDS) // 10
+
+
+def test_the_fold_that_grew_is_the_fold_from_scratch() -> None:
+    for seed in SEEDS[:60]:
+        family = Family(seed)
+        log = Log(family.log.conversation)
+        for entry in family.log.entries.values():
+            log.admit(entry, verified=True)
+            now, naive = log.membership, naive_membership(log)
+            assert (now.roles, now.ranks, now.kept) == (naive.roles, naive.ranks, naive.kept)
+            assert now.resignations == naive.resigned
+
+
+def test_grants_one_by_one_take_no_pass_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = []
+    fold = members.fold
+    monkeypatch.setattr(members, "fold", lambda *args: folds.append(args) or fold(*args))
+    ada = Writer(1)
+    at = ada.genesis()
+    held = Conversation(at.conversation)
+    held.admit(at)
+    for number in range(50):
+        body = Member(Grant(Writer(100 + number).public, Role.READER))
+        at = ada.write(held.id, body, parents=[at])
+        held.admit(at)
+        assert held.is_member(Writer(100 + number).public)
+    assert len(folds) == 1
+
+
+def test_the_fold_of_stories_is_the_naive_fixpoint() -> None:
+    for seed in SEEDS[:20]:
+        story = Story(seed)
+        story.grow(60)
+        naive = naive_membership(story.held.log)
+        assert story.held.log.membership.kept == naive.kept
+
+
+def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
+    for seed in SEEDS[:40]:
+        log = Family(seed).log
+        entries = [*log.entries.values(), *log.pending.values()]
+        random.Random(seed).shuffle(entries)
+        other = Log(log.conversation)
+        for entry in entries:
+            other.admit(entry, verified=True)
+        assert other.entries.keys() == log.entries.keys()
+        assert other.membership == log.membership
+        assert other.covered() == log.covered()
+        assert other.digest == log.digest
+
+
+def test_the_fold_needs_no_more_than_what_the_digest_covers() -> None:
+    for seed in SEEDS[:80]:
+        log = Family(seed).log
+        other = Log(log.conversation)
+        for entry in log.entries.values():
+            if entry.id in log.covered():
+                other.admit(entry, verified=True)
+        assert other.entries.keys() == log.covered()
+        assert other.membership.kept.keys() == log.membership.kept.keys()
+        assert other.membership.roles == log.membership.roles
+        assert other.covered() == log.covered()
+        assert other.digest == log.digest
+
+
+def test_a_junior_never_changes_what_a_senior_may() -> None:
+    # Whatever the second owner and those below write, the first owner's entries stand.
+    for seed in SEEDS[:40]:
+        family = Family(seed)
+        first = family.writers[0].public
+        own = [
+            entry
+            for entry in family.log.entries.values()
+            if entry.header.author == first
+            and isinstance(body := family.log.body(entry.id), Member)
+            and isinstance(body.change, Revocation)
+            and body.change.key == first
+        ]
+        if not own:
+            assert first not in family.log.membership.kept
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_owner_may_do_what_a_writer_may(kind: Kind) -> None:
+    allowed = ROLES_OF_KIND[kind]
+    assert (Role.WRITER not in allowed) or (Role.OWNER in allowed)
+    assert (Role.READER in allowed) == (kind == Kind.JOIN)
+
+
+def test_no_member_without_a_role() -> None:
+    empty = Membership()
+    ada = Writer(1)
+    genesis = ada.genesis()
+    assert not empty.is_member(ada.public)
+    assert not empty.may_write(ada.public, 99)
+    assert not empty.covers(genesis)
+    assert not empty.is_visible(genesis)
+
+
+def test_membership_at_heads_ignores_what_came_later() -> None:
+    ada, bob = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    log = Log(genesis.conversation)
+    grant = ada.write(log.conversation, Member(Grant(bob.public, Role.WRITER)), parents=[genesis])
+    revocation = ada.write(log.conversation, Member(Revocation(bob.public)), parents=[grant])
+    for entry in (genesis, grant, revocation):
+        log.admit(entry)
+    assert log.membership_heads() == (revocation.id,)
+    assert not log.membership.is_member(bob.public)
+    assert log.membership_at((grant.id,)).is_member(bob.public)
+    assert not log.membership_at(()).is_member(bob.public)
+    assert log.membership_at((revocation.id,)) == log.membership
+
+
+def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
+    genesis = Writer(1).genesis()
+    log = Log(genesis.conversation)
+    log.admit(genesis)
+    for number in range(66):
+        body = Member(Grant(Writer(100 + number).public, Role.READER))
+        ada = Writer(1, epoch=number + 1)
+        log.admit(ada.write(log.conversation, body, parents=[genesis]), verified=True)
+    heads = log.membership_heads()
+    assert len(heads) == 64
+    assert list(heads) == sorted(heads)
+    # What was judged by 64 heads stays judged so, however many there are now.
+    assert len(log.membership_at(heads).roles) == 65
+    assert len(log.membership.roles) == 67
+
+
+def test_a_join_by_a_host_gathers_more_heads_than_a_seal_lists() -> None:
+    log, hal, eve = _many_heads(130)
+    for _ in range(3):
+        assert len(log.membership_heads()) <= 64
+        parents = log.membership_heads_to_join()
+        if not parents:
+            break
+        listed = [log.entries[i] for i in parents]
+        log.admit(hal.write(log.conversation, Join(), parents=listed, track=Track.MEMBERSHIP))
+    assert log.membership_at(log.membership_heads()) == log.membership
+    # A reader's JOIN gathers nothing: it could displace the host's.
+    before = log.membership_heads()
+    listed = [log.entries[i] for i in before]
+    log.admit(eve.write(log.conversation, Join(), parents=listed, track=Track.MEMBERSHIP))
+    assert log.membership_heads() == before
+
+
+def _many_heads(count: int) -> tuple[Log, Writer, Writer]:
+    """Return a log of an owner who follows nothing, a host and a reader."""
+    ada, hal, eve = Writer(1), Writer(2), Writer(3)
+    genesis = ada.genesis()
+    log = Log(genesis.conversation)
+    log.admit(genesis)
+    grants = [(hal.public, Role.HOST), (eve.public, Role.READER)]
+    grants += [(Writer(100 + n).public, Role.READER) for n in range(count - 2)]
+    for number, (key, role) in enumerate(grants):
+        author = Writer(1, epoch=number + 1)
+        body = Member(Grant(key, role))
+        log.admit(author.write(log.conversation, body, parents=[genesis]), verified=True)
+    return log, hal, eve
+
+
+def test_a_reader_adds_nothing_to_the_membership_heads() -> None:
+    log, _, eve = _many_heads(3)
+    genesis = log.genesis
+    assert genesis is not None
+    before = log.membership_heads()
+    for number in range(70):
+        spammer = Writer(3, epoch=number + 5)
+        body = Member(Grant(spammer.public, Role.OWNER)) if number % 2 else Join()
+        log.admit(
+            spammer.write(log.conversation, body, parents=[genesis], track=Track.MEMBERSHIP),
+            verified=True,
+        )
+    assert len(log.covered()) == len(log)
+    assert log.membership_heads() == before
+    assert eve.public in log.membership.roles
+
+
+def test_the_membership_behind_all_heads_is_the_membership() -> None:
+    for seed in SEEDS:
+        log = Family(seed).log
+        heads = log.membership_heads()
+        assert len(heads) < 64
+        now, behind = log.membership, log.membership_at(heads)
+        assert (behind.roles, behind.ranks, behind.kept) == (now.roles, now.ranks, now.kept)
+
+
+def test_the_fold_is_made_once_for_however_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = []
+    fold = members.fold
+
+    def counted(*args: Any) -> Membership:
+        folds.append(args)
+        return fold(*args)
+
+    monkeypatch.setattr(members, "fold", counted)
+    log, _, eve = _many_heads(100)
+    assert len(log.membership.roles) == 101
+    assert len(folds) == 1
+    # Nor is it made anew for changes that cannot count.
+    for number in range(5):
+        assert log.genesis is not None
+        spammer = Writer(3, epoch=number + 5)
+        body = Member(Grant(eve.public, Role.OWNER))
+        log.admit(spammer.write(log.conversation, body, parents=[log.genesis]))
+        assert not log.membership.may_write(eve.public, Kind.MEMBER)
+    assert len(folds) == 1
+
+
+def test_an_uncovered_change_is_no_membership_head() -> None:
+    ada, bea = Writer(1), Writer(2)
+    genesis = ada.genesis([ada.public, bea.public])
+    log = Log(genesis.conversation)
+    spam = bea.write(
+        log.conversation, Member(Grant(Writer(3).public, Role.OWNER)), parents=[genesis]
+    )
+    revocation = ada.write(log.conversation, Member(Revocation(bea.public)), parents=[genesis])
+    for entry in (genesis, spam, revocation):
+        log.admit(entry)
+    assert log.membership_heads() == (revocation.id,)
+    assert EntryId(spam.id) not in log.covered()

@@ -1,0 +1,236 @@
+"""A disk without room, at the hub and at a replica: told with a next step, and nothing is lost."""
+
+import hashlib
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.v1 import blob_pb2, sync_pb2
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId
+from replica.io.replica import Client
+from replica.link.events import EntryFailed, Event
+from replica.log.body import Genesis, Grant, Member, Role
+from replica.log.entry import Entry
+from replica.refusals import StoreFull
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
+from tests.support.callers import PATIENCE_S, CallersTown, town_in
+from tests.support.files import file_size_limit, full_disk
+from tests.support.talk import key_of
+from tests.support.town_views import refusal, stored
+from tests.support.writers import Writer, said
+
+LONG = said("x" * 100_000)
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[HubServer]:
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    yield hub
+    await hub.stop()
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
+    async with town_in(tmp_path) as built:
+        yield built
+
+
+class Replica:
+    """A client, what failed at it, and one line of messages."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.failures: list[EntryFailed] = []
+        client.listen(self._receive)
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, EntryFailed):
+            self.failures.append(event)
+
+    async def begin(self) -> "Replica":
+        self.id = await self.client.create(Genesis((self.client.public,)))
+        self.last = EntryId(self.id)
+        return self
+
+    async def append(self, *bodies: Any) -> list[Entry]:
+        entries = []
+        for body in bodies:
+            entries.append(await self.client.append(self.id, body, parents=(self.last,)))
+            self.last = entries[-1].id
+        return entries
+
+    async def grant(self, reader: Client) -> None:
+        body = Member(Grant(reader.public, Role.READER))
+        await self.client.append(self.id, body, parents=(EntryId(self.id),))
+
+    async def stored(self) -> set[EntryId]:
+        return {entry.id for entry in await self.client.store.load(self.id)}
+
+
+async def at(hub: HubServer, conversation: ConversationId) -> set[EntryId]:
+    """Return what the hub has on disk."""
+    return {entry.id for entry in await hub.driver.store.load(conversation)}
+
+
+# --- the hub's disk -----------------------------------------------------------------
+
+
+async def test_a_full_hub_says_so_and_gets_everything_once_it_has_room(
+    hub: HubServer, tmp_path: Path
+):
+    async with (
+        Client.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
+        Client.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
+    ):
+        me = await Replica(mine).begin()
+        await me.grant(yours)
+        assert await mine.wait_synced(me.id)
+        assert await yours.wait_for(lambda: me.id in yours.shelf, PATIENCE_S)
+        before = await at(hub, me.id)
+        async with full_disk(hub.driver.store):
+            long, short = await me.append(LONG, said("short"))
+            assert await mine.wait_for(lambda: bool(me.failures), PATIENCE_S)
+            fault = me.failures[0].fault
+            assert (fault.reason, fault.next_step) == (StoreFull.reason, StoreFull.next_step)
+            assert fault.retryable
+            assert await at(hub, me.id) == before
+            # Nobody is shown what the hub does not hold.
+            assert long.id not in yours.shelf[me.id].log.entries
+        assert await mine.wait_synced(me.id)
+        assert await at(hub, me.id) == before | {long.id, short.id}
+        assert await yours.wait_for(lambda: short.id in yours.shelf[me.id].log.entries, PATIENCE_S)
+
+
+async def test_a_full_hub_refuses_push_and_ends_watch_with_the_reason(town: CallersTown):
+    watch = town.owner.sync.Watch(
+        sync_pb2.WatchRequest(conversation=town.id), metadata=town.owner.metadata
+    )
+    await watch.read()
+    entry = town.writer.write(town.id, LONG, parents=[town.entries[-1]])
+    before = await stored(town)
+    async with full_disk(town.hub.driver.store):
+        with pytest.raises(StoreFull) as caught:
+            await town.owner.calls.push(town.id, (entry,))
+        assert caught.value.retryable
+        assert await refusal(watch) == (StoreFull.reason, StoreFull.next_step)
+        # What is there is served all the same.
+        assert await stored(town) == before
+        assert await town.owner.calls.fetch(town.id, [before[-1].id]) == [before[-1]]
+    assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
+    assert await stored(town) == [*before, entry]
+
+
+async def test_deleting_a_conversation_makes_room_at_a_full_hub(town: CallersTown):
+    big = town.writer.write(town.id, LONG, parents=[town.entries[-1]])
+    assert await town.owner.calls.push(town.id, (big,)) == {big.id: None}
+    async with full_disk(town.hub.driver.store):
+        assert await town.owner.calls.delete(town.id) == 5
+        other = Writer(7)
+        genesis = other.genesis([other.public, town.writer.public])
+        long = other.write(genesis.conversation, LONG, parents=[genesis])
+        outcome = await town.owner.calls.push(genesis.conversation, (genesis, long))
+        assert outcome == {genesis.id: None, long.id: None}
+
+
+async def test_an_upload_that_found_no_room_goes_on_where_it_stood(town: CallersTown):
+    data = random.Random(1).randbytes(1_200_000)
+    digest = hashlib.sha256(data).digest()
+    blobs, metadata = town.owner.blobs, town.owner.metadata
+
+    def write(start: int, stop: int) -> Any:
+        request = blob_pb2.WriteRequest(
+            conversation=town.id, digest=digest, size_bytes=len(data), offset=start,
+            data=data[start:stop],
+        )  # fmt: skip
+        return blobs.Write(iter([request]), metadata=metadata)
+
+    assert (await write(0, 400_000)).committed_bytes == 400_000
+    with file_size_limit(700_000):
+        # To the kernel this is a file too large, on a disk that has room.
+        assert await refusal(write(400_000, 1_200_000)) == (StoreError.reason, StoreError.next_step)
+        await town.say("the log goes on")
+    stat = blob_pb2.StatRequest(conversation=town.id, digest=digest)
+    held = (await blobs.Stat(stat, metadata=metadata)).committed_bytes
+    assert held == 700_000
+    assert (await write(held, len(data))).complete
+    read = blob_pb2.ReadRequest(conversation=town.id, digest=digest)
+    got = [response.data async for response in blobs.Read(read, metadata=metadata)]
+    assert b"".join(got) == data
+
+
+# --- a replica's disk ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "offline"])
+async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
+    hub: HubServer, tmp_path: Path, is_linked: bool
+):
+    async with Client.open(tmp_path / "me.db", key_of(1), hub.address) as client:
+        me = await Replica(client).begin()
+        await me.append(said("one"))
+        assert await client.wait_synced(me.id)
+        if not is_linked:
+            await hub.stop()
+            assert await client.wait_for(lambda: not client.is_linked, PATIENCE_S)
+        (two,) = await me.append(said("two"))
+        before = await me.stored()
+        async with full_disk(client.store):
+            with pytest.raises(StoreFull) as caught:
+                await me.append(LONG)
+            assert caught.value.next_step == StoreFull.next_step
+            assert await me.stored() == before
+        if not is_linked:
+            hub = await start(HubConfig(data_dir=tmp_path / "hub", listen=hub.address))
+        assert await client.wait_synced(me.id)
+        (long,) = await me.append(LONG)
+        assert long.header.parents == (two.id,)
+        assert await client.wait_synced(me.id)
+        everything = before | {long.id}
+        assert await me.stored() == await at(hub, me.id) == everything
+        log = client.shelf[me.id].log
+        assert log.entries.keys() == everything
+        assert log.equivocations() == []
+    await hub.stop()
+
+
+async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tmp_path: Path):
+    async with (
+        Client.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
+        Client.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
+    ):
+        me, you = await Replica(mine).begin(), Replica(yours)
+        await me.grant(yours)
+        assert await yours.wait_for(lambda: me.id in yours.shelf, PATIENCE_S)
+        assert await yours.wait_synced(me.id)
+        async with full_disk(yours.store):
+            (long,) = await me.append(LONG)
+            assert await yours.wait_for(lambda: bool(you.failures), PATIENCE_S)
+            assert you.failures[0].fault.reason == StoreFull.reason
+        assert await yours.wait_for(
+            lambda: me.id in yours.shelf and long.id in yours.shelf[me.id].log.entries, PATIENCE_S
+        )
+        assert {e.id for e in await yours.store.load(me.id)} == await at(hub, me.id)
+
+
+def test_a_hub_whose_log_can_not_be_written_serves_on(tmp_path: Path):
+    command = [sys.executable, "-m", "syncd", "--listen", "127.0.0.1:0"]
+    with (
+        Path("/dev/full").open("wb") as full,
+        subprocess.Popen(
+            [*command, "--data-dir", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+        ) as hub,
+    ):
+        assert hub.stdout is not None
+        assert hub.stdout.readline().startswith("hub 127.0.0.1:")
+        hub.terminate()
+        assert hub.wait(30) == 0

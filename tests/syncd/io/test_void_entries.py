@@ -1,0 +1,126 @@
+"""Entries that are sound but may not count: carried, and void for the same reason everywhere."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.sealing import open_requests
+from replica.document.fold import ClientForeign
+from replica.document.projection import client_id
+from replica.document.yjs import NestingTooDeep, text, varuint
+from replica.ids import Lane, Track
+from replica.io.replica import Client
+from replica.log.body import DocumentUpdate, Grant, Member, Request, Role, Sampling
+from replica.log.entry import Entry
+from replica.order.tail import tail
+from replica.order.verdict import VoidReason
+from tests.replica.document.document_writing import put, update_of
+from tests.support.callers import PATIENCE_S, CallersTown, town_in
+from tests.support.stories import answer, seal_of
+from tests.support.town_views import grant, held, membership_heads
+from tests.support.writers import Writer, said
+
+
+class Views:
+    """The hub's view of the town's conversation, and that of a member's replica."""
+
+    def __init__(self, town: CallersTown, client: Client) -> None:
+        self.town, self.client = town, client
+
+    async def both(self) -> list[Conversation]:
+        """Return both views once the replica has caught up."""
+        shelf, digest = self.client.shelf, held(self.town).log.digest
+        assert await self.client.wait_for(
+            lambda: self.town.id in shelf and shelf[self.town.id].log.digest == digest, PATIENCE_S
+        )
+        return [held(self.town), shelf[self.town.id]]
+
+    async def push(self, *entries: Entry) -> None:
+        """Let the hub carry entries; that they count for nothing is no reason to refuse them."""
+        assert await self.town.owner.calls.push(self.town.id, entries) == {
+            entry.id: None for entry in entries
+        }
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
+    async with town_in(tmp_path) as built:
+        yield built
+
+
+@pytest.fixture
+async def views(town: CallersTown, tmp_path: Path) -> AsyncIterator[Views]:
+    """A reader's replica that follows the conversation."""
+    reader = Writer(5)
+    await grant(town, reader, Role.READER)
+    path = tmp_path / "replica.db"
+    async with Client.open(path, reader.key, town.hub.address, follow=True) as client:
+        yield Views(town, client)
+
+
+async def test_what_a_role_may_not_write_counts_for_nobody(town: CallersTown, views: Views):
+    reader = Writer(2)
+    await grant(town, reader, Role.READER)
+    word = reader.write(town.id, said("I may only read"), parents=[town.entries[-1]])
+    body = Member(Grant(Writer(9).public, Role.WRITER))
+    change = reader.write(town.id, body, parents=membership_heads(town))
+    await views.push(word, change)
+    await town.say("and now for something else")
+    for view in await views.both():
+        assert {word.id, change.id} <= view.log.entries.keys()
+        assert not view.log.membership.is_visible(view.log.entries[word.id])
+        assert [e.id for e in tail(view.order, None)] == [e.id for e in town.entries[1:]]
+        assert not view.is_member(Writer(9).public)
+
+
+async def test_a_seal_that_leaves_something_out_seals_nothing(town: CallersTown, views: Views):
+    host = Writer(3)
+    await grant(town, host, Role.HOST)
+    body = Request(host.public, Sampling())
+    request = town.writer.write(town.id, body, parents=[town.entries[-1]])
+    await views.push(request)
+    everything = [*town.entries[1:], request]
+
+    def sealed(*entries: Entry) -> Entry:
+        wording = seal_of(held(town), request.id, tuple(e.id for e in entries), None)
+        listed = [*membership_heads(town), *entries]
+        return host.write(town.id, wording, parents=[request], listed=listed)
+
+    wrong = sealed(*everything[1:])
+    await views.push(wrong)
+    for view in await views.both():
+        assert view.order.void == {wrong.id: VoidReason.COVERAGE_WRONG}
+        assert view.order.seal_of == {}
+        assert open_requests(view, host.public) == [request.id]
+    right = sealed(*everything)
+    generation = host.write(town.id, answer("Right."), parents=[right], basis=right)
+    await views.push(right, generation)
+    for view in await views.both():
+        assert view.order.void == {wrong.id: VoidReason.COVERAGE_WRONG}
+        assert view.order.generation_of(request.id) == generation.id
+        assert open_requests(view, host.public) == []
+
+
+async def test_an_update_of_a_foreign_client_or_nested_too_deep_changes_no_document(
+    town: CallersTown, views: Views
+):
+    own = client_id(Lane(town.writer.public, town.writer.epoch, Track.DOCUMENT))
+    foreign = update_of(put("title", "stolen", by=own + 1))
+    head = b"\x01\x01" + varuint(own) + b"\x00\x28\x01" + text("meta") + text("title") + b"\x01"
+    deep = head + b"\x75\x01" * 65 + b"\x7e\x00"
+    good = update_of(put("title", "ours", by=own))
+    entries, last = [], town.genesis
+    for update in (foreign, deep, good):
+        last = town.writer.write(town.id, DocumentUpdate(update), parents=[last])
+        entries.append(last)
+    await views.push(*entries)
+    for view in await views.both():
+        said_by_all = view.document.projection
+        assert said_by_all.void == {
+            entries[0].id: ClientForeign.reason,
+            entries[1].id: NestingTooDeep.reason,
+        }
+        assert said_by_all.meta == {"title": "ours"}
+        assert view.document.heads == (last.id,)

@@ -1,0 +1,234 @@
+"""What a hub tells strangers, and takes from anyone: oracles, floods, claims (spec/04-link)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica import limits
+from replica.ids import ConversationId, Digest, EntryId
+from replica.link.codec import encode_frame
+from replica.link.link import Phase
+from replica.link.messages import (
+    Close,
+    Entries,
+    Fault,
+    Hello,
+    HostInfo,
+    Open,
+    Ping,
+    ProfileInfo,
+    Welcome,
+)
+from replica.log.body import Grant, Member, Revocation, Role
+from replica.log.entry import Entry
+from replica.refusals import EntriesMissing
+from syncd.hub import Hub
+from syncd.policy import Policy
+from tests.support.link_scene import HUB_KEY, Scene, grant, of
+from tests.support.writers import Writer, said
+
+EVE = Writer(66)
+HELLO = Hello((1,))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene().begin()
+
+
+def reasons(outcomes: dict[EntryId, Fault | None]) -> list[str]:
+    return [fault.reason if fault is not None else "durable" for fault in outcomes.values()]
+
+
+def push(hub: Hub, writer: Writer, conversation: ConversationId, *entries: Entry) -> list[str]:
+    return reasons(hub.push(writer.public, Entries(conversation, entries), 0.0)[1])
+
+
+# --- strangers ----------------------------------------------------------------------
+
+
+def test_a_push_tells_a_stranger_nothing_of_what_is_here(scene: Scene):
+    (entry,) = scene.chain(1)
+    scene.give(entry)
+    forged = replace(entry, signature=bytes(64), body=None)
+    empty = Hub(HUB_KEY, Policy())
+    for entries in ((scene.genesis, entry), (entry,), (forged,)):
+        present = scene.hub.push(EVE.public, Entries(scene.id, entries), 0.0)
+        absent = empty.push(EVE.public, Entries(scene.id, entries), 0.0)
+        assert present == absent
+        assert set(reasons(present[1])) == {"CONVERSATION_NOT_FOUND"}
+
+
+def test_who_may_not_create_learns_no_more_by_trying():
+    writer = Writer(1)
+    scene = Scene(Policy(creators=frozenset({writer.public})))
+    member = grant(scene, EVE.public)
+    revoked = scene.writer.write(scene.id, Member(Revocation(EVE.public)), parents=[member])
+    scene.begin().client.append(member)
+    scene.client.append(revoked)
+    empty = Hub(HUB_KEY, scene.hub.policy)
+    own = EVE.genesis()
+    told = {
+        (own,): "CONVERSATION_NOT_FOUND",
+        (scene.genesis,): "CONVERSATION_NOT_FOUND",
+        (scene.genesis, member): "CREATE_FORBIDDEN",
+    }
+    for entries, reason in told.items():
+        here = push(scene.hub, EVE, scene.id, *entries)
+        assert here == push(empty, EVE, scene.id, *entries) == [reason] * len(entries)
+    assert push(empty, EVE, ConversationId(own.id), own) == ["CREATE_FORBIDDEN"]
+    assert not empty.shelf
+
+
+def test_nothing_of_a_stranger_waits_here(scene: Scene):
+    peer = scene.pair.connect(EVE.public)
+    first = EVE.write(scene.id, Member(Grant(EVE.public, Role.WRITER)), parents=[scene.genesis])
+    peer.send(Entries(scene.id, (first,)))
+    assert of(Fault, peer.received)[-1].reason == "CONVERSATION_NOT_FOUND"
+    assert not scene.held.log.pending
+    assert not scene.hub.links[peer.link_id].exchange.intake.pending_bytes
+
+
+def test_a_stranger_drops_nothing_that_waits_for_a_member(scene: Scene):
+    first = grant(scene, Writer(2).public)
+    second = grant(scene, Writer(3).public)
+    scene.client.send(Entries(scene.id, (second,)))
+    scene.pair.connect(EVE.public).send(Entries(scene.id, (second,)))
+    assert second.id in scene.held.log.pending
+    scene.client.send(Entries(scene.id, (first,)))
+    assert second.id in scene.held.log.entries
+
+
+# --- hosts that name themselves -------------------------------------------------------
+
+PROFILE = ProfileInfo(Digest(bytes(32)), "p", 1)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        HostInfo(Writer(2).public, "127.0.0.1:1", ()),
+        HostInfo(EVE.public, "x" * 257, ()),
+        HostInfo(EVE.public, "", (replace(PROFILE, name="\u00e9" * 129),)),
+        HostInfo(EVE.public, "", (PROFILE,) * 17),
+    ],
+)
+def test_a_host_speaks_for_its_own_key_and_briefly(scene: Scene, host: HostInfo):
+    peer = scene.pair.connect(EVE.public, hello=Hello((1,), host=host))
+    (close,) = of(Close, peer.received)
+    assert close.fault.reason == "ARGUMENT_INVALID"
+    assert scene.hub.hosts() == ()
+
+
+def test_a_welcome_stays_a_frame_whoever_calls_itself_a_host(scene: Scene):
+    longest = replace(PROFILE, name="x" * limits.HOST_TEXT_BYTES_MAX)
+    first = Writer(100)
+    for number in range(limits.HOSTS_MAX + 5):
+        key = Writer(100 + number).public
+        host = HostInfo(key, "x" * limits.HOST_TEXT_BYTES_MAX, (longest,) * 16)
+        link_id = scene.hub.connect(key, 0.0)
+        scene.hub.receive(link_id, Hello((1,), host=host), 0.0)
+    (welcome,) = of(Welcome, scene.pair.connect(Writer(2).public).received)
+    assert len(encode_frame(welcome, "to_client")) < limits.FRAME_BYTES_MAX
+    assert len(welcome.hosts) == limits.HOSTS_MAX
+    assert first.public in {host.key for host in welcome.hosts}
+
+
+# --- what waits, and what is set free ---------------------------------------------------
+
+
+def test_a_link_is_offered_what_its_own_entries_set_free(scene: Scene):
+    other = scene.pair.connect(scene.writer.public, shelf=scene.shelf_of(scene.genesis))
+    other.open(scene.id)
+    first, second, third = scene.chain(3)
+    scene.client.send(Entries(scene.id, (second,)))
+    other.send(Entries(scene.id, (third,)))
+    before = len(other.received)
+    other.append(first)
+    offered = [e.id for m in of(Entries, other.received[before:]) for e in m.entries]
+    assert offered == [second.id]
+    assert second.id in other.shelf[scene.id].log.entries
+
+
+def test_all_links_together_keep_a_bounded_amount_waiting():
+    scene = Scene().begin()
+    big, small = scene.chain(2), Writer(1, epoch=2)
+    waits = [scene.writer.write(scene.id, said("x" * 9000), parents=[big[-1]])]
+    waits.append(scene.writer.write(scene.id, said("x" * 9000), parents=[waits[0]]))
+    scene.hub.policy = Policy(pending_bytes_max=20_000)
+    modest = scene.pair.connect(scene.writer.public)
+    lacking = small.write(scene.id, said("lacking"), parents=[scene.genesis])
+    late = small.write(scene.id, said("y" * 1500), parents=[lacking])
+    modest.send(Entries(scene.id, (late,)))
+    scene.client.send(Entries(scene.id, tuple(waits)))
+    assert of(Fault, scene.client.received)[-1].reason == "PENDING_FULL"
+    assert "PENDING_FULL" not in {f.reason for f in of(Fault, modest.received)}
+    assert set(scene.held.log.pending) == {late.id}
+
+
+def test_a_full_conversation_still_takes_its_owners_membership_entries():
+    scene = Scene(Policy(entries_max=2)).begin()
+    (entry,) = scene.chain(1)
+    scene.client.append(entry)
+    member = Writer(2)
+    granted = grant(scene, member.public)
+    scene.client.append(granted)
+    assert granted.id in scene.held.log.entries
+    joined = member.write(scene.id, Member(Grant(EVE.public, Role.WRITER)), parents=[granted])
+    more = scene.chain(1)[0]
+    assert push(scene.hub, scene.writer, scene.id, more) == ["QUOTA_EXCEEDED"]
+    assert push(scene.hub, member, scene.id, joined) == ["QUOTA_EXCEEDED"]
+
+
+# --- credit and faults ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent_bytes", [2**64 - 1, 3 * limits.CREDIT_BYTES])
+def test_a_peer_can_not_call_more_sent_than_it_was_ever_allowed(scene: Scene, sent_bytes: int):
+    scene.client.send(Ping(1, sent_bytes))
+    (close,) = of(Close, scene.client.received)
+    assert close.fault.reason == "CREDIT_EXCEEDED"
+
+
+def test_a_fault_is_cut_when_it_is_made():
+    missing = [bytes([n % 256, n // 256]) * 16 for n in range(25_600)]
+    fault = Fault.of(EntriesMissing(missing=missing))
+    assert 0 < len(fault.missing) <= limits.METADATA_BYTES_MAX // 64
+
+
+def test_nothing_is_queued_for_a_link_that_has_ended(scene: Scene):
+    link_id = scene.hub.connect(scene.writer.public, 0.0)
+    for message in (HELLO, Open(scene.id, scene.held.log.digest), Close()):
+        scene.hub.receive(link_id, message, 0.0)
+    link = scene.hub.links[link_id]
+    assert link.phase is Phase.CLOSED
+    scene.give(*scene.chain(3))
+    link.offer_drafts(scene.id, scene.genesis.id)
+    channel = link.exchange.channels[scene.id]
+    assert not channel.outgoing
+    assert not channel.drafts_due
+
+
+# --- deletion and hints -------------------------------------------------------------------
+
+
+def test_a_watchers_hint_is_of_the_step_that_checked_its_membership(scene: Scene):
+    bob = Writer(2)
+    granted = grant(scene, bob.public)
+    scene.give(granted)
+    link_id = scene.hub.connect(bob.public, 0.0, watches=True)
+    scene.hub.receive(link_id, HELLO, 0.0)
+    opened = scene.hub.receive(link_id, Open(scene.id, Digest(bytes(32)), ()), 0.0)
+    ((_, hint),) = opened.hints
+    revoked = scene.writer.write(scene.id, Member(Revocation(bob.public)), parents=[granted])
+    secret = scene.chain(1)[0]
+    scene.hub.push(scene.writer.public, Entries(scene.id, (revoked,)), 0.0)
+    effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, (secret,)), 0.0)
+    assert effects.hints == ()
+    assert secret.id not in hint.parents
+
+
+def test_hints_are_for_watchers_alone(scene: Scene):
+    effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, tuple(scene.chain(1))), 0.0)
+    assert [type(m) for _, m in effects.send] == [Entries]
+    assert effects.hints == ()
