@@ -317,7 +317,9 @@ class Exchange:
 
     # --- both: ids, drafts, faults, close ------------------------------------
 
-    def receive_ids(self, message: Ids, peer: PublicKey | None, out: EffectsBuilder) -> None:
+    def receive_ids(
+        self, message: Ids, peer: PublicKey | None, out: EffectsBuilder, now: float
+    ) -> None:
         """Queue what the peer lacks; answer with our ids unless this was the answer."""
         channel = self.channels.get(message.conversation)
         held = self.shelf.get(message.conversation)
@@ -334,6 +336,9 @@ class Exchange:
             self._note_acked(channel, channel.mark_acked(held, peer_ids & channel.unacked), out)
         self._queue(channel, held.log.in_send_order(ours - peer_ids))
         channel.is_open = True
+        # Also where it believed itself synchronized: an ack that gets lost is asked for.
+        if channel.unacked and channel.recheck_at is None:
+            channel.recheck_at = now + limits.RESYNC_S
         self._settle(channel, out)
 
     def _may_read(self, held: Conversation, peer: PublicKey | None) -> bool:

@@ -284,7 +284,7 @@ class Link:
             case Entries():
                 self.exchange.receive_entries(message, self.peer, out)
             case Ids():
-                self.exchange.receive_ids(message, self.peer, out)
+                self.exchange.receive_ids(message, self.peer, out, now)
             case Ack():
                 self.exchange.receive_ack(message, out)
             case Draft():

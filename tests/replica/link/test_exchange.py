@@ -405,6 +405,23 @@ def test_a_lost_entry_is_sent_again_after_the_recheck(scene: Scene):
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
+def test_what_late_ids_made_a_replica_send_again_is_settled_though_the_ack_is_lost(scene: Scene):
+    scene.client.append(*scene.chain(2))
+    client = scene.client
+    client.send(Open(scene.id, scene.held.log.digest, None))
+    scene.pair.advance(limits.RESYNC_S)
+    assert scene.state() is SyncState.SYNCHRONIZED
+    scene.pair.loses = lambda message: isinstance(message, Ack)
+    # A list that lost a chunk on its way: the replica takes all of its log for new to the hub.
+    client.perform(client.link.receive(Ids(scene.id, (), answer=True), scene.pair.now))
+    scene.pair.loses = lambda message: False
+    channel = client.link.exchange.channels[scene.id]
+    assert channel.unacked
+    scene.pair.advance(limits.RESYNC_S)
+    assert not channel.unacked
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
 def test_a_steady_writer_still_checks_again(scene: Scene):
     line = scene.chain(4)
     scene.pair.loses = lambda message: isinstance(message, (Entries, Ack, Fault))
