@@ -8,7 +8,7 @@
     │   ├── ModelArchitectureUnknown  an architecture, option or tensor the engine lacks
     │   ├── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
     │   └── ModelUnknown, ModelMissing, ModelDigestMismatch, ModelDownloadFailed,
-    │       PackageIndexUnreachable, ModelFileUnwritable: model_host/fetch.py
+    │       PackageIndexUnreachable, ModelFileUnwritable: model_host/io/fetch.py
     ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
     ├── LogitsInvalid                 logits that are NaN, or none left to choose from
     ├── PrefillCancelled              the caller asked to stop between two chunks

@@ -302,7 +302,7 @@ def _check_tensors(config: ModelConfig, entries: dict[str, TensorEntry]) -> None
 
 
 def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
-    """Read the tokenizer fields; model_host/tokenizer.py says which kinds it can rebuild."""
+    """Read the tokenizer fields; model_host/engine/tokenizer.py says which kinds it can rebuild."""
     tokens = fields.get("tokenizer.ggml.tokens", ())
     types = fields.get("tokenizer.ggml.token_type") or (1,) * len(tokens)
     merges = fields.get("tokenizer.ggml.merges", ())

@@ -85,7 +85,7 @@ def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor
 
 
 def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:
-    """Assemble a model from weights named as model_host/weights.py names them.
+    """Assemble a model from weights named as model_host/engine/weights.py names them.
 
     Its context is no longer than the shapes allow.
     """

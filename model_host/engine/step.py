@@ -1,7 +1,7 @@
 """The one step function: prefill chunks, decode and verification (spec/07-host).
 
 One function serves them all, so that they cannot differ. Every kernel runs on a shape of
-the closed set (model_host/shapes.py), on which no row's result depends on other rows, on
+the closed set (model_host/engine/shapes.py), on which no row's result depends on other rows, on
 the padding, or on keys it doesn't see:
 
 - rows are padded to a bucket, at least to `linear_rows_min`;

@@ -1,6 +1,6 @@
 """The host at work: follow conversations, answer requests (spec/07-host §4).
 
-Whose turn it is. How one request is answered is model_host/aio/answering.py's.
+Whose turn it is. How one request is answered is model_host/io/request_handler.py's.
 One generation runs at a time; the others wait in the order they came, the
 conversations taking turns.
 """

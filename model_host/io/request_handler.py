@@ -1,7 +1,7 @@
 """What answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
 
-The tokens between the two are model_host/aio/generating.py's; whose turn it
-is, model_host/aio/host.py's.
+The tokens between the two are model_host/io/run_driver.py's; whose turn it
+is, model_host/io/host.py's.
 """
 
 import os

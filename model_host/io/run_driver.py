@@ -2,7 +2,7 @@
 
 Drives a Run of model_host/runner.py with the engine's worker: prefill, then
 token by token, each in the journal before anyone is shown it. What comes of
-it in the log is model_host/aio/answering.py's.
+it in the log is model_host/io/request_handler.py's.
 """
 
 import asyncio

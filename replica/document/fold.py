@@ -9,7 +9,7 @@ clock 0; the structs of an ancestor are named by that entry's client id. So no
 counter runs along a lane, a void update costs its successors nothing, and two
 entries at one lane position never claim the same structs.
 
-Pure, and free of pycrdt; replica/document.py turns the result into a document.
+Pure, and free of pycrdt; replica/document/projection.py turns the result into a document.
 """
 
 from collections.abc import Iterable, Mapping

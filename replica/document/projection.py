@@ -8,7 +8,7 @@ order wins.
 
 `Document` keeps the same result up to date entry by entry, and writes local
 edits. This is the only module that imports pycrdt; bytes from others pass
-replica/document_fold.py first. A Document belongs to the thread that made it.
+replica/document/fold.py first. A Document belongs to the thread that made it.
 """
 
 import bisect

@@ -8,7 +8,7 @@ client, ascending deletions, JSON values only), so that two implementations
 can't understand the same bytes differently.
 
 It knows nothing of entries: which clients, origins and roots an update may
-name is decided by replica/document_fold.py.
+name is decided by replica/document/fold.py.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The live link to one hub: linked again when it drops, its stream, its deadlines (spec/04-link).
 
-Thin driver of replica/link.py, whose effects it performs. What is followed is
+Thin driver of replica/link/link.py, whose effects it performs. What is followed is
 opened on every new link; without a hub to call there never is one, and
 appending works all the same.
 """

@@ -1,7 +1,7 @@
 """Link state machine, both sides (spec/04-link).
 
-Pure: the driver owns sockets, clocks and disks; see replica/aio/hub_link.py and
-syncd/aio/service.py. Inputs are `receive`, `handle_deadline` and the calls of
+Pure: the driver owns sockets, clocks and disks; see replica/io/hub_link.py and
+syncd/io/service.py. Inputs are `receive`, `handle_deadline` and the calls of
 the application; each returns Effects, which the driver performs in order.
 
 A link moves CONNECTING → READY → CLOSED. On a READY link each conversation has

@@ -1,6 +1,6 @@
 """The messages of a link, all frozen (spec/04-link).
 
-A draft travels as a message too; it is defined with its rules in replica/drafts.py.
+A draft travels as a message too; it is defined with its rules in replica/conversation/drafts.py.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The document without pycrdt, strands or client numbers: the slow twin of replica/document.py.
+"""The document without pycrdt, strands or client numbers: the slow twin of the projection.
 
 Ancestors are sets, found by walking; a key's history is a list, ordered by the
 YATA rule with (lamport, id) in place of client ids.

@@ -1,6 +1,6 @@
 """The membership fold as a brute-force fixpoint: assume, derive, repeat until nothing changes.
 
-The oracle for replica/members.py, which settles everything in one pass from
+The oracle for replica/log/members.py, which settles everything in one pass from
 the most senior key down, and for what follows from it: who sees what, what is
 covered, and the membership behind given heads. It shares no code with these.
 """

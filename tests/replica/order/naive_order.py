@@ -1,6 +1,6 @@
 """The order of a log, computed the slow way: from scratch, with lists and sets only.
 
-The oracle for replica/order.py; it shares no code with what it checks, nor
+The oracle for replica/order/tree.py; it shares no code with what it checks, nor
 with the membership fold that the order stands on.
 """
 
