@@ -28,7 +28,7 @@ from model_host.io.fetch import resolve
 from model_host.io.server import start as start_host
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.keys import load_or_create, public
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import (
     Generation,
     Genesis,
@@ -64,7 +64,7 @@ def words(size: int, seed: int) -> str:
 class Talk:
     """A client that takes turns and waits until nothing moves any more."""
 
-    def __init__(self, client: Client, conversation: ConversationId, host: PublicKey) -> None:
+    def __init__(self, client: Replica, conversation: ConversationId, host: PublicKey) -> None:
         self.client, self.id, self.host = client, conversation, host
 
     async def turn(self, text: str) -> Generation:
@@ -107,8 +107,8 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
         Relay(hub.address) as plain,
         Relay(hub.address) as drafted,
         start_host(settings, engine) as host,
-        Client.open(folder / "a" / "log.db", key, plain.address) as writer,
-        Client.open(folder / "b" / "log.db", key, drafted.address) as reader,
+        Replica.open(folder / "a" / "log.db", key, plain.address) as writer,
+        Replica.open(folder / "b" / "log.db", key, drafted.address) as reader,
     ):
         conversation = await writer.create(Genesis((writer.public,)))
         writer.unfollow(conversation)
@@ -135,7 +135,7 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
     return series
 
 
-def reader_has_all(reader: Client, writer: Client, conversation: ConversationId) -> bool:
+def reader_has_all(reader: Replica, writer: Replica, conversation: ConversationId) -> bool:
     held, ours = reader.shelf.get(conversation), writer.shelf[conversation]
     return held is not None and held.log.digest == ours.log.digest
 

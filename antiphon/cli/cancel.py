@@ -8,7 +8,7 @@ from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation, Place, awaited
 from replica.ids import EntryId, short
-from replica.io import Client, turns
+from replica.io import Replica, turns
 from replica.log import Role
 from replica.refusals import NotAllowed
 
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
                 )
 
 
-async def cancel_awaited(client: Client, held: Conversation, place: Place) -> list[EntryId]:
+async def cancel_awaited(client: Replica, held: Conversation, place: Place) -> list[EntryId]:
     """Cancel every request that `place` waits for, and return them.
 
     Raises NothingAwaited, and NotAllowed where one is another member's and this

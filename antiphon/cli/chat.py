@@ -25,7 +25,7 @@ from antiphon.cli.turn import check_text, may_write, take_turn, wish_for
 from replica.conversation import Conversation, Place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Client, turns
+from replica.io import Replica, turns
 from replica.log import Conflict, Entry, Kind
 from replica.refusals import ArgumentInvalid
 
@@ -104,7 +104,7 @@ class Room:
     background: Background
     conflict: Conflict | None
     output_tokens_max: int | None
-    client: Client = field(init=False)
+    client: Replica = field(init=False)
     held: Conversation = field(init=False)
     _stack: AsyncExitStack = field(init=False, default_factory=AsyncExitStack)
 

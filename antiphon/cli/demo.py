@@ -27,7 +27,7 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Client, HostCalls, Wish, load_or_create, public, turns
+from replica.io import HostCalls, Replica, Wish, load_or_create, public, turns
 from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -73,16 +73,16 @@ class Demo:
             self.stage.result["turns"] = len(self.wire_bytes)
             self.stage.result["wire_bytes_per_turn"] = self.wire_bytes
 
-    def _replica(self, name: str, relay: Relay | None) -> AbstractAsyncContextManager[Client]:
+    def _replica(self, name: str, relay: Relay | None) -> AbstractAsyncContextManager[Replica]:
         """Open a replica, linked through a relay that counts; without one, offline."""
         folder = self.folder / name
         address = relay.address if relay is not None else None
         key = load_or_create(folder / "identity.key")
-        return Client.open(folder / "log" / "log.db", key, address)
+        return Replica.open(folder / "log" / "log.db", key, address)
 
     # --- the acts -------------------------------------------------------------
 
-    async def act_1_talk(self, client: Client) -> None:
+    async def act_1_talk(self, client: Replica) -> None:
         """Hold a conversation of three turns."""
         self.stage.act(1, "A conversation of three turns")
         host = self.daemons.host.ready.key
@@ -100,7 +100,7 @@ class Demo:
         sizes = bytes_words(self.wire_bytes)
         self.stage.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
-    async def act_2_kill(self, client: Client) -> turns.Finished:
+    async def act_2_kill(self, client: Replica) -> turns.Finished:
         """Kill both daemons; the fourth turn restores what the first three computed."""
         self.stage.act(2, "Both daemons killed, the KV cache restored from its checkpoint")
         tokens = await self._wait_for_checkpoint(client)
@@ -126,7 +126,7 @@ class Demo:
         )
         return finished
 
-    async def act_3_forget(self, client: Client, fourth: turns.Finished) -> None:
+    async def act_3_forget(self, client: Replica, fourth: turns.Finished) -> None:
         """Delete the host's derived state; the log gives the same tokens again."""
         self.stage.act(3, "The host's checkpoints deleted, everything computed from the log again")
         await self.daemons.host.stop()
@@ -154,7 +154,7 @@ class Demo:
             f"{len(again.generation.token_ids)} tokens, bit for bit",
         )
 
-    async def act_4_reseed(self, client: Client) -> None:
+    async def act_4_reseed(self, client: Replica) -> None:
         """Delete the hub's log; the client's replica gives it back."""
         self.stage.act(4, "The hub's log deleted, given back by the client's replica")
         # The host is a replica too: it stays down, so that the client alone can help.
@@ -199,7 +199,7 @@ class Demo:
             self._compare(a, b, tuple(requests.values()))
             await self._show_graph()
 
-    async def _meet(self, a: Client, b: Client, requests: tuple[EntryId, ...]) -> None:
+    async def _meet(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
         """Wait until both replicas hold both answers."""
         for client in (a, b):
             await client.follow(self.conversation)
@@ -208,7 +208,7 @@ class Demo:
         for client in (a, b):
             await client.wait_synced(self.conversation, WAIT_S)
 
-    def _compare(self, a: Client, b: Client, requests: tuple[EntryId, ...]) -> None:
+    def _compare(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
         order = a.shelf[self.conversation].order
         first, last = sorted(
             (order.nodes[order.seal_of[request]] for request in requests), key=lambda n: n.depth
@@ -228,7 +228,7 @@ class Demo:
 
     async def _turn(
         self,
-        client: Client,
+        client: Replica,
         text: str | None,
         *,
         place: Place | None = None,
@@ -252,7 +252,7 @@ class Demo:
         self.wire_bytes.append(self.relay.bytes_total - before)
         return finished
 
-    async def _wait_for_checkpoint(self, client: Client) -> int:
+    async def _wait_for_checkpoint(self, client: Replica) -> int:
         """Wait until the last generation's checkpoint is on disk; return its tokens."""
         order = client.shelf[self.conversation].order
         last = order.tips()[-1].generation
@@ -271,12 +271,12 @@ class Demo:
             ready = await daemon.start()
             self.stage.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
 
-    async def _relinked(self, client: Client) -> None:
+    async def _relinked(self, client: Replica) -> None:
         """Wait until the link is up again, and everything is at the hub."""
         await client.wait_for(lambda: client.is_linked, WAIT_S)
         await client.wait_synced(self.conversation, WAIT_S)
 
-    async def _write_offline(self, client: Client, name: str, text: str) -> EntryId:
+    async def _write_offline(self, client: Replica, name: str, text: str) -> EntryId:
         held = await client.load(self.conversation)
         place = newest_place(held)
         wish = Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
@@ -284,16 +284,16 @@ class Demo:
         self.stage.say(f"replica {name}, offline: {text}")
         return asked.request
 
-    def _all_answered(self, client: Client, requests: Sequence[EntryId]) -> bool:
+    def _all_answered(self, client: Replica, requests: Sequence[EntryId]) -> bool:
         held = client.shelf.get(self.conversation)
         return held is not None and all(held.order.generation_of(r) for r in requests)
 
-    def _request_of(self, client: Client, finished: turns.Finished) -> EntryId:
+    def _request_of(self, client: Replica, finished: turns.Finished) -> EntryId:
         held = client.shelf[self.conversation]
         seal = held.log.entries[finished.id].header.parents[0]
         return held.order.nodes[seal].seal.request
 
-    def _new_tokens(self, client: Client, finished: turns.Finished) -> int:
+    def _new_tokens(self, client: Replica, finished: turns.Finished) -> int:
         """Count the prompt tokens this turn brought: its message and its request."""
         held = client.shelf[self.conversation]
         seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal

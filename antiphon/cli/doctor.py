@@ -21,7 +21,7 @@ from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
 from replica.ids import short
-from replica.io import Client, HostCalls, keys
+from replica.io import HostCalls, Replica, keys
 from replica.link import LinkedHost
 from replica.refusals import NoHost, StoreLocked
 
@@ -183,7 +183,7 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
         yield Finding("fail", "store", f"{error.detail} [{error.reason}]", error.next_step)
 
 
-async def _hub(session: Session, client: Client) -> Finding:
+async def _hub(session: Session, client: Replica) -> Finding:
     await client.wait_for(
         lambda: client.is_linked or client.last_error is not None, session.settings.sync_timeout_s
     )
@@ -211,7 +211,7 @@ async def _hub_health(session: Session) -> Finding:
     return Finding("ok", "hub", f"{address} serves")
 
 
-async def _hosts(session: Session, client: Client) -> AsyncIterator[Finding]:
+async def _hosts(session: Session, client: Replica) -> AsyncIterator[Finding]:
     """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
     if not client.is_linked:
         return
@@ -232,7 +232,7 @@ async def _hosts(session: Session, client: Client) -> AsyncIterator[Finding]:
         yield Finding("ok", "host", f"{others} more linked, not vouched for and not asked")
 
 
-async def _host(client: Client, host: LinkedHost) -> Finding:
+async def _host(client: Replica, host: LinkedHost) -> Finding:
     info = host.info
     names = ", ".join(profile.name for profile in info.profiles)
     words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"

@@ -11,7 +11,7 @@ from antiphon.cli.session import Choices, Session, is_synced
 from antiphon.cli.turn import check_text
 from replica.conversation import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
-from replica.io import Client, say_as_system
+from replica.io import Replica, say_as_system
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 from replica.link import HostChoice, HostReason, LinkedHost, host_to_grant
 from replica.log import Genesis, Grant, Member, Role, Sampling
@@ -113,7 +113,7 @@ def _check_stop(texts: list[str]) -> None:
 
 
 async def _begin(
-    client: Client, sampling: Sampling, grants: list[Grant], system: str | None
+    client: Replica, sampling: Sampling, grants: list[Grant], system: str | None
 ) -> ConversationId:
     created = await client.create(Genesis((client.public,), sampling))
     for grant in grants:
@@ -126,7 +126,7 @@ async def _begin(
 
 
 async def _report(
-    session: Session, client: Client, created: ConversationId, choice: HostChoice
+    session: Session, client: Replica, created: ConversationId, choice: HostChoice
 ) -> None:
     model = model_name(client.hosts, choice.key)
     if session.out.as_json:
@@ -154,7 +154,7 @@ def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
     return next(names, "")
 
 
-async def _choose_host(session: Session, client: Client, named: PublicKey | None) -> HostChoice:
+async def _choose_host(session: Session, client: Replica, named: PublicKey | None) -> HostChoice:
     """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
     await client.wait_for(
         lambda: client.is_linked or client.last_error is not None,

@@ -15,7 +15,7 @@ from antiphon.cli.session import Session, load_from, offline_words
 from replica.conversation import Conversation, newest_place
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
-from replica.io import Acks, Client, Store
+from replica.io import Replica, SavedAcks, Store
 from replica.log import Kind, Message, Speaker
 from replica.refusals import StoreLocked
 
@@ -94,13 +94,12 @@ async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
 
 async def _local(session: Session, store: Store, conversation: ConversationId) -> Standing:
     held = await load_from(store, conversation)
-    acks = await Acks.of_hub(store, session.settings.hub)
-    await acks.load(conversation)
-    waiting = len(acks.unacked(held))
+    acks = await SavedAcks.of_hub(store, session.settings.hub)
+    waiting = len(await acks.unacked(held))
     return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED)
 
 
-async def _met(session: Session, client: Client, conversation: ConversationId) -> Standing:
+async def _met(session: Session, client: Replica, conversation: ConversationId) -> Standing:
     """Sync one conversation, as far as the hub lets us."""
     refusal = ""
     try:
@@ -115,7 +114,7 @@ async def _met(session: Session, client: Client, conversation: ConversationId) -
     return Standing(held, waiting, acked_ms, state, refusal)
 
 
-def _hub_record(session: Session, client: Client) -> dict[str, Any]:
+def _hub_record(session: Session, client: Replica) -> dict[str, Any]:
     error = client.last_error
     return {
         "address": session.settings.hub,

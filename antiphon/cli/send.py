@@ -18,7 +18,7 @@ from antiphon.cli.session import Choices, Session, find_entry, load_from
 from antiphon.cli.turn import check_role, check_text, take_turn, turn_record, wish_for
 from replica.conversation import Conversation, Place, awaited, place_at
 from replica.ids import PublicKey, short
-from replica.io import Client, turns
+from replica.io import Replica, turns
 from replica.log import Conflict
 from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
@@ -151,7 +151,7 @@ class Given:
     is_request: bool
 
 
-async def _send(session: Session, client: Client, message: str | None, given: Given) -> int:
+async def _send(session: Session, client: Replica, message: str | None, given: Given) -> int:
     chosen = await session.choose(client.store, given.to)
     held = await client.load(chosen)
     online = await session.meet(client, chosen)
@@ -188,7 +188,7 @@ def _report_place(session: Session, held: Conversation, place: Place, choices: C
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
 
 
-def say_awaited(session: Session, client: Client, held: Conversation, place: Place) -> None:
+def say_awaited(session: Session, client: Replica, held: Conversation, place: Place) -> None:
     """Say which answer a message at `place` waits for, and how to wait no longer."""
     waiting = awaited(held, place)
     if not waiting:
@@ -215,7 +215,7 @@ def _message_of(text: str | None) -> str | None:
 
 
 def _should_wait(
-    session: Session, client: Client, wish: turns.Wish, wait: bool | None, *, online: bool
+    session: Session, client: Replica, wish: turns.Wish, wait: bool | None, *, online: bool
 ) -> bool:
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
@@ -229,7 +229,7 @@ def _should_wait(
 
 
 async def _say(
-    session: Session, client: Client, held: Conversation, text: str, place: Place
+    session: Session, client: Replica, held: Conversation, text: str, place: Place
 ) -> int:
     entry = await turns.say(client, held.id, (TextPart(text),), place)
     choices = await session.choices(client.store, held.id)
@@ -253,7 +253,7 @@ async def _say(
 
 async def _ask(
     session: Session,
-    client: Client,
+    client: Replica,
     held: Conversation,
     text: str | None,
     place: Place,
@@ -295,7 +295,7 @@ async def _ask(
     return 0
 
 
-async def _flush(session: Session, client: Client, held: Conversation) -> bool:
+async def _flush(session: Session, client: Replica, held: Conversation) -> bool:
     """Let the hub have what was written; say so where it is away."""
     if client.is_linked and await client.wait_synced(held.id, session.settings.sync_timeout_s):
         return True

@@ -21,7 +21,7 @@ from antiphon.cli.rows import counted
 from replica.conversation import Conversation, Place, newest_place, place_at, place_on_branch
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, short
-from replica.io import Client, Store, error_of, fetch_missing, keys, open_read_only
+from replica.io import Replica, Store, error_of, fetch_missing, keys, open_read_only
 from replica.link import EntryFailed, Event, SyncState
 from replica.refusals import ConversationUnknown
 
@@ -63,10 +63,10 @@ class Session:
         return keys.load_or_create(self.settings.key_path)
 
     @asynccontextmanager
-    async def replica(self, *, linked: bool = True) -> AsyncIterator[Client]:
+    async def replica(self, *, linked: bool = True) -> AsyncIterator[Replica]:
         """Hold the replica, and link it to the hub. Raises StoreLocked and others."""
         address = self.settings.hub if linked else None
-        async with Client.open(self.settings.store_path, self.key(), address) as client:
+        async with Replica.open(self.settings.store_path, self.key(), address) as client:
             yield client
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ class Session:
 
     # --- the hub ------------------------------------------------------------------
 
-    async def meet(self, client: Client, conversation: ConversationId) -> bool:
+    async def meet(self, client: Replica, conversation: ConversationId) -> bool:
         """Follow a conversation and wait until it is in sync; False where the hub is away.
 
         Raises the hub's refusal where it does not take the conversation.
@@ -173,7 +173,7 @@ class Session:
             self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
         return True
 
-    async def say_offline(self, client: Client, held: Conversation) -> int:
+    async def say_offline(self, client: Replica, held: Conversation) -> int:
         """Tell people how much waits for the hub; return the count."""
         if not held.is_member(client.public):
             reason = "your key is no member" if client.is_linked else "offline: the hub is away"
@@ -195,7 +195,7 @@ def offline_words(waiting: int) -> str:
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
 
 
-def is_synced(client: Client, conversation: ConversationId) -> bool:
+def is_synced(client: Replica, conversation: ConversationId) -> bool:
     """Say whether the hub and this replica hold the same."""
     synced = client.state(conversation) is SyncState.SYNCHRONIZED
     return synced and not client.unsynced(conversation)

@@ -18,7 +18,7 @@ from antiphon.cli.verify import check, read_file
 from replica.conversation import Conversation, newest_place
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, short
-from replica.io import FILE_MODE, Blobs, Client, import_entries, sync_folder
+from replica.io import FILE_MODE, Blobs, Replica, import_entries, sync_folder
 from replica.log import Bundle, Kind, decode_bundle, encode_bundle
 from replica.refusals import ArgumentInvalid, BlobMissing, ConversationUnknown
 
@@ -164,7 +164,7 @@ async def _store_blobs(session: Session, conversation: ConversationId, bundle: B
             await writer.write(data[offset:])
 
 
-async def _report_import(session: Session, client: Client, imported: ConversationId) -> None:
+async def _report_import(session: Session, client: Replica, imported: ConversationId) -> None:
     held = await client.load(imported)
     is_member = held.is_member(client.public)
     online, refusal = False, ""

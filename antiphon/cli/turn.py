@@ -10,7 +10,7 @@ from antiphon.cli.rows import generation_record, words_of
 from antiphon.cli.session import Choices, Session
 from replica.conversation import Conversation, Place
 from replica.ids import EntryId, PublicKey, short
-from replica.io import Client, TurnEvent, Wish, choose_host, now_ms, turns
+from replica.io import Replica, TurnEvent, Wish, choose_host, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
 from replica.log import Genesis, Kind, Sampling
 from replica.refusals import ArgumentInvalid
@@ -31,19 +31,19 @@ def check_text(text: str) -> str:
     return text
 
 
-def may_write(client: Client, held: Conversation) -> bool:
+def may_write(client: Replica, held: Conversation) -> bool:
     """Say whether this replica's key may write messages."""
     return held.log.membership.may_write(client.public, Kind.MESSAGE)
 
 
-def check_role(client: Client, held: Conversation) -> None:
+def check_role(client: Replica, held: Conversation) -> None:
     """Raise ReadOnlyHere unless this replica's key may write messages."""
     if not may_write(client, held):
         raise ReadOnlyHere(f"your key {short(client.public)} is no writer of {short(held.id)}")
 
 
 def wish_for(
-    client: Client,
+    client: Replica,
     held: Conversation,
     choices: Choices,
     *,
@@ -73,7 +73,7 @@ def wish_for(
 
 async def take_turn(
     session: Session,
-    client: Client,
+    client: Replica,
     held: Conversation,
     text: str | None,
     place: Place,

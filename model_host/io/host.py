@@ -14,7 +14,7 @@ from model_host.io.request_handler import AnswerCounters, Answering
 from replica.conversation import Conversation, Sealable, open_requests, sealable
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Client
+from replica.io import Replica
 from replica.link import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
 
 log = structlog.get_logger()
@@ -25,7 +25,7 @@ RETRY_AFTER_S = 1.0
 class Host:
     """Answers the requests that name it, one after the other."""
 
-    def __init__(self, client: Client, answering: Answering) -> None:
+    def __init__(self, client: Replica, answering: Answering) -> None:
         """Follow through `client`; what is answered is durable there."""
         self._client = client
         self._answering = answering

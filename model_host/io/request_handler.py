@@ -26,7 +26,7 @@ from model_host.text import VisibleText
 from replica.conversation import Conversation, Draft, Sealable, sealable, sign_draft
 from replica.errors import AntiphonError, HostError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import Client, now_ms
+from replica.io import Replica, now_ms
 from replica.log import FinishReason, Generation, Join, Request, Usage
 from replica.order import SealNode
 
@@ -61,7 +61,7 @@ class Answering:
 
     def __init__(
         self,
-        client: Client,
+        client: Replica,
         key: Ed25519PrivateKey,
         worker: Worker,
         journals: Journals,

@@ -27,7 +27,7 @@ from model_host.render import Template, check_template
 from replica.ids import Digest, PublicKey, short
 from replica.io import (
     STOP_GRACE_S,
-    Client,
+    Replica,
     add_health,
     listen,
     load_or_create,
@@ -49,7 +49,7 @@ class HostServer:
     offer: Offer
     host: Host
     worker: Worker
-    client: Client
+    client: Replica
     answering: "asyncio.Task[None]"
 
     @property
@@ -125,7 +125,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     address = listen(server, config.listen)
     info = HostInfo(doorkeeper.public, address, (offer.profile.info,))
     store_path = data_dir / "log" / "log.db"
-    async with Client.open(store_path, key, config.hub, follow=True, host=info) as client:
+    async with Replica.open(store_path, key, config.hub, follow=True, host=info) as client:
         journals = Journals(data_dir / "journal")
         host = Host(client, Answering(client, key, worker, journals, offer))
         service = HostService(client, host, worker, offer, doorkeeper)

@@ -12,6 +12,7 @@ from replica.conversation.drafts import (
     start_digest,
     verify_draft,
 )
+from replica.conversation.epochs import Epochs
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
 from replica.conversation.sealing import Sealable, open_requests, sealable
 
@@ -20,6 +21,7 @@ __all__ = [
     "Conversation",
     "Draft",
     "DraftStream",
+    "Epochs",
     "Place",
     "Progress",
     "Sealable",

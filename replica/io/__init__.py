@@ -1,7 +1,6 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. Everything else here is pure."""
 
 from replica.io import keys, rpc, status, turns
-from replica.io.acks import Acks
 from replica.io.blobs import Blobs
 from replica.io.daemon import log_to_stderr, stop_with_supervisor
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
@@ -9,10 +8,11 @@ from replica.io.fetch import fetch_missing, import_entries
 from replica.io.host_calls import HostCalls
 from replica.io.hub_calls import HubCalls
 from replica.io.keys import load_or_create, load_or_create_secret, public
-from replica.io.performer import Conversations, Performer
+from replica.io.performer import Performer
 from replica.io.readonly import open_read_only
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.io.rpc import now_ms
+from replica.io.saved_acks import SavedAcks
 from replica.io.serving import STOP_GRACE_S, add_health, explain, listen, run_until_stopped
 from replica.io.status import PeerError, error_of
 from replica.io.store import Quarantined, Store
@@ -33,11 +33,8 @@ from replica.io.turns import (
 __all__ = [
     "FILE_MODE",
     "STOP_GRACE_S",
-    "Acks",
     "Asked",
     "Blobs",
-    "Client",
-    "Conversations",
     "Delta",
     "Discarded",
     "Finished",
@@ -49,6 +46,8 @@ __all__ = [
     "Performer",
     "Prefilling",
     "Quarantined",
+    "Replica",
+    "SavedAcks",
     "Store",
     "TurnEvent",
     "Wish",

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log import Admitted, Duplicate, Entry
 from replica.refusals import ConversationUnknown
 
 
-async def import_entries(client: Client, entries: tuple[Entry, ...]) -> ConversationId:
+async def import_entries(client: Replica, entries: tuple[Entry, ...]) -> ConversationId:
     """Store a conversation from a bundle, every entry verified; return its id.
 
     Raises the EntryRefused of the first bad entry; nothing is stored then.
@@ -27,7 +27,7 @@ async def import_entries(client: Client, entries: tuple[Entry, ...]) -> Conversa
     return conversation
 
 
-async def fetch_missing(client: Client, conversation: ConversationId) -> int:
+async def fetch_missing(client: Replica, conversation: ConversationId) -> int:
     """Fetch bodies missing here, those in quarantine too; return how many came.
 
     Lane heads don't show them, since a digest covers headers; so they are asked

@@ -1,25 +1,22 @@
-"""Performs effects in order: persist, then the rest (spec/04-link §2).
+"""Performs effects in order: persist, then the rest (spec/04-link §7).
 
-One queue, one task. It takes whatever waits, makes all of it durable in one
-transaction, and only then lets anything of it show: group commit and "an ack
-means durable" are the same loop, at a hub and at a replica alike.
+One queue, one task, over replica/commits.py: group commit and "an ack means
+durable" are the same loop, at a hub and at a replica alike.
 """
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
+from replica.commits import Commits, Conversations, Work
 from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.store import Store
 from replica.log import Entry
 
 log = structlog.get_logger()
-
-
-Conversations = Set[ConversationId]
 
 Perform = Callable[[Conversations], None]
 """Does what may be seen once the entries are durable, but for what concerns these
@@ -30,18 +27,17 @@ OnFailure = Callable[[StoreError, Conversations], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Entries to persist, and what to do once they are durable."""
-
-    persist: tuple[Entry, ...]
+class _Task:
     perform: Perform
-    about: Conversations | None
-    """Whose failure is this work's failure too; None: any one's."""
     done: "asyncio.Future[None]"
 
-    def is_about(self, lost: Conversations) -> bool:
-        """Say whether one of these conversations bears on this work."""
-        return bool(lost) if self.about is None else not lost.isdisjoint(self.about)
+    def finish(self, error: StoreError | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
 
 
 class Performer:
@@ -51,7 +47,11 @@ class Performer:
         """Write to `store`; `on_failure` is told what it would not take."""
         self._store = store
         self._on_failure = on_failure
-        self._queue: asyncio.Queue[Work] = asyncio.Queue()
+        self._commits: Commits[_Task] = Commits()
+        self._performing: tuple[Work[_Task], ...] = ()
+        self._awake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -62,7 +62,7 @@ class Performer:
         """Finish what is queued, then stop."""
         if self._task is None:
             return
-        drained = asyncio.create_task(self._queue.join())
+        drained = asyncio.create_task(self._idle.wait())
         await asyncio.wait((self._task, drained), return_when=asyncio.FIRST_COMPLETED)
         for task in (self._task, drained):
             task.cancel()
@@ -90,7 +90,9 @@ class Performer:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Most callers do not wait; an error nobody waits for was still handled in on_failure.
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        self._queue.put_nowait(Work(persist, perform, about, done))
+        self._commits.submit(Work(persist, about, _Task(perform, done)))
+        self._idle.clear()
+        self._awake.set()
         return done
 
     async def flush(self, conversation: ConversationId | None = None) -> None:
@@ -103,53 +105,39 @@ class Performer:
         await self.submit((), lambda _lost: None, about)
 
     async def _run(self) -> None:
-        batch: list[Work] = []
         try:
             while True:
-                batch = [await self._queue.get()]
-                await self._take(batch)
+                await self._awake.wait()
+                self._awake.clear()
+                await self._commit()
         finally:
             # Our own bug, or the end of the loop: nobody may wait for ever.
-            for work in (*batch, *self._waiting()):
-                _finish(work, StoreError("the performer has ended; see the log for why"))
+            for work in (*self._performing, *self._commits.abandon()):
+                work.payload.finish(StoreError("the performer has ended; see the log for why"))
 
-    async def _take(self, batch: list[Work]) -> None:
-        batch += self._waiting()
-        entries = [entry for work in batch for entry in work.persist]
+    async def _commit(self) -> None:
+        entries = self._commits.begin()
         try:
             if entries:
                 await self._store.append(entries)
         except StoreError as error:
-            # What was queued meanwhile builds on what the disk refused.
-            batch += self._waiting()
-            self._fail(batch, error)
+            self._refuse(error)
         else:
-            self._perform(batch, frozenset(), None)
-        for _ in batch:
-            self._queue.task_done()
+            self._perform(self._commits.complete(), frozenset(), None)
+        if not self._commits:
+            self._idle.set()
 
-    def _waiting(self) -> list[Work]:
-        works = []
-        while not self._queue.empty():
-            works.append(self._queue.get_nowait())
-        return works
+    def _refuse(self, error: StoreError) -> None:
+        refused = self._commits.refuse()
+        log.error("the store refused a batch", reason=error.reason, works=len(refused.work))
+        self._on_failure(error, refused.lost)
+        self._perform(refused.work, refused.lost, error)
 
-    def _fail(self, batch: list[Work], error: StoreError) -> None:
-        lost = {entry.conversation for work in batch for entry in work.persist}
-        log.error("the store refused a batch", reason=error.reason, works=len(batch))
-        self._on_failure(error, lost)
-        self._perform(batch, lost, error)
-
-    def _perform(self, batch: list[Work], lost: Conversations, error: StoreError | None) -> None:
-        for work in batch:
-            work.perform(lost)
-            _finish(work, error if work.persist or work.is_about(lost) else None)
-
-
-def _finish(work: Work, error: StoreError | None) -> None:
-    if work.done.done():
-        return
-    if error is None:
-        work.done.set_result(None)
-    else:
-        work.done.set_exception(error)
+    def _perform(
+        self, done: tuple[Work[_Task], ...], lost: Conversations, error: StoreError | None
+    ) -> None:
+        self._performing = done
+        for work in done:
+            work.payload.perform(lost)
+            work.payload.finish(error if work.fails_with(lost) else None)
+        self._performing = ()

@@ -1,11 +1,12 @@
 """A replica: store, key and what is done with them (spec/04-link).
 
-It works without the hub: appends are durable here at once, and hub_link.py
-sends them when it is linked again.
+It works without the hub: appends are durable here at once, and are sent when
+it is linked again. The rules are replica/core.py's.
 """
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,23 +15,35 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation import Author, Conversation, Draft, Shelf
-from replica.errors import AntiphonError, StoreError
+from replica.core import ReplicaCore
+from replica.errors import AntiphonError
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
-from replica.io.acks import Acks
+from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
-from replica.io.performer import Conversations, Performer
+from replica.io.saved_acks import SavedAcks
 from replica.io.serving import require_loopback
 from replica.io.store import Store
-from replica.link import VERSION, Event, Fault, Hello, HostInfo, LinkedHost, SyncState
+from replica.link import (
+    VERSION,
+    EntryFailed,
+    Event,
+    Hello,
+    HostInfo,
+    LinkClosed,
+    LinkedHost,
+    StateChanged,
+    SyncState,
+    Welcomed,
+)
 from replica.log import Body, Conflict, Entry, Genesis, Request
-from replica.refusals import ConversationUnknown, HubUnreachable
+from replica.refusals import HubUnreachable
 
 log = structlog.get_logger()
 
 
-class Client:
+class Replica:
     """One replica of any number of conversations."""
 
     def __init__(
@@ -38,29 +51,25 @@ class Client:
         store: Store,
         key: Ed25519PrivateKey,
         calls: HubCalls | None,
-        acks: Acks,
+        acks: SavedAcks,
         hello: Hello,
     ) -> None:
-        """Use `Client.open` instead; without `calls` it works offline only."""
+        """Use `Replica.open` instead; without `calls` it works offline only."""
         self.store = store
         self.key = key
         self.public = PublicKey(key.public_key().public_bytes_raw())
-        self.shelf: Shelf = {}
+        self.hosts: tuple[LinkedHost, ...] = ()
+        """The model hosts the last Welcome named, those the hub vouches for first.
+
+        One that has come or gone since shows with the next link.
+        """
         self.acks = acks
         self._calls = calls
-        self._authors: dict[ConversationId, Author] = {}
+        self._states: dict[ConversationId, SyncState] = {}
         self._listeners: list[Callable[[Event], None]] = []
-        self._performer = Performer(store, self._undo)
-        self._link = HubLink(
-            calls,
-            hello,
-            key=self.public,
-            shelf=self.shelf,
-            performer=self._performer,
-            acks=acks,
-            load=self.load,
-            tell=self._tell,
-        )
+        self._core = ReplicaCore(self.public, hello, {}, acks.hub)
+        self._driver = ReplicaDriver(self._core, store, acks, self._tell)
+        self._link = HubLink(self._driver, calls) if calls is not None else None
 
     @classmethod
     @asynccontextmanager
@@ -72,7 +81,7 @@ class Client:
         *,
         follow: bool = False,
         host: HostInfo | None = None,
-    ) -> "AsyncIterator[Client]":
+    ) -> "AsyncIterator[Replica]":
         """Open the store and start linking to the hub; closes both at the end.
 
         Raises StoreLocked, StoreVersionUnknown. An unreachable hub is no error.
@@ -80,52 +89,48 @@ class Client:
         if hub_address is not None:
             require_loopback(hub_address)
         async with await Store.open(store_path) as store:
-            acks = await Acks.of_hub(store, hub_address)
+            acks = await SavedAcks.of_hub(store, hub_address)
             calls = HubCalls(hub_address, key, store) if hub_address is not None else None
-            client = cls(store, key, calls, acks, Hello((VERSION,), follow=follow, host=host))
-            client._performer.start()
-            client._link.start()
+            replica = cls(store, key, calls, acks, Hello((VERSION,), follow=follow, host=host))
+            replica._driver.start()
+            if replica._link is not None:
+                replica._driver.spawn(replica._link.run())
             try:
-                yield client
+                yield replica
             finally:
-                await client._close()
-
-    async def _close(self) -> None:
-        await self._link.stop()
-        await self._performer.stop()
-        if self._calls is not None:
-            await self._calls.close()
+                await replica._driver.stop()
+                if calls is not None:
+                    await calls.close()
 
     # --- conversations --------------------------------------------------------
 
+    @property
+    def shelf(self) -> Shelf:
+        """The conversations in memory, by id."""
+        return self._core.shelf
+
     async def load(self, conversation: ConversationId) -> Conversation:
         """Return a conversation held here. Raises ConversationUnknown."""
-        held = self.shelf.get(conversation)
-        if held is None:
-            await self.acks.load(conversation)
-            entries = await self.store.load(conversation)
-            held = self.shelf.get(conversation)
-            if held is None:
-                if not entries:
-                    raise ConversationUnknown(f"{conversation.hex()[:12]} is not held here")
-                held = self.shelf[conversation] = Conversation.restore(conversation, entries)
-        return held
+        return await self._driver.load(conversation)
 
     async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> None:
-        """Keep a conversation in sync for as long as this client runs."""
-        await self._link.follow(conversation, drafts=drafts)
+        """Keep a conversation in sync for as long as this replica runs."""
+        self._driver.do(self._core.follow(conversation, time.monotonic(), drafts=drafts))
+        await self._driver.loading(conversation)
 
     def unfollow(self, conversation: ConversationId) -> None:
         """Stop syncing a conversation."""
-        self._link.unfollow(conversation)
+        self._driver.do(self._core.unfollow(conversation))
 
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation from this replica."""
-        self.unfollow(conversation)
-        self.shelf.pop(conversation, None)
-        self.acks.forget(conversation)
-        await self._performer.flush()
+        self._driver.do(self._core.forget(conversation))
+        await self._driver.flush()
         await self.store.delete(conversation)
+
+    async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
+        """Put a conversation on the shelf and make entries admitted to it durable."""
+        await self._driver.keep(held, new)
 
     # --- appending --------------------------------------------------------------
 
@@ -134,7 +139,7 @@ class Client:
         author = Author(self.key, _random_epoch())
         entry = author.genesis(body, salt=os.urandom(SALT_BYTES), time_ms=rpc.now_ms())
         conversation = ConversationId(entry.id)
-        self._authors[conversation] = author
+        self._core.epochs.begin(conversation, author.epoch)
         await self.append_entry(entry)
         await self.follow(conversation)
         return conversation
@@ -183,7 +188,7 @@ class Client:
                 salt=os.urandom(SALT_BYTES),
                 time_ms=rpc.now_ms(),
             )
-            durable.append(self._link.append(entry, more_follow=number + 1 < len(bodies)))
+            durable.append(self._append(entry, more_follow=number + 1 < len(bodies)))
             written.append(entry)
             parents = (entry.id,)
         await asyncio.gather(*durable)
@@ -191,65 +196,40 @@ class Client:
 
     async def append_entry(self, entry: Entry) -> None:
         """Admit a signed entry of our own; returns once it is durable here."""
-        await self._link.append(entry, more_follow=False)
+        await self._append(entry, more_follow=False)
 
-    async def keep(self, held: Conversation, entries: tuple[Entry, ...]) -> None:
-        """Put a conversation on the shelf and make entries admitted to it durable."""
-        await self.acks.load(held.id)
-        self.shelf[held.id] = held
-        await self._performer.submit(entries, lambda _lost: None)
+    def _append(self, entry: Entry, *, more_follow: bool) -> "asyncio.Future[None]":
+        effects = self._core.append(entry, time.monotonic(), more_follow=more_follow)
+        return self._driver.do(effects)
 
     def author(self, held: Conversation) -> Author:
-        """Return the author for the next entry (spec/02-entry §7).
-
-        The newest epoch goes on only where the hub has confirmed all we hold
-        since the store was opened; else a new one begins.
-        """
-        known = self._authors.get(held.id)
-        if known is not None and not _is_forked(held, known):
-            return known
-        epoch = _random_epoch()
-        own = [e for e in held.log.entries.values() if e.header.author == self.public]
-        if own and known is None and self.state(held.id) is SyncState.SYNCHRONIZED:
-            newest = max(own, key=lambda e: e.order_key)
-            candidate = Author(self.key, newest.header.epoch)
-            if not _is_forked(held, candidate):
-                epoch = newest.header.epoch
-        author = self._authors[held.id] = Author(self.key, epoch)
-        return author
+        """Return the author for the next entry (spec/02-entry §7)."""
+        return Author(self.key, self._core.epochs.epoch(held, _random_epoch()))
 
     def send_draft(self, draft: Draft) -> None:
         """Stream output to the hub (host); dropped while there is no link."""
-        self._link.send_draft(draft)
+        self._driver.do(self._core.send_draft(draft))
 
     # --- looking on -----------------------------------------------------------------
 
     def state(self, conversation: ConversationId) -> SyncState:
         """Return what is believed of a conversation and the hub."""
-        return self._link.state(conversation)
+        return self._states.get(conversation, SyncState.OFFLINE)
 
     @property
     def is_linked(self) -> bool:
         """Say whether the link is up."""
-        return self._link.is_up
+        return self._core.is_linked
 
     @property
     def hub_key(self) -> PublicKey | None:
         """The key the hub proved, once linked."""
-        return self._link.peer
-
-    @property
-    def hosts(self) -> tuple[LinkedHost, ...]:
-        """The model hosts that were linked to the hub when it last welcomed us, in its order.
-
-        As fresh as that Welcome: one that has come or gone since shows with the next link.
-        """
-        return self._link.hosts
+        return self._core.hub
 
     @property
     def last_error(self) -> AntiphonError | None:
         """Why there is no link; None while the hub answers."""
-        return self._link.last_error
+        return self._link.last_error if self._link is not None else None
 
     def unsynced(self, conversation: ConversationId) -> int:
         """Count entries of a loaded conversation that the hub is not known to hold durably.
@@ -257,11 +237,11 @@ class Client:
         While linked, as the link has it; else by the acks of earlier links,
         those of any hub where no hub is configured.
         """
-        return len(self._link.unacked(conversation))
+        return len(self._core.unacked(conversation))
 
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub has told on this link that it holds `entry` durably."""
-        return self._link.is_acked(conversation, entry)
+        return self._core.is_acked(conversation, entry)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns how to stop."""
@@ -301,7 +281,7 @@ class Client:
 
         def settled() -> bool:
             synced = self.state(conversation) is SyncState.SYNCHRONIZED
-            return synced and not self._link.owes(conversation)
+            return synced and not self._core.owes(conversation)
 
         return await self.wait_for(settled, timeout_s) and not self.unsynced(conversation)
 
@@ -315,27 +295,26 @@ class Client:
 
     async def failed(self) -> None:
         """Raise what ended the task that makes appends durable; else wait for ever."""
-        await self._performer.failed()
+        await self._driver.failed()
 
     def _tell(self, event: Event) -> None:
+        match event:
+            case StateChanged(conversation, state):
+                self._states[conversation] = state
+            case Welcomed(welcome):
+                self.hosts = welcome.hosts
+            case EntryFailed(_, entry, fault):
+                log.warning("refused", reason=fault.reason, detail=fault.detail, entry=entry)
+            case LinkClosed():
+                self._states.clear()
+            case _:
+                pass
         for listener in tuple(self._listeners):
             try:
                 listener(event)
             except Exception:  # somebody else's code must not stop what makes entries durable
                 log.exception("a listener failed", event_type=type(event).__name__)
 
-    def _undo(self, error: StoreError, lost: Conversations) -> None:
-        """Take conversations off the shelf whose last entries the disk refused."""
-        for conversation in lost:
-            self.shelf.pop(conversation, None)
-            self._authors.pop(conversation, None)
-            self._link.abandon(conversation, Fault.of(error, conversation))
-
 
 def _random_epoch() -> int:
     return int.from_bytes(os.urandom(8), "little") or 1
-
-
-def _is_forked(held: Conversation, author: Author) -> bool:
-    lanes = (lane for lane in held.log.lanes() if lane.epoch == author.epoch)
-    return any(len(held.log.lane_tips(lane)) > 1 for lane in lanes if lane.author == author.public)

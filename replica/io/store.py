@@ -205,7 +205,7 @@ class Store:
         statements = [Statement(sql, [(conversation,)]) for sql in _DELETE]
         await self._commit.write(statements, truncate=True)
 
-    async def save_acks(
+    def save_acks(
         self,
         conversation: ConversationId,
         peer: PublicKey,

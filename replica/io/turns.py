@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from replica.conversation import Conversation, DraftStream, Place, Progress
 from replica.errors import HostError, Unavailable
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.io.status import error_of
 from replica.link import (
     DraftReceived,
@@ -126,7 +126,7 @@ TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | Finis
 
 
 async def say(
-    client: Client, conversation: ConversationId, parts: tuple[Part, ...], place: Place
+    client: Replica, conversation: ConversationId, parts: tuple[Part, ...], place: Place
 ) -> Entry:
     """Append a user's message at `place`; durable here when it returns."""
     body = Message(Speaker.USER, parts)
@@ -134,7 +134,7 @@ async def say(
 
 
 async def say_as_system(
-    client: Client, conversation: ConversationId, text: str, place: Place
+    client: Replica, conversation: ConversationId, text: str, place: Place
 ) -> Entry:
     """Append instructions of the application at `place`."""
     body = Message(Speaker.SYSTEM, (Text(text),))
@@ -153,7 +153,7 @@ def _request_body(held: Conversation, wish: Wish) -> Request:
 
 
 async def say_and_request(
-    client: Client,
+    client: Replica,
     conversation: ConversationId,
     parts: tuple[Part, ...],
     place: Place,
@@ -172,7 +172,7 @@ async def say_and_request(
 
 
 async def ask(
-    client: Client,
+    client: Replica,
     conversation: ConversationId,
     text: str | None,
     place: Place,
@@ -194,7 +194,7 @@ async def ask(
 
 
 async def follow_answer(
-    client: Client,
+    client: Replica,
     conversation: ConversationId,
     request_id: EntryId,
     *,
@@ -217,7 +217,7 @@ async def follow_answer(
         watch.stop()
 
 
-async def cancel(client: Client, conversation: ConversationId, request_id: EntryId) -> Entry:
+async def cancel(client: Replica, conversation: ConversationId, request_id: EntryId) -> Entry:
     """Append a wish that the request is not answered further."""
     return await client.append(conversation, Cancel(), parents=(request_id,))
 
@@ -260,7 +260,7 @@ class _Watch:
     start or a doubled frame changes nothing.
     """
 
-    def __init__(self, client: Client, conversation: ConversationId, request_id: EntryId) -> None:
+    def __init__(self, client: Replica, conversation: ConversationId, request_id: EntryId) -> None:
         self._client = client
         self._conversation = conversation
         self._request = request_id

@@ -1,5 +1,6 @@
 """The link between a replica and a hub: messages, exchange, credit, proofs (spec/04, spec/05)."""
 
+from replica.link.acks import Acks, acked_by
 from replica.link.auth import NO_CERTIFICATE, NONCE_BYTES, Challenge, Doorkeeper, prove
 from replica.link.channel import Channel
 from replica.link.codec import (
@@ -54,6 +55,7 @@ __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
     "VERSION",
+    "Acks",
     "Challenge",
     "Channel",
     "Close",
@@ -89,6 +91,7 @@ __all__ = [
     "SyncState",
     "Welcome",
     "Welcomed",
+    "acked_by",
     "compare_heads",
     "conversation_of",
     "decode_frame",

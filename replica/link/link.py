@@ -102,6 +102,15 @@ class Link:
         self._received_limit = limits.CREDIT_BYTES
         self._nonce = 0
 
+    def channel(self, conversation: ConversationId) -> Channel | None:
+        """Return what is known of a conversation that is open on this link, or being opened."""
+        return self.exchange.channels.get(conversation)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to call handle_deadline: seconds on the caller's monotonic clock."""
+        return self._wake_at()
+
     # --- inputs of the client's application -------------------------------
 
     def start(self, hello: Hello) -> Effects:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import structlog
 
+from replica.commits import Conversations
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Conversations, Performer, Store
+from replica.io import Blobs, Performer, Store
 from replica.link import Close, Entries, Fault, Message, conversation_of
 from replica.refusals import ConversationDeleted
 from syncd.hint import Hint

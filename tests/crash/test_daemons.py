@@ -7,7 +7,7 @@ from pathlib import Path
 
 from antiphon.cli.supervisor import Daemon
 from replica.ids import EntryId
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import FinishReason, Sampling, text_of
 from tests.support.talk import Talk, key_of
 
@@ -34,7 +34,7 @@ async def talking(folder: Path) -> AsyncIterator[tuple[Daemon, Daemon, Talk]]:
     host = host_daemon(folder, address)
     try:
         key = (await host.start()).key
-        async with Client.open(folder / "replica" / "log.db", key_of(1), address) as client:
+        async with Replica.open(folder / "replica" / "log.db", key_of(1), address) as client:
             yield hub, host, await Talk.begin(client, key)
     finally:
         await host.kill()

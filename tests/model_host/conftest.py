@@ -10,7 +10,7 @@ import pytest
 from model_host.engine.gguf_file import ModelFile, open_model_file
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_model
@@ -83,6 +83,6 @@ def tokenizer(model_file: ModelFile) -> Tokenizer:
 async def house(tmp_path: Path, engine_of: Callable[[str], TorchEngine]) -> AsyncIterator[House]:
     hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
     path = tmp_path / "replica" / "log.db"
-    async with Client.open(path, key_of(1), hub.address) as client:
+    async with Replica.open(path, key_of(1), hub.address) as client:
         yield House(tmp_path, engine_of("bf16"), hub, client)
     await hub.stop()

@@ -29,7 +29,7 @@ from replica.conversation.sealing import Sealable, open_requests, sealable
 from replica.errors import HostError
 from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
 from replica.io.keys import load_or_create
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
 from replica.link.messages import HostInfo, ProfileInfo
 from replica.log.body import FinishReason, Generation, Request, Role, Seal, Text, Usage, text_of
@@ -77,7 +77,7 @@ async def no_pause(_index: int) -> None:
 class ScriptedHost:
     """Answers open requests through `client`, which follows as a host."""
 
-    def __init__(self, client: Client, reply: Reply = echo, pace: Pace = no_pause) -> None:
+    def __init__(self, client: Replica, reply: Reply = echo, pace: Pace = no_pause) -> None:
         """Use a client opened with `follow=True` and `host=host_info(key)`."""
         self.client = client
         self.answered = 0
@@ -206,7 +206,7 @@ async def scripted_host(
     """Run a scripted host with its store and key in `folder`; linked when entered."""
     key = load_or_create(folder / "identity.key")
     path = folder / "log" / "log.db"
-    async with Client.open(path, key, hub_address, follow=True, host=host_info(key)) as client:
+    async with Replica.open(path, key, hub_address, follow=True, host=host_info(key)) as client:
         host = ScriptedHost(client, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:

@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.link.events import DraftReceived, Event
 from replica.log.body import (
     Body,
@@ -36,7 +36,7 @@ def key_of(number: int) -> Ed25519PrivateKey:
 class Talk:
     """One conversation of one client with one host."""
 
-    def __init__(self, client: Client, conversation: ConversationId, host: PublicKey) -> None:
+    def __init__(self, client: Replica, conversation: ConversationId, host: PublicKey) -> None:
         self.client = client
         self.id = conversation
         self.host = host
@@ -44,7 +44,7 @@ class Talk:
         client.listen(self._receive)
 
     @classmethod
-    async def begin(cls, client: Client, host: PublicKey) -> "Talk":
+    async def begin(cls, client: Replica, host: PublicKey) -> "Talk":
         """Create a conversation with `host` in it."""
         conversation = await client.create(Genesis((client.public,)))
         grant = Member(Grant(host, Role.HOST))

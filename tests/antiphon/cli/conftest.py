@@ -14,7 +14,7 @@ from antiphon.cli.background import Background
 from antiphon.cli.main import app
 from replica.ids import PublicKey
 from replica.io import keys
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.scripted_host import (
@@ -77,7 +77,7 @@ class World:
     def stranger(self) -> Iterator[PublicKey]:
         """Link a stranger's host, with a key that sorts before almost any other."""
         key = low_key()
-        opening = Client.open(
+        opening = Replica.open(
             self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
         )
         client = self.background.run(opening.__aenter__())

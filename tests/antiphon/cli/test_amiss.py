@@ -203,9 +203,9 @@ def test_a_replica_in_use_is_looked_at_and_the_hub_not_asked(world: World, me: T
         import asyncio
 
         from replica.io.keys import load_or_create
-        from replica.io.replica import Client
+        from replica.io.replica import Replica
 
-        async with Client.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
+        async with Replica.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
             return await asyncio.to_thread(me.record, "status")
 
     hub = world.background.run(look())["hub"]

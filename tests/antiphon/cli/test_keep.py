@@ -8,7 +8,7 @@ import pytest
 
 from replica.conversation.place import newest_place
 from replica.io.keys import load_or_create
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import Message, Opaque, Speaker, Text
 from replica.log.bundle import decode_bundle
 from tests.antiphon.cli.conftest import Terminal, World
@@ -319,7 +319,7 @@ def test_a_second_process_looks_on_where_the_first_holds_the_replica(
     world: World, me: Terminal, talked: str
 ) -> None:
     async def look() -> tuple[str, str]:
-        async with Client.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
+        async with Replica.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
             import asyncio
 
             shown = await asyncio.to_thread(me.ok, "log")
@@ -334,7 +334,7 @@ def test_a_second_process_looks_on_where_the_first_holds_the_replica(
 async def _fetch(terminal: Terminal, address: str, conversation: str) -> None:
     """Let a replica get a conversation it is a member of from the hub."""
     key = load_or_create(terminal.data_dir / "identity.key")
-    async with Client.open(terminal.store_path, key, address, follow=True) as client:
+    async with Replica.open(terminal.store_path, key, address, follow=True) as client:
         id_ = bytes.fromhex(conversation)
         await client.wait_for(lambda: any(held == id_ for held in client.shelf), 10.0)
         for held in tuple(client.shelf):
@@ -343,7 +343,7 @@ async def _fetch(terminal: Terminal, address: str, conversation: str) -> None:
 
 async def _say_opaque(terminal: Terminal, address: str, conversation: str) -> None:
     key = load_or_create(terminal.data_dir / "identity.key")
-    async with Client.open(terminal.store_path, key, address) as client:
+    async with Replica.open(terminal.store_path, key, address) as client:
         (stored,) = await client.store.conversations()
         held = await client.load(stored.conversation)
         await client.follow(held.id)

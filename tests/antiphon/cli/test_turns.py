@@ -14,7 +14,7 @@ from replica.conversation.place import Place, newest_place, place_at, place_on_b
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId
 from replica.io import turns
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.io.turns import Delta, Discarded, Finished, Prefilling, Wish
 from replica.log.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
 from replica.log.entry import Conflict
@@ -32,7 +32,7 @@ class Scene:
     stack: AsyncExitStack
     hub: HubServer
     host: ScriptedHost
-    client: Client
+    client: Replica
     conversation: ConversationId
     gate: asyncio.Event
     reached: asyncio.Event
@@ -69,7 +69,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
             scripted_host(tmp_path / "host", hub.address, pace=wait_at_second_token)
         )
         client = await stack.enter_async_context(
-            Client.open(tmp_path / "me" / "log.db", Ed25519PrivateKey.generate(), hub.address)
+            Replica.open(tmp_path / "me" / "log.db", Ed25519PrivateKey.generate(), hub.address)
         )
         conversation = await client.create(Genesis((client.public,)))
         genesis = client.shelf[conversation].log.genesis

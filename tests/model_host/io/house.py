@@ -8,7 +8,7 @@ from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from syncd.io.server import HubServer
 from tests.support.talk import Talk
 
@@ -16,7 +16,7 @@ from tests.support.talk import Talk
 class House:
     """One hub and one person; the host keeps its folder from one life to the next."""
 
-    def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, client: Client) -> None:
+    def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, client: Replica) -> None:
         self.folder = folder
         self.hub = hub
         self.client = client

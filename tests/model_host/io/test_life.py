@@ -24,7 +24,7 @@ from model_host.runner import context_items
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io.host_calls import HostCalls
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import (
     Body,
     FinishReason,
@@ -249,7 +249,7 @@ async def test_a_late_reader_gets_the_whole_draft(house: House):
         await house.client.wait_for(lambda: len(talk.shown(request)) > 20, 30)
         # The same person's second device comes in the middle.
         path = house.folder / "second" / "log.db"
-        async with Client.open(path, key_of(1), house.hub.address, follow=True) as second:
+        async with Replica.open(path, key_of(1), house.hub.address, follow=True) as second:
             late = Talk(second, talk.id, host.key)
             await second.wait_for(lambda: talk.id in second.shelf, 20)
             assert len((await late.answer(request)).token_ids) == 60

@@ -17,7 +17,7 @@ from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create, load_or_create_secret
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Doorkeeper, prove
 from replica.log.body import Grant, Member, Role
@@ -37,7 +37,7 @@ async def talk_and_host(
     path = tmp_path / "replica" / "log.db"
     async with (
         start_host(config, engine_of("bf16")) as host,
-        Client.open(path, key_of(1), hub.address) as client,
+        Replica.open(path, key_of(1), hub.address) as client,
     ):
         yield await Talk.begin(client, host.key), host
     await hub.stop()

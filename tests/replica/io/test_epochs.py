@@ -4,35 +4,35 @@ import shutil
 from pathlib import Path
 
 from replica.ids import ConversationId, EntryId
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import Genesis
 from tests.support.writers import Writer, said
 
 KEY = Writer(1).key
 
 
-async def _append(client: Client, conversation: ConversationId) -> int:
+async def _append(client: Replica, conversation: ConversationId) -> int:
     entry = await client.append(conversation, said("x"), parents=(EntryId(conversation),))
     return entry.header.epoch
 
 
 async def test_a_store_that_no_peer_confirmed_begins_a_new_epoch(tmp_path: Path) -> None:
-    async with Client.open(tmp_path / "store", KEY) as client:
+    async with Replica.open(tmp_path / "store", KEY) as client:
         conversation = await client.create(Genesis((client.public,)))
         first = await _append(client, conversation)
         assert await _append(client, conversation) == first
-    async with Client.open(tmp_path / "store", KEY) as client:
+    async with Replica.open(tmp_path / "store", KEY) as client:
         assert await _append(client, conversation) != first
 
 
 async def test_a_restored_backup_writes_no_second_history(tmp_path: Path) -> None:
-    async with Client.open(tmp_path / "store", KEY) as client:
+    async with Replica.open(tmp_path / "store", KEY) as client:
         conversation = await client.create(Genesis((client.public,)))
         await _append(client, conversation)
     shutil.copytree(tmp_path, tmp_path.parent / "backup")
     lanes = []
     for folder in (tmp_path, tmp_path.parent / "backup"):
-        async with Client.open(folder / "store", KEY) as client:
+        async with Replica.open(folder / "store", KEY) as client:
             await _append(client, conversation)
             lanes.append(set((await client.load(conversation)).log.heads()))
     assert len(lanes[0] & lanes[1]) == 2

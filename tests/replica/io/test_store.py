@@ -363,7 +363,7 @@ async def test_deleting_leaves_no_trace_of_a_conversation(path: Path) -> None:
 
     async with await Store.open(path) as store:
         await store.append([*secret, *kept])
-        await store.save_acks(conversation, peer, [position(secret[4])], now_ms=5)
+        store.save_acks(conversation, peer, [position(secret[4])], now_ms=5)
         query(path, "UPDATE entries SET body = x'00' WHERE id = ?", secret[9].id)
         await store.load(conversation)
         assert await store.quarantined()
@@ -387,8 +387,8 @@ async def test_acks_keep_the_newest_position_of_each_lane(path: Path) -> None:
     far = Lane(peer, 2**64 - 1, Track.DOCUMENT)
     async with await Store.open(path) as store:
         first = [position(entries[1]), Position(far, 2**53 - 1, entries[0].id)]
-        await store.save_acks(conversation, peer, first, now_ms=10)
-        await store.save_acks(conversation, peer, [position(entries[3])], now_ms=20)
+        store.save_acks(conversation, peer, first, now_ms=10)
+        store.save_acks(conversation, peer, [position(entries[3])], now_ms=20)
         expected = {position(entries[3]), Position(far, 2**53 - 1, entries[0].id)}
         positions, last_ack_ms = await store.load_acks(conversation, peer)
         assert (set(positions), last_ack_ms) == (expected, 20)
@@ -403,7 +403,7 @@ async def test_acks_ride_along_with_the_next_append(path: Path) -> None:
     peer = Writer(2).public
     async with await Store.open(path) as store:
         before = wal_commits(path)
-        await store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
+        store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
         await store.append(entries)
         assert wal_commits(path) == before + 1
         assert query(path, "SELECT count(*) FROM acks") == [(1,)]
@@ -416,7 +416,7 @@ async def test_acks_reach_the_disk_without_an_append(
     entries = log(0)
     async with await Store.open(path) as store:
         peer = Writer(2).public
-        await store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
+        store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
         while not await asyncio.to_thread(query, path, "SELECT 1 FROM acks"):
             pass
 
@@ -428,10 +428,10 @@ async def test_acks_that_find_no_room_are_known_once_there_is(path: Path) -> Non
     fresh = [Position(lane, 0, entries[1].id) for lane in lanes]
     async with await Store.open(path) as store:
         await store.append(entries)
-        await store.save_acks(conversation, peer, [position(entries[1])], now_ms=1)
+        store.save_acks(conversation, peer, [position(entries[1])], now_ms=1)
         assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
         async with full_disk(store):
-            await store.save_acks(conversation, peer, fresh, now_ms=2)
+            store.save_acks(conversation, peer, fresh, now_ms=2)
             # Older acks only ask more of the peer than need be; that is no failure.
             assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
         positions, _ = await store.load_acks(conversation, peer)
@@ -479,7 +479,7 @@ async def test_a_broken_page_of_acks_keeps_no_entry_from_the_disk(path: Path) ->
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
     async with await Store.open(path) as store:
-        await store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
+        store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
         await store.append(entries[:2])
         await store.append(entries[2:])
         assert await store.load(entries[0].conversation) == entries

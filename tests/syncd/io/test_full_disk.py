@@ -13,7 +13,7 @@ import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis, Grant, Member, Role
 from replica.log.entry import Entry
@@ -42,10 +42,10 @@ async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
         yield built
 
 
-class Replica:
+class Talker:
     """A client, what failed at it, and one line of messages."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Replica) -> None:
         self.client = client
         self.failures: list[EntryFailed] = []
         client.listen(self._receive)
@@ -54,7 +54,7 @@ class Replica:
         if isinstance(event, EntryFailed):
             self.failures.append(event)
 
-    async def begin(self) -> "Replica":
+    async def begin(self) -> "Talker":
         self.id = await self.client.create(Genesis((self.client.public,)))
         self.last = EntryId(self.id)
         return self
@@ -66,7 +66,7 @@ class Replica:
             self.last = entries[-1].id
         return entries
 
-    async def grant(self, reader: Client) -> None:
+    async def grant(self, reader: "Talker") -> None:
         body = Member(Grant(reader.public, Role.READER))
         await self.client.append(self.id, body, parents=(EntryId(self.id),))
 
@@ -86,10 +86,10 @@ async def test_a_full_hub_says_so_and_gets_everything_once_it_has_room(
     hub: HubServer, tmp_path: Path
 ):
     async with (
-        Client.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
-        Client.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
+        Replica.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
+        Replica.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
     ):
-        me = await Replica(mine).begin()
+        me = await Talker(mine).begin()
         await me.grant(yours)
         assert await mine.wait_synced(me.id)
         assert await yours.wait_for(lambda: me.id in yours.shelf, PATIENCE_S)
@@ -172,8 +172,8 @@ async def test_an_upload_that_found_no_room_goes_on_where_it_stood(town: Callers
 async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
     hub: HubServer, tmp_path: Path, is_linked: bool
 ):
-    async with Client.open(tmp_path / "me.db", key_of(1), hub.address) as client:
-        me = await Replica(client).begin()
+    async with Replica.open(tmp_path / "me.db", key_of(1), hub.address) as client:
+        me = await Talker(client).begin()
         await me.append(said("one"))
         assert await client.wait_synced(me.id)
         if not is_linked:
@@ -202,10 +202,10 @@ async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
 
 async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tmp_path: Path):
     async with (
-        Client.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
-        Client.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
+        Replica.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
+        Replica.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
     ):
-        me, you = await Replica(mine).begin(), Replica(yours)
+        me, you = await Talker(mine).begin(), Replica(yours)
         await me.grant(yours)
         assert await yours.wait_for(lambda: me.id in yours.shelf, PATIENCE_S)
         assert await yours.wait_synced(me.id)

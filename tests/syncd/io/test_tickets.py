@@ -9,7 +9,7 @@ import pytest
 from antiphon.v1 import sync_pb2
 from replica import limits
 from replica.ids import PublicKey
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.link.auth import Doorkeeper
 from replica.link.events import Event, LinkClosed, SyncState
 from replica.link.messages import Close, Hello, Welcome
@@ -75,7 +75,7 @@ async def test_a_client_stays_linked_through_many_tickets(
 ):
     events: list[Event] = []
     links = town.hub.driver.hub.links
-    async with Client.open(tmp_path / "client.db", town.writer.key, town.hub.address) as client:
+    async with Replica.open(tmp_path / "client.db", town.writer.key, town.hub.address) as client:
         await client.follow(town.id)
         assert await client.wait_synced(town.id)
         client.listen(events.append)

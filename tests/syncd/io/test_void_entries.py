@@ -11,7 +11,7 @@ from replica.document.fold import ClientForeign
 from replica.document.projection import client_id
 from replica.document.yjs import NestingTooDeep, text, varuint
 from replica.ids import Lane, Track
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.log.body import DocumentUpdate, Grant, Member, Request, Role, Sampling
 from replica.log.entry import Entry
 from replica.order.tail import tail
@@ -26,7 +26,7 @@ from tests.support.writers import Writer, said
 class Views:
     """The hub's view of the town's conversation, and that of a member's replica."""
 
-    def __init__(self, town: CallersTown, client: Client) -> None:
+    def __init__(self, town: CallersTown, client: Replica) -> None:
         self.town, self.client = town, client
 
     async def both(self) -> list[Conversation]:
@@ -56,7 +56,7 @@ async def views(town: CallersTown, tmp_path: Path) -> AsyncIterator[Views]:
     reader = Writer(5)
     await grant(town, reader, Role.READER)
     path = tmp_path / "replica.db"
-    async with Client.open(path, reader.key, town.hub.address, follow=True) as client:
+    async with Replica.open(path, reader.key, town.hub.address, follow=True) as client:
         yield Views(town, client)
 
 

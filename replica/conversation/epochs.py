@@ -1,0 +1,54 @@
+"""In which epoch a key writes next (spec/02-entry §7, ENT-14).
+
+Pure: fresh epochs are arguments. An epoch goes on only where a peer has
+confirmed the lane's head since the store was opened; a restored backup would
+otherwise write a second history of the lane.
+"""
+
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, PublicKey
+
+
+class Epochs:
+    """The epochs of one key, per conversation, in one life of its store."""
+
+    def __init__(self, public: PublicKey) -> None:
+        """Start where the store was just opened: nothing is confirmed."""
+        self._public = public
+        self._confirmed: set[ConversationId] = set()
+        self._epochs: dict[ConversationId, int] = {}
+
+    def confirm(self, conversation: ConversationId) -> None:
+        """Take it that a peer holds all of a conversation that is held here."""
+        self._confirmed.add(conversation)
+
+    def forget(self, conversation: ConversationId) -> None:
+        """Take nothing as confirmed of a conversation that is read from the store again."""
+        self._confirmed.discard(conversation)
+        self._epochs.pop(conversation, None)
+
+    def begin(self, conversation: ConversationId, epoch: int) -> None:
+        """Take the epoch that a conversation was begun in."""
+        self._epochs[conversation] = epoch
+
+    def epoch(self, held: Conversation, fresh: int) -> int:
+        """Return the epoch of the next entry; `fresh` is random, for where none goes on."""
+        epoch = self._epochs.get(held.id)
+        if epoch is None and held.id in self._confirmed:
+            epoch = self._newest(held)
+        if epoch is None or self._is_forked(held, epoch):
+            epoch = fresh
+        self._epochs[held.id] = epoch
+        return epoch
+
+    def _newest(self, held: Conversation) -> int | None:
+        log = held.log
+        own = [lane for lane in log.lanes() if lane.author == self._public]
+        tips = [log.entries[tip] for lane in own for tip in log.lane_tips(lane)]
+        newest = max(tips, key=lambda entry: entry.order_key, default=None)
+        return newest.header.epoch if newest is not None else None
+
+    def _is_forked(self, held: Conversation, epoch: int) -> bool:
+        lanes = (lane for lane in held.log.lanes() if lane.epoch == epoch)
+        own = (lane for lane in lanes if lane.author == self._public)
+        return any(len(held.log.lane_tips(lane)) > 1 for lane in own)

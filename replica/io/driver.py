@@ -1,0 +1,165 @@
+"""Drives a replica's core: store, clock, and the order of effects (spec/04-link §7).
+
+The twin of syncd/io/driver.py. The stream to the hub is replica/io/hub_link.py's.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from replica.commits import Conversations
+from replica.conversation import Conversation
+from replica.core import ReplicaCore, ReplicaEffects
+from replica.errors import StoreError
+from replica.ids import ConversationId
+from replica.io.performer import Performer
+from replica.io.saved_acks import SavedAcks
+from replica.io.store import Store
+from replica.link import Event, Fault, Message, conversation_of
+from replica.log import Entry
+from replica.refusals import ConversationUnknown
+
+log = structlog.get_logger()
+
+
+class ReplicaDriver:
+    """A replica's core with its store and its clock."""
+
+    def __init__(
+        self, core: ReplicaCore, store: Store, acks: SavedAcks, tell: Callable[[Event], None]
+    ) -> None:
+        """`tell` hears every event, after what it speaks of is durable."""
+        self.core = core
+        self.acks = acks
+        self.outbox: asyncio.Queue[Message] = asyncio.Queue()
+        """Messages for the stream there is now; a new one brings a queue of its own."""
+        self._store = store
+        self._tell = tell
+        self._performer = Performer(store, self._undo)
+        self._loads: dict[ConversationId, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start performing."""
+        self._performer.start()
+
+    async def stop(self) -> None:
+        """End what was begun in the background, finish what is queued, then stop."""
+        self._wake_core_at(None)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._performer.stop()
+
+    async def failed(self) -> None:
+        """Raise what ended the task that makes appends durable; else wait for ever."""
+        await self._performer.failed()
+
+    async def flush(self) -> None:
+        """Wait until what is queued so far is durable and performed. Raises StoreError."""
+        await self._performer.flush()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something until the driver stops."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- effects ------------------------------------------------------------------------
+
+    def do(self, effects: ReplicaEffects) -> "asyncio.Future[None]":
+        """Perform what the core wants; the future ends once it is durable and shown."""
+        self._wake_core_at(effects.wake_at)
+        for conversation, positions in effects.acked:
+            self.acks.save(conversation, positions)
+        for conversation in effects.load:
+            self._begin_load(conversation)
+        outbox = self.outbox
+
+        def perform(lost: Conversations) -> None:
+            for message in effects.send:
+                if conversation_of(message) not in lost:
+                    outbox.put_nowait(message)
+            for event in effects.deliver:
+                if conversation_of(event) not in lost:
+                    self._tell(event)
+
+        return self._performer.submit(effects.persist, perform, effects.about)
+
+    def _undo(self, error: StoreError, lost: Conversations) -> None:
+        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())
+        self._wake_core_at(effects.wake_at)
+        for message in effects.send:
+            self.outbox.put_nowait(message)
+        for event in effects.deliver:
+            self._tell(event)
+
+    def _wake_core_at(self, deadline: float | None) -> None:
+        if deadline == self._wake_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake_at = deadline
+        if deadline is not None:
+            wait_s = max(0.0, deadline - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._handle_deadline)
+
+    def _handle_deadline(self) -> None:
+        self._wake_at = self._timer = None
+        self.do(self.core.handle_deadline(time.monotonic()))
+
+    # --- loading --------------------------------------------------------------------------
+
+    async def load(self, conversation: ConversationId) -> Conversation:
+        """Return a conversation held here, however many ask at a time.
+
+        Raises ConversationUnknown, StoreError.
+        """
+        if conversation not in self.core.shelf or conversation not in self.core.acks:
+            await asyncio.shield(self._begin_load(conversation))
+        held = self.core.shelf.get(conversation)
+        if held is None:
+            raise ConversationUnknown(f"{conversation.hex()[:12]} is not held here")
+        return held
+
+    async def loading(self, conversation: ConversationId) -> None:
+        """Wait for a load that the core asked for, if there is one. Raises StoreError."""
+        task = self._loads.get(conversation)
+        if task is not None:
+            await asyncio.shield(task)
+
+    def _begin_load(self, conversation: ConversationId) -> "asyncio.Task[None]":
+        task = self._loads.get(conversation)
+        if task is None:
+            task = self._loads[conversation] = self.spawn(self._load(conversation))
+            # The core tries again; whoever waits for the load is told as well.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _load(self, conversation: ConversationId) -> None:
+        try:
+            acked = await self.acks.load(conversation)
+            entries = await self._store.load(conversation)
+        except StoreError as error:
+            log.warning("could not read it", reason=error.reason, detail=error.detail)
+            self.do(self.core.unreadable(conversation, time.monotonic()))
+            raise
+        finally:
+            del self._loads[conversation]
+        held = Conversation.restore(conversation, entries) if entries else None
+        self.do(self.core.loaded(conversation, held, acked, time.monotonic()))
+
+    async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
+        """Put a conversation on the shelf and make entries admitted to it durable."""
+        if held.id not in self.core.acks:
+            await asyncio.shield(self._begin_load(held.id))
+        await self.do(self.core.keep(held, new, time.monotonic()))

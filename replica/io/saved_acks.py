@@ -1,0 +1,59 @@
+"""The acks of a hub in the store, for the pure core's replica/link/acks.py (spec/04-link §5)."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from replica.conversation import Conversation
+from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.io import rpc
+from replica.io.hub_calls import pinned_key
+from replica.io.store import Store
+from replica.link import Acks
+
+_NOBODY = PublicKey(b"")
+"""A hub never met: it has acknowledged nothing."""
+
+
+class SavedAcks:
+    """The acks of one hub, or of all hubs this replica ever met."""
+
+    def __init__(self, store: Store, hub: PublicKey | None) -> None:
+        """Go by what `hub` acknowledged; None counts what any hub did."""
+        self.hub = hub
+        """The hub whose acks these are; set anew when another one proves its key."""
+        self._store = store
+        self._acked_ms: dict[ConversationId, int | None] = {}
+
+    @classmethod
+    async def of_hub(cls, store: Store, address: str | None) -> Self:
+        """Return the acks of the hub pinned at `address`; without an address, of all hubs."""
+        if address is None:
+            return cls(store, None)
+        return cls(store, await pinned_key(store, address) or _NOBODY)
+
+    async def load(self, conversation: ConversationId) -> tuple[Position, ...]:
+        """Return the newest acknowledged position of each lane."""
+        while True:
+            hub = self.hub
+            positions, acked_ms = await self._store.load_acks(conversation, hub)
+            if hub == self.hub:  # else another hub was met meanwhile
+                self._acked_ms[conversation] = acked_ms
+                return positions
+
+    def save(self, conversation: ConversationId, positions: Iterable[Position]) -> None:
+        """Save what the hub holds durably; lost without harm if the process dies first."""
+        assert self.hub is not None, "who acknowledges was met before"
+        newest = {p.lane: p for p in sorted(positions)}
+        now_ms = rpc.now_ms()
+        self._acked_ms[conversation] = now_ms
+        self._store.save_acks(conversation, self.hub, newest.values(), now_ms)
+
+    def acked_ms(self, conversation: ConversationId) -> int | None:
+        """Return when the hub last acknowledged anything, Unix milliseconds; load() comes first."""
+        return self._acked_ms.get(conversation)
+
+    async def unacked(self, held: Conversation) -> set[EntryId]:
+        """Return what the hub is not known to hold, as the next link to it will begin with."""
+        acks = Acks()
+        acks.load(held.id, await self.load(held.id))
+        return acks.unacked(held)

@@ -1,0 +1,80 @@
+"""What a hub is known to hold is read from its saved acks, one newest position per lane."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, Position
+from replica.io.saved_acks import SavedAcks
+from replica.io.store import Store
+from replica.log.entry import Entry
+from tests.support.writers import Writer, said
+
+HUB, OTHER_HUB = Writer(98).public, Writer(99).public
+AUTHOR = Writer(1)
+GENESIS = AUTHOR.genesis()
+ID = ConversationId(GENESIS.id)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with await Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+def written(count: int) -> list[Entry]:
+    """A genesis and messages, each after the one before."""
+    writer = Writer(1)
+    entries = [writer.genesis()]
+    for number in range(count - 1):
+        entries.append(writer.write(ID, said(str(number)), parents=entries[-1:]))
+    return entries
+
+
+def at(entry: Entry) -> Position:
+    return Position(entry.header.lane, entry.header.seq, entry.id)
+
+
+async def owed(acks: SavedAcks, entries: list[Entry]) -> list[Entry]:
+    """The entries not known to be held, in order."""
+    missing = await acks.unacked(Conversation.restore(ID, entries))
+    return [entry for entry in entries if entry.id in missing]
+
+
+async def test_what_is_saved_is_what_is_read_again(store: Store):
+    entries = written(4)
+    before = SavedAcks(store, HUB)
+    before.save(ID, [at(entries[0]), at(entries[2]), at(entries[1])])
+    after = SavedAcks(store, HUB)
+    assert after.acked_ms(ID) is None
+    assert await owed(after, entries) == entries[3:]
+    assert after.acked_ms(ID) == before.acked_ms(ID) is not None
+
+
+async def test_one_hub_does_not_answer_for_another(store: Store):
+    entries = written(3)
+    for hub, entry in ((HUB, entries[2]), (OTHER_HUB, entries[1])):
+        SavedAcks(store, hub).save(ID, [at(entries[0]), at(entry)])
+    stranger = await SavedAcks.of_hub(store, "127.0.0.1:1")
+    assert await owed(stranger, entries) == entries
+    stranger.hub = OTHER_HUB
+    assert await owed(stranger, entries) == entries[2:]
+    stranger.hub = HUB
+    assert await owed(stranger, entries) == []
+
+
+async def test_without_a_hub_an_ack_of_any_hub_counts(store: Store):
+    entries = written(3)
+    for hub, entry in ((HUB, entries[0]), (OTHER_HUB, entries[1])):
+        SavedAcks(store, hub).save(ID, [at(entry)])
+    assert await owed(await SavedAcks.of_hub(store, None), entries) == entries[2:]
+
+
+async def test_the_acks_of_a_deleted_conversation_are_deleted_with_it(store: Store):
+    entries = written(2)
+    acks = SavedAcks(store, HUB)
+    acks.save(ID, [at(entry) for entry in entries])
+    await store.delete(ID)
+    assert await owed(acks, entries) == entries

@@ -1,0 +1,79 @@
+"""What waits together becomes durable together; what rests on a refused commit fails with it."""
+
+from replica.commits import Commits, Refused, Work
+from replica.log.entry import Entry
+from tests.support.writers import Writer, said
+
+
+def line(seed: int, count: int = 2) -> list[Entry]:
+    """Write a conversation of its genesis and some messages."""
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for _ in range(count):
+        entries.append(writer.write(entries[0].conversation, said("x"), parents=[entries[-1]]))
+    return entries
+
+
+def work(name: str, *persist: Entry, about: Entry | None = None) -> Work[str]:
+    """Name some work, about what it persists unless told."""
+    conversations = {entry.conversation for entry in persist}
+    return Work(persist, conversations | ({about.conversation} if about else set()), name)
+
+
+def failing(refused: Refused[str]) -> list[str]:
+    return [w.payload for w in refused.work if w.fails_with(refused.lost)]
+
+
+def test_all_that_waits_shares_one_commit_and_is_performed_in_order():
+    a, b = line(1), line(2)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.submit(work("word"))
+    commits.submit(work("second", b[0], a[1]))
+    assert commits.begin() == (a[0], b[0], a[1])
+    assert [w.payload for w in commits.complete()] == ["first", "word", "second"]
+    assert len(commits) == 0
+
+
+def test_what_comes_during_a_commit_waits_for_the_next():
+    a = line(1)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.begin()
+    commits.submit(work("late", a[1]))
+    assert [w.payload for w in commits.complete()] == ["first"]
+    assert len(commits) == 1
+    assert commits.begin() == (a[1],)
+
+
+def test_works_queued_while_a_commit_fails_fail_with_it():
+    a, b, c = line(1), line(2), line(3)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.begin()
+    commits.submit(work("ack", about=a[0]))
+    commits.submit(work("second", a[1]))
+    commits.submit(work("beside", about=c[0]))
+    commits.submit(work("elsewhere", b[0]))
+    refused = commits.refuse()
+    assert refused.lost == {a[0].conversation, b[0].conversation}
+    assert [w.payload for w in refused.work] == ["first", "ack", "second", "beside", "elsewhere"]
+    assert failing(refused) == ["first", "ack", "second", "elsewhere"]
+    assert len(commits) == 0
+
+
+def test_work_about_nothing_in_particular_fails_with_any_commit():
+    a = line(1)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.submit(Work((), None, "flush"))
+    commits.begin()
+    assert failing(commits.refuse()) == ["first", "flush"]
+
+
+def test_nothing_fails_with_a_commit_that_loses_nothing():
+    commits: Commits[str] = Commits()
+    commits.submit(Work((), None, "flush"))
+    commits.begin()
+    (done,) = commits.complete()
+    assert not done.fails_with(frozenset())

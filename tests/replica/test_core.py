@@ -1,0 +1,340 @@
+"""The replica's core against a real hub core: following, reopening, acks, epochs, undoing."""
+
+from collections import deque
+
+import pytest
+
+from replica import core
+from replica.conversation.author import Author
+from replica.conversation.conversation import Conversation
+from replica.core import ReplicaCore, ReplicaEffects
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId, Position
+from replica.link.events import EntryFailed, Event, LinkClosed, StateChanged, SyncState
+from replica.link.messages import Close, Entries, Fault, Hello, Message, Open
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry
+from syncd.hub import Hub, LinkId
+from syncd.policy import Policy
+from tests.support.writers import Writer, said
+
+HUB, OTHER_HUB = Writer(98).public, Writer(99).public
+ME, FRIEND = Writer(1), Writer(2)
+
+
+class Scene:
+    """A replica's core, its disk, and a hub's core; messages cross until nothing is under way."""
+
+    def __init__(self, hello: Hello | None = None) -> None:
+        self.now = 0.0
+        self.hub = Hub(HUB, Policy())
+        self.core = ReplicaCore(ME.public, hello or Hello((1,)), {})
+        self.link_id: LinkId | None = None
+        self.disk: dict[ConversationId, list[Entry]] = {}
+        self.saved: dict[ConversationId, tuple[Position, ...]] = {}
+        self.sent: list[Message] = []
+        self.heard: list[Event] = []
+        self.loads: list[ConversationId] = []
+        self.is_readable = True
+        self._to_hub: deque[Message] = deque()
+
+    def do(self, effects: ReplicaEffects) -> ReplicaEffects:
+        """Persist, remember, send, load; and let all that follows happen."""
+        for entry in effects.persist:
+            self.disk.setdefault(entry.conversation, []).append(entry)
+        for conversation, positions in effects.acked:
+            self.saved[conversation] = (*self.saved.get(conversation, ()), *positions)
+        self.heard += effects.deliver
+        self.sent += effects.send
+        self._to_hub += effects.send
+        for conversation in effects.load:
+            self.load(conversation)
+        while self._to_hub and self.link_id is not None:
+            self.take(self.hub.receive(self.link_id, self._to_hub.popleft(), self.now))
+        return effects
+
+    def take(self, effects) -> None:
+        for link_id, message in effects.send:
+            if link_id == self.link_id:
+                self.do(self.core.receive(message, self.now))
+
+    def load(self, conversation: ConversationId) -> None:
+        self.loads.append(conversation)
+        if not self.is_readable:
+            self.do(self.core.unreadable(conversation, self.now))
+            return
+        stored = self.disk.get(conversation)
+        held = Conversation.restore(conversation, stored) if stored else None
+        acked = self.saved.get(conversation, ())
+        self.do(self.core.loaded(conversation, held, acked, self.now))
+
+    def connect(self, hub=HUB) -> None:
+        self.link_id = self.hub.connect(ME.public, self.now)
+        self.do(self.core.connected(hub, self.now))
+
+    def disconnect(self, fault: Fault | None = None) -> None:
+        if self.link_id is not None:
+            self.hub.disconnect(self.link_id)
+        self.link_id = None
+        self._to_hub.clear()
+        self.do(self.core.disconnected(self.now, fault))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        self.do(self.core.handle_deadline(self.now))
+
+    def create(self) -> ConversationId:
+        genesis = self.genesis = ME.genesis()
+        self.do(self.core.append(genesis, self.now))
+        self.core.epochs.begin(genesis.conversation, ME.epoch)
+        self.do(self.core.follow(genesis.conversation, self.now, drafts=True))
+        return genesis.conversation
+
+    def write(self, conversation: ConversationId, text: str) -> Entry:
+        """Write as a program does: in the epoch the core says."""
+        held = self.core.shelf[conversation]
+        epoch = self.core.epochs.epoch(held, fresh=1000 + len(held.log))
+        entry = Author(ME.key, epoch).write(
+            held, said(text), parents=(EntryId(conversation),), salt=bytes(16), time_ms=0
+        )
+        self.do(self.core.append(entry, self.now))
+        return entry
+
+    def states(self) -> list[SyncState]:
+        return [event.state for event in self.heard if isinstance(event, StateChanged)]
+
+    def of(self, kind: type) -> list:
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+def test_what_is_written_without_a_link_is_durable_and_sent_with_the_next_one():
+    scene = Scene()
+    conversation = scene.create()
+    entry = scene.write(conversation, "offline")
+    assert scene.sent == []
+    assert scene.core.unacked(conversation) == {EntryId(conversation), entry.id}
+    scene.connect()
+    assert len(scene.hub.shelf[conversation].log) == 2
+    assert scene.core.unacked(conversation) == set()
+    assert scene.states()[-1] is SyncState.SYNCHRONIZED
+
+
+def test_a_restart_with_acks_opens_with_a_digest_alone():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.write(conversation, "one")
+    scene.disconnect()
+    later = Scene()
+    later.hub, later.disk, later.saved = scene.hub, scene.disk, scene.saved
+    later.core = ReplicaCore(ME.public, Hello((1,)), {}, HUB)
+    later.do(later.core.follow(conversation, 0.0, drafts=True))
+    later.connect()
+    (opening,) = later.of(Open)
+    assert opening.heads is None
+    assert later.of(Entries) == []
+    assert later.loads == [conversation]
+
+
+def test_the_acks_of_one_hub_say_nothing_of_another():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.disconnect()
+    assert scene.core.unacked(conversation) == set()
+    scene.saved.clear()
+    scene.hub = Hub(OTHER_HUB, Policy())
+    scene.connect(OTHER_HUB)
+    assert conversation in scene.loads, "its acks are read anew"
+    assert len(scene.hub.shelf[conversation].log) == 1
+
+
+def test_who_follows_loads_before_it_opens_and_once_however_many_ask():
+    scene = Scene()
+    genesis = ME.genesis()
+    conversation = genesis.conversation
+    first = scene.core.follow(conversation, 0.0, drafts=True)
+    again = scene.core.follow(conversation, 0.0, drafts=True)
+    assert (first.load, again.load) == ((conversation,), ())
+    scene.connect()
+    assert scene.of(Open) == [], "it is still being read"
+    held = Conversation.restore(conversation, [genesis])
+    scene.do(scene.core.loaded(conversation, held, (), 0.0))
+    assert len(scene.of(Open)) == 1
+
+
+def test_two_loads_of_one_conversation_give_one():
+    scene = Scene()
+    genesis = ME.genesis()
+    conversation = genesis.conversation
+    first, second = (Conversation.restore(conversation, [genesis]) for _ in range(2))
+    scene.do(scene.core.loaded(conversation, first, (), 0.0))
+    scene.do(scene.core.loaded(conversation, second, (), 0.0))
+    assert scene.core.shelf[conversation] is first
+
+
+def test_a_listed_conversation_is_followed_by_who_asked_for_listings():
+    friend = Scene()
+    friend.connect()
+    conversation = friend.create()
+    scene = Scene(Hello((1,), follow=True))
+    scene.hub = friend.hub
+    scene.connect()
+    assert scene.loads == [conversation]
+    assert len(scene.core.shelf[conversation].log) == 1
+
+
+# --- epochs (ENT-14) ------------------------------------------------------------------
+
+
+def restarted(scene: Scene) -> Scene:
+    later = Scene()
+    later.hub, later.disk, later.saved = scene.hub, scene.disk, scene.saved
+    return later
+
+
+def test_an_epoch_goes_on_while_the_store_is_open():
+    scene = Scene()
+    conversation = scene.create()
+    epochs = {scene.write(conversation, text).header.epoch for text in "abc"}
+    assert epochs == {ME.epoch}
+
+
+def test_an_epoch_goes_on_after_a_restart_only_where_a_peer_confirmed_it():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    first = scene.write(conversation, "a").header.epoch
+    scene.disconnect()
+    alone = restarted(scene)
+    alone.load(conversation)
+    second = alone.write(conversation, "b").header.epoch
+    assert second != first
+    linked = restarted(scene)
+    linked.do(linked.core.follow(conversation, 0.0, drafts=True))
+    linked.connect()
+    assert linked.states()[-1] is SyncState.SYNCHRONIZED
+    linked.disconnect()
+    assert linked.write(conversation, "c").header.epoch == second, "it was confirmed since"
+
+
+def test_an_epoch_whose_lane_has_forked_is_left():
+    scene = Scene()
+    conversation = scene.create()
+    entry = scene.write(conversation, "a")
+    twin = Author(ME.key, ME.epoch).write(
+        Conversation.restore(conversation, scene.disk[conversation][:1]),
+        said("twin"), parents=(EntryId(conversation),), salt=bytes(16), time_ms=0,
+    )  # fmt: skip
+    assert twin.header.lane == entry.header.lane
+    scene.core.shelf[conversation].admit(twin)
+    assert scene.write(conversation, "b").header.epoch != ME.epoch
+
+
+# --- what the disk refuses ----------------------------------------------------------------
+
+
+def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.sent.clear()
+    lost = scene.core.append(ME.write(conversation, said("lost"), parents=[scene.genesis]), 0.0)
+    effects = scene.do(scene.core.disk_refused({conversation}, Fault.of(StoreError()), 0.0))
+    assert lost.persist
+    assert conversation not in scene.core.shelf
+    assert [type(m) for m in effects.send] == [Close]
+    assert EntryFailed(conversation, None, Fault.of(StoreError(), conversation)) in effects.deliver
+    assert effects.wake_at == core.REOPEN_FIRST_S
+    scene.advance(core.REOPEN_FIRST_S)
+    assert scene.loads[-1] == conversation
+    assert len(scene.core.shelf[conversation].log) == 1, "what the disk holds"
+    assert scene.states()[-1] is SyncState.SYNCHRONIZED
+
+
+def test_what_the_disk_refused_leaves_no_epoch_to_go_on_in():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.disconnect()
+    scene.do(scene.core.disk_refused({conversation}, Fault.of(StoreError()), 0.0))
+    scene.load(conversation)
+    assert scene.write(conversation, "a").header.epoch != ME.epoch
+
+
+def test_a_conversation_that_can_not_be_read_is_tried_again_with_growing_pauses():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.is_readable = False
+    scene.do(scene.core.disk_refused({conversation}, Fault.of(StoreError()), 0.0))
+    waits = []
+    for _ in range(8):
+        due = scene.core.handle_deadline(scene.now).wake_at
+        loads = len(scene.loads)
+        since = scene.now
+        while len(scene.loads) == loads:  # the link's own deadlines come between
+            assert due is not None
+            scene.advance(due - scene.now)
+            due = scene.core.handle_deadline(scene.now).wake_at
+        waits.append(scene.now - since)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    scene.is_readable = True
+    scene.advance(core.REOPEN_MAX_S)
+    assert conversation in scene.core.shelf
+
+
+# --- the link ------------------------------------------------------------------------------
+
+
+def test_pauses_between_links_grow_and_start_over_after_a_long_one():
+    scene = Scene()
+    tries = [scene.core.reconnect_pause_s(0.5) for _ in range(8)]
+    assert tries[:3] == pytest.approx([0.1, 0.2, 0.4])
+    assert tries[-1] == core.RECONNECT_MAX_S
+    assert scene.core.reconnect_pause_s(0.0) == core.RECONNECT_MAX_S / 2
+    scene.connect()
+    scene.now += core.RECONNECT_MAX_S + 1
+    scene.disconnect()
+    assert scene.core.reconnect_pause_s(0.5) == pytest.approx(0.1)
+
+
+def test_a_link_that_drops_is_told_last():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.heard.clear()
+    scene.disconnect()
+    assert scene.heard == [StateChanged(conversation, SyncState.OFFLINE), LinkClosed(None)]
+    assert not scene.core.is_linked
+
+
+def test_a_hub_that_never_answered_is_told_too():
+    scene = Scene()
+    fault = Fault("HUB_UNREACHABLE")
+    scene.disconnect(fault)
+    assert scene.heard == [LinkClosed(fault)]
+
+
+def test_who_is_unfollowed_is_left_and_not_opened_again():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    scene.do(scene.core.unfollow(conversation))
+    assert isinstance(scene.sent[-1], Close)
+    scene.disconnect()
+    scene.sent.clear()
+    scene.connect()
+    assert scene.of(Open) == []
+
+
+def test_what_is_kept_beside_the_link_is_persisted_and_offered():
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    held = scene.core.shelf[conversation]
+    new = ME.write(conversation, Member(Grant(FRIEND.public, Role.WRITER)), parents=[scene.genesis])
+    held.admit(new)
+    effects = scene.do(scene.core.keep(held, (new,), 0.0))
+    assert effects.persist == (new,)
+    assert len(scene.hub.shelf[conversation].log) == 2
