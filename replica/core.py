@@ -254,9 +254,13 @@ class ReplicaCore:
         """The key the hub proved; None while there is no link."""
         return self._link.peer if self._link is not None else None
 
+    def channel(self, conversation: ConversationId) -> Channel | None:
+        """Return what is believed of a conversation that is open on this link, or being opened."""
+        return self._link.channel(conversation) if self._link is not None else None
+
     def unacked(self, conversation: ConversationId) -> AbstractSet[EntryId]:
         """Return what the hub is not known to hold: by this link, or else by earlier ones."""
-        channel = self._channel(conversation)
+        channel = self.channel(conversation)
         if channel is not None:
             return channel.unacked | channel.refused
         held = self.shelf.get(conversation)
@@ -264,12 +268,12 @@ class ReplicaCore:
 
     def owes(self, conversation: ConversationId) -> bool:
         """Say whether the hub may still ack something; what it refused it never will."""
-        channel = self._channel(conversation)
+        channel = self.channel(conversation)
         return bool(self.unacked(conversation) if channel is None else channel.unacked)
 
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub has told on this link that it holds `entry` durably."""
-        channel = self._channel(conversation)
+        channel = self.channel(conversation)
         return channel is not None and channel.is_open and entry not in self.unacked(conversation)
 
     # --- inside -----------------------------------------------------------------------
@@ -277,12 +281,9 @@ class ReplicaCore:
     def _new_link(self, peer: PublicKey | None, now: float) -> Link:
         return Link(Side.CLIENT, key=self.key, peer=peer, shelf=self.shelf, now=now)
 
-    def _channel(self, conversation: ConversationId) -> Channel | None:
-        return self._link.channel(conversation) if self._link is not None else None
-
     def _open(self, conversation: ConversationId, now: float) -> Effects:
         drafts = self._drafts.get(conversation)
-        if self._link is None or drafts is None or self._channel(conversation) is not None:
+        if self._link is None or drafts is None or self.channel(conversation) is not None:
             return Effects()
         acked = self.acks.positions(conversation)
         return self._link.open(conversation, now, acked=acked, drafts=drafts)
@@ -330,7 +331,7 @@ class ReplicaCore:
 
     def _is_left(self, conversation: ConversationId) -> bool:
         is_followed = conversation in self._drafts and self._link is not None
-        return is_followed and self._channel(conversation) is None
+        return is_followed and self.channel(conversation) is None
 
     def _reopen_later(self, conversation: ConversationId, now: float) -> None:
         pause_s = self._pauses_s.get(conversation, REOPEN_FIRST_S)

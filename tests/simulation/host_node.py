@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from replica.commits import Conversations
 from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
 from replica.conversation.sealing import open_requests, sealable
 from replica.ids import ConversationId, Digest, EntryId
@@ -23,6 +24,12 @@ class HostNode(ReplicaNode):
         self.running: set[EntryId] = set()
         self.tried: set[EntryId] = set()
         super().restore()
+
+    def undo(self, lost: Conversations) -> None:
+        """Take it that what was begun may have been lost; the log says what is open."""
+        self.running.clear()
+        self.tried.clear()
+        super().undo(lost)
 
     def host_info(self) -> HostInfo | None:
         return HostInfo(self.public, "", ())
@@ -109,8 +116,7 @@ class HostNode(ReplicaNode):
         data = visible(piece)
         offset = len(visible(token_ids[:at]))
         draft = Draft(conversation, request, run, at, piece, offset, data, digest)
-        if self.link is not None:
-            self.perform(self.link.send_draft(sign_draft(draft, self.key)))
+        self.do(self.core.send_draft(sign_draft(draft, self.key)))
         following = partial(
             self._stream,
             conversation,
@@ -133,9 +139,10 @@ class HostNode(ReplicaNode):
         token_ids: tuple[int, ...],
         cancelled: bool,
     ) -> None:
-        held = self.shelf[conversation]
-        node = held.order.nodes.get(seal_id)
-        if node is None or node.generation is not None:
+        held = self.shelf.get(conversation)
+        node = held.order.nodes.get(seal_id) if held is not None else None
+        self.running.discard(request)
+        if held is None or node is None or node.generation is not None:
             return  # the seal was displaced, or answered by what arrived meanwhile
         if not held.is_member(self.public):
             return
@@ -149,7 +156,6 @@ class HostNode(ReplicaNode):
             run=run,
         )
         self.write(conversation, body, (seal_id,), basis=seal_id)
-        self.running.discard(request)
         self.work(conversation)
 
 

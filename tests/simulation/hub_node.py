@@ -3,11 +3,12 @@
 from functools import partial
 
 from replica.ids import PublicKey
+from replica.link.effects import conversation_of
 from replica.link.messages import Message
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.simulation.network import Wire
-from tests.simulation.node import Node, Step
+from tests.simulation.node import Node, Steps
 
 TICK_S = 5.0
 
@@ -33,7 +34,7 @@ class HubNode(Node):
             wire.break_off()
 
     def _tick(self) -> None:
-        self._perform(self.hub.handle_deadlines(self.clock.now))
+        self._do(self.hub.handle_deadlines(self.clock.now))
         self.later(TICK_S, self._tick)
 
     def accept(self, wire: Wire, peer: PublicKey) -> None:
@@ -45,7 +46,7 @@ class HubNode(Node):
     def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
         link_id = LinkId(wire.link_id)
         if self.is_alive and self.wires.get(link_id) is wire:
-            self._perform(self.hub.receive(link_id, message, self.clock.now, size_bytes))
+            self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
             wire.break_off()  # a connection this life knows nothing of is reset
 
@@ -60,11 +61,15 @@ class HubNode(Node):
         if wire is not None:
             wire.break_off()
 
-    def _perform(self, effects: HubEffects) -> None:
-        steps: list[Step] = [partial(self._send, *addressed) for addressed in effects.send]
-        steps += [partial(self._hang_up, link_id) for link_id in effects.closed]
+    def _do(self, effects: HubEffects) -> None:
+        steps: Steps = [
+            (conversation_of(message), partial(self._send, link_id, message))
+            for link_id, message in effects.send
+        ]
+        steps += [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
         if effects.persist or steps:
-            self.submit(effects.persist, steps)
+            about = {conversation for conversation, _ in steps if conversation is not None}
+            self.submit(effects.persist, about, steps)
 
     def _send(self, link_id: LinkId, message: Message) -> None:
         wire = self.wires.get(link_id)

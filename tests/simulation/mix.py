@@ -29,6 +29,8 @@ class Mix:
     crash: float
     crashes_max: int
     crash_targets: tuple[str, ...]
+    refuse: float
+    refusals_max: int
     hub_loss: bool
     rollback: bool
     keep_epoch: bool
@@ -78,6 +80,8 @@ def draw(random: Random) -> Mix:
         crash=random.choice((0.005, 0.03, 0.1)) if crash_targets else 0.0,
         crashes_max=random.randint(1, 4),
         crash_targets=crash_targets,
+        refuse=random.choice((0.05, 0.3)) if on(0.25) else 0.0,
+        refusals_max=random.randint(1, 4),
         hub_loss=on(0.15),
         rollback=rollback,
         keep_epoch=rollback and on(0.5),

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from random import Random
 
+from replica.commits import Commits, Conversations, Work
+from replica.ids import ConversationId
 from replica.log.entry import Entry
 from tests.simulation.clock import Clock
 from tests.simulation.disk import Disk
@@ -11,6 +13,8 @@ from tests.simulation.network import Network
 from tests.simulation.oracle import Oracle
 
 Step = Callable[[], None]
+Steps = list[tuple[ConversationId | None, Step]]
+"""What is done once a work is durable, with the conversation each step is about."""
 
 
 class Crashed(Exception):
@@ -31,8 +35,9 @@ class Node:
         self.is_alive = False
         self.life = 0
         self.crashes_left = 0
-        self._queue: list[tuple[tuple[Entry, ...], list[Step]]] = []
-        self._flush_due = False
+        self.refusals_left = 0
+        self.commits: Commits[Steps] = Commits()
+        self._is_committing = False
 
     @property
     def mix(self) -> Mix:
@@ -44,7 +49,7 @@ class Node:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue)
+        return bool(self.commits)
 
     def trace(self, line: str) -> None:
         self.clock.trace(f"{self.name}: {line}")
@@ -54,28 +59,59 @@ class Node:
         life = self.life
         self.clock.after(delay_s, lambda: event() if life == self.life and self.is_alive else None)
 
-    def submit(self, persist: Iterable[Entry], steps: list[Step]) -> None:
+    def submit(self, persist: Iterable[Entry], about: Conversations | None, steps: Steps) -> None:
         """Queue effects; what waits together becomes durable together, then is performed."""
-        self._queue.append((tuple(persist), steps))
-        if not self._flush_due:
-            self._flush_due = True
-            self.later(self.mix.commit_s, self._flush)
+        self.commits.submit(Work(tuple(persist), about, steps))
+        if not self._is_committing:
+            self._is_committing = True
+            self.later(self.mix.commit_s / 2, self._begin)
 
-    def _flush(self) -> None:
-        self._flush_due = False
-        batch, self._queue = self._queue, []
+    def _begin(self) -> None:
+        entries = self.commits.begin()
+        if entries and self._disk_refuses():
+            self.later(self.mix.commit_s / 2, self._refuse)
+            return
         try:
-            for persist, _ in batch:
-                for entry in persist:
-                    self._maybe_crash()
-                    self.disk.write(entry)
-                    self.oracle.durable(self.name, entry)
-            for _, steps in batch:
-                for step in steps:
-                    self._maybe_crash()
-                    step()
+            for entry in entries:
+                self._maybe_crash()
+                self.disk.write(entry)
+                self.oracle.durable(self.name, entry)
         except Crashed:
             self.crash()
+            return
+        self.later(self.mix.commit_s / 2, self._complete)
+
+    def _complete(self) -> None:
+        self._perform(self.commits.complete(), frozenset())
+
+    def _refuse(self) -> None:
+        refused = self.commits.refuse()
+        self.trace(f"the disk refuses {len(refused.work)} works")
+        try:
+            self.undo(refused.lost)
+        except Crashed:
+            self.crash()
+            return
+        self._perform(refused.work, refused.lost)
+
+    def _perform(self, done: tuple[Work[Steps], ...], lost: Conversations) -> None:
+        try:
+            for work in done:
+                for conversation, step in work.payload:
+                    if conversation not in lost:
+                        self._maybe_crash()
+                        step()
+        except Crashed:
+            self.crash()
+            return
+        self._is_committing = bool(self.commits)
+        if self._is_committing:
+            self.later(self.mix.commit_s / 2, self._begin)
+
+    def _disk_refuses(self) -> bool:
+        refuses = self.refusals_left > 0 and self.network.roll(self.mix.refuse)
+        self.refusals_left -= refuses
+        return refuses
 
     def _maybe_crash(self) -> None:
         may_crash = self.role in self.mix.crash_targets and self.crashes_left > 0
@@ -92,8 +128,8 @@ class Node:
         self.trace("crash")
         self.is_alive = False
         self.life += 1
-        self._queue.clear()
-        self._flush_due = False
+        self.commits = Commits()
+        self._is_committing = False
         self.forget_memory()
         down_s = self.random.choice((0.01, 1.0, 8.0)) if down_s is None else down_s
         life = self.life
@@ -110,4 +146,8 @@ class Node:
         raise NotImplementedError
 
     def restore(self) -> None:
+        raise NotImplementedError
+
+    def undo(self, lost: Conversations) -> None:
+        """Let the core undo what the disk refused."""
         raise NotImplementedError

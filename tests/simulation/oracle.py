@@ -16,7 +16,9 @@ from replica.log.entry import Entry, Kind
 from replica.order.tail import tail
 from tests.simulation.disk import Disk
 
-EXPECTED_FAULTS = {"CONVERSATION_NOT_FOUND", "LANES_DIVERGED", "PENDING_FULL", "LINK_IDLE"}
+EXPECTED_FAULTS = {
+    "CONVERSATION_NOT_FOUND", "LANES_DIVERGED", "PENDING_FULL", "LINK_IDLE", "STORE_FULL",
+}  # fmt: skip
 """What honest replicas may be told; anything else is a bug of ours."""
 
 WRITERS = {Role.WRITER, Role.OWNER}
@@ -146,13 +148,13 @@ class Oracle:
             reason = held.order.void.get(entry.id)
             raise Violation(f"the host's own seal {entry.id.hex()[:6]} is void: {reason}")
 
-    def accepted(self, name: str, entries: Iterable[Entry], held: Conversation) -> None:
+    def accepted(self, name: str, entries: Iterable[Entry], held: Conversation | None) -> None:
         """Book what a replica told its application it holds."""
         seen = self.accepted_by.setdefault(name, set())
         for entry in entries:
             self._check_authored(name, entry)
             seen.add(entry.id)
-            if entry.header.kind == Kind.SEAL and entry.id in held.order.nodes:
+            if entry.header.kind == Kind.SEAL and held is not None and entry.id in held.order.nodes:
                 context = tuple(e.id for e in held.order.context(entry.id))
                 if self._contexts.setdefault(entry.id, context) != context:
                     raise Violation(f"{name} shows another context for {entry.id.hex()[:6]}")

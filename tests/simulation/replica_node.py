@@ -1,13 +1,15 @@
-"""A replica: the real Link and Author behind a simulated wire and disk."""
+"""A replica: the real core, commits and author behind a simulated wire and disk."""
 
 from functools import lru_cache, partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from replica.commits import Conversations
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation, Shelf
-from replica.ids import ConversationId, EntryId, PublicKey, Track
-from replica.link.effects import Effects
+from replica.core import ReplicaCore, ReplicaEffects
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.link.effects import conversation_of
 from replica.link.events import (
     DraftReceived,
     EntriesAcked,
@@ -19,18 +21,16 @@ from replica.link.events import (
     StateChanged,
     SyncState,
 )
-from replica.link.exchange import Side
-from replica.link.link import VERSION, Link
-from replica.link.messages import Hello, HostInfo, Message
+from replica.link.link import VERSION
+from replica.link.messages import Fault, Hello, HostInfo, Message
 from replica.log.body import Body, Genesis
 from replica.log.entry import Conflict, Entry, Kind
+from replica.refusals import StoreFull
 from tests.simulation.clock import Clock
 from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire
-from tests.simulation.node import Node, Step
+from tests.simulation.node import Node, Steps
 from tests.simulation.oracle import Oracle
-
-TRACKS = (Track.CONVERSATION, Track.DOCUMENT, Track.MEMBERSHIP)
 
 
 @lru_cache(maxsize=64)
@@ -48,7 +48,7 @@ class Unchecked(Author):
 
 
 class ReplicaNode(Node):
-    """Drives a client Link as the library's client does."""
+    """Drives a replica's core as replica/io/driver.py does."""
 
     role = "person"
 
@@ -60,34 +60,71 @@ class ReplicaNode(Node):
         self.hub = hub
         self.joined: set[ConversationId] = set()
         self.is_careless = False
-        self.link: Link | None = None
         self.wire: Wire | None = None
-        self.shelf: Shelf = {}
 
     # --- life ------------------------------------------------------------------
 
     def restore(self) -> None:
-        self.shelf = {}
-        for conversation, entries in self.disk.conversations().items():
-            self.shelf[conversation] = Conversation.restore(conversation, entries)
-            self.oracle.restored(self.name, entries, self.shelf[conversation])
-        self.link = self.wire = None
+        hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
+        known_hub = self.hub.key if self.mix.remember_acks else None
+        self.core = ReplicaCore(self.public, hello, {}, known_hub)
+        self.wire = None
         self.confirmed: set[ConversationId] = set()
-        self.epochs: dict[ConversationId, int] = {}
         self.states: dict[ConversationId, SyncState] = {}
         self._wake: float | None = None
+        for conversation in sorted(self.disk.conversations()):
+            self._load(conversation)
+        for conversation in sorted(self.joined):
+            self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self._connect()
 
+    @property
+    def shelf(self) -> Shelf:
+        return self.core.shelf
+
     def forget_memory(self) -> None:
-        wire, self.wire, self.link = self.wire, None, None
+        wire, self.wire = self.wire, None
         if wire is not None:
             wire.break_off()
 
     def host_info(self) -> HostInfo | None:
         return None
 
+    def undo(self, lost: Conversations) -> None:
+        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        effects = self.core.disk_refused(lost, Fault.of(StoreFull()), self.clock.now)
+        for _, step in self._steps(effects):
+            step()
+        self._wake_at(effects.wake_at)
+
+    def join(self, conversation: ConversationId) -> None:
+        """Follow a conversation; told by whoever granted the key."""
+        if self.is_alive and conversation not in self.joined:
+            self.do(self.core.follow(conversation, self.clock.now, drafts=True))
+        self.joined.add(conversation)
+
+    def leave(self, conversation: ConversationId) -> None:
+        self.joined.discard(conversation)
+        self.do(self.core.unfollow(conversation))
+
+    def _load(self, conversation: ConversationId) -> None:
+        entries = self.disk.conversations().get(conversation)
+        held = None
+        if entries:
+            held = Conversation.restore(conversation, entries)
+            self.oracle.restored(self.name, entries, held)
+        acked = self.disk.acks.get(conversation, set()) if self.mix.remember_acks else ()
+        self.do(self.core.loaded(conversation, held, sorted(acked), self.clock.now))
+        if held is not None and self.is_careless:
+            own = [e for e in held.log.entries.values() if e.header.author == self.public]
+            if own:
+                newest = max(own, key=lambda e: e.order_key)
+                self.core.epochs.begin(conversation, newest.header.epoch)
+
+    # --- the wire ---------------------------------------------------------------
+
     def _connect(self) -> None:
-        if self.link is not None:
+        if self.wire is not None:
             return
         cut = self.network.cut_off.get(self.name)
         if cut or not self.hub.is_alive:
@@ -95,80 +132,70 @@ class ReplicaNode(Node):
             return
         self.wire = wire = Wire(self.network, self.name, self, self.hub)
         self.hub.accept(wire, self.public)
-        now = self.clock.now
-        self.link = Link(Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=now)
         self.trace("connect")
-        hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
-        self.perform(self.link.start(hello))
-        for conversation in sorted(self.joined):
-            self._open(conversation)
-
-    def _open(self, conversation: ConversationId) -> None:
-        if self.link is None:
-            return
-        acked = self.disk.acks.get(conversation, set()) if self.mix.remember_acks else ()
-        self.perform(self.link.open(conversation, self.clock.now, acked=sorted(acked)))
-
-    def join(self, conversation: ConversationId) -> None:
-        """Follow a conversation; told by whoever granted the key."""
-        if self.is_alive and conversation not in self.joined:
-            self._open(conversation)
-        self.joined.add(conversation)
-
-    def leave(self, conversation: ConversationId) -> None:
-        self.joined.discard(conversation)
-        if self.link is not None:
-            self.perform(self.link.leave(conversation))
-
-    # --- the wire ---------------------------------------------------------------
+        self.do(self.core.connected(self.hub.key, self.clock.now))
 
     def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
-        if wire is not self.wire or self.link is None:
+        if wire is not self.wire:
             wire.break_off()
             return
-        self.perform(self.link.receive(message, self.clock.now, size_bytes))
+        self.do(self.core.receive(message, self.clock.now, size_bytes))
+        if self.core.has_ended:
+            self._unlink()
 
     def wire_broken(self, wire: Wire) -> None:
-        if wire is self.wire and self.link is not None:
-            self.perform(self.link.handle_disconnect())
+        if wire is self.wire:
+            self._unlink()
 
     def _unlink(self) -> None:
-        wire, self.wire, self.link = self.wire, None, None
+        wire, self.wire = self.wire, None
         if wire is not None:
             wire.break_off()
-        self.later(self.random.choice((0.1, 2.0)), self._connect)
+        self.do(self.core.disconnected(self.clock.now))
+        self.later(self.core.reconnect_pause_s(self.random.random()), self._connect)
 
     # --- effects -----------------------------------------------------------------
 
-    def perform(self, effects: Effects) -> None:
-        wire = self.wire
-        steps: list[Step] = [partial(self._send, wire, message) for message in effects.send]
-        steps += [partial(self._deliver, self.link, event) for event in effects.deliver]
+    def do(self, effects: ReplicaEffects) -> None:
+        self._wake_at(effects.wake_at)
+        for conversation, positions in effects.acked:
+            self.disk.acks.setdefault(conversation, set()).update(positions)
+        for conversation in effects.load:
+            self.later(self.random.choice((0.0, 0.0, 0.3)), partial(self._load, conversation))
+        steps = self._steps(effects)
         if effects.persist or steps:
-            self.submit(effects.persist, steps)
-        wake_at = effects.wake_at
-        if wake_at is not None and (self._wake is None or wake_at < self._wake):
-            self._wake = wake_at
-            self.later(wake_at - self.clock.now, partial(self._wake_up, wake_at))
+            self.submit(effects.persist, effects.about, steps)
+
+    def _steps(self, effects: ReplicaEffects) -> Steps:
+        wire = self.wire
+        steps: Steps = [(conversation_of(m), partial(self._send, wire, m)) for m in effects.send]
+        steps += [(conversation_of(e), partial(self._deliver, e)) for e in effects.deliver]
+        return steps
 
     def _send(self, wire: Wire | None, message: Message) -> None:
         if wire is not None and wire is self.wire:
             wire.send(message, "to_hub")
 
+    def _wake_at(self, wake_at: float | None) -> None:
+        if wake_at is None or wake_at == self._wake:
+            return
+        self._wake = wake_at
+        self.later(max(0.0, wake_at - self.clock.now), partial(self._wake_up, wake_at))
+
     def _wake_up(self, wake_at: float) -> None:
         if self._wake == wake_at:
             self._wake = None
-            if self.link is not None:
-                self.perform(self.link.handle_deadline(self.clock.now))
+            self.do(self.core.handle_deadline(self.clock.now))
+            if self.core.has_ended:
+                self._unlink()
 
-    def _deliver(self, link: Link | None, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         match event:
             case EntriesAdmitted(conversation, entries):
-                self.oracle.accepted(self.name, entries, self.shelf[conversation])
+                self.oracle.accepted(self.name, entries, self.shelf.get(conversation))
                 self.entries_admitted(conversation, entries)
-            case EntriesAcked(conversation, positions):
+            case EntriesAcked(_, positions):
                 self.oracle.acked(self.name, positions, self.hub.disk)
-                self.disk.acks.setdefault(conversation, set()).update(positions)
             case StateChanged(conversation, state):
                 self.trace(f"{conversation.hex()[:6]} {state.value}")
                 self.states[conversation] = state
@@ -176,16 +203,14 @@ class ReplicaNode(Node):
                     self.confirmed.add(conversation)
                     self.synchronized(conversation)
             case Listed(items):
-                for item in items:
-                    self.join(item.conversation)
+                self.joined.update(item.conversation for item in items)
             case EntryFailed(_, entry, fault):
                 self.trace(f"failed {fault.reason} {entry.hex()[:6] if entry else '-'}")
                 self.oracle.failed(self.name, fault)
             case DraftReceived(draft):
                 self.oracle.draft_read(self.name, self.life, draft)
-            case LinkClosed() if link is self.link:
+            case LinkClosed():
                 self.trace("link closed")
-                self._unlink()
             case _:
                 pass
 
@@ -202,8 +227,7 @@ class ReplicaNode(Node):
         body = Genesis(owners)
         entry = author.genesis(body, salt=self.random.randbytes(16), time_ms=self._time_ms())
         conversation = ConversationId(entry.id)
-        self.shelf[conversation] = Conversation(conversation)
-        self.epochs[conversation] = author.epoch
+        self.core.epochs.begin(conversation, author.epoch)
         self._append(entry, body)
         self.join(conversation)
         return conversation
@@ -234,30 +258,10 @@ class ReplicaNode(Node):
     def _append(self, entry: Entry, body: Body) -> None:
         self.oracle.authored(self.name, entry, body)
         self.trace(f"writes {Kind(entry.header.kind).name} {entry.id.hex()[:6]}")
-        link = self.link or Link(
-            Side.CLIENT, key=self.public, peer=None, shelf=self.shelf, now=self.clock.now
-        )
-        effects = link.append(entry, self.clock.now)
-        self.perform(
-            effects if self.link is not None else Effects(effects.persist, (), effects.deliver)
-        )
+        self.do(self.core.append(entry, self.clock.now))
 
     def _author(self, held: Conversation) -> Unchecked:
-        """Go on in an epoch only where the hub has confirmed what we hold since the start."""
-        epoch = self.epochs.get(held.id)
-        if epoch is None:
-            own = [e for e in held.log.entries.values() if e.header.author == self.public]
-            newest = max(own, key=lambda e: e.order_key).header.epoch if own else None
-            careless = self.is_careless and newest is not None
-            epoch = newest if careless or held.id in self.confirmed else None
-        if epoch is None or self._is_forked(held, epoch):
-            epoch = self._new_epoch()
-        self.epochs[held.id] = epoch
-        return Unchecked(self.key, epoch)
-
-    def _is_forked(self, held: Conversation, epoch: int) -> bool:
-        author = Unchecked(self.key, epoch)
-        return any(len(held.log.lane_tips(author.lane(track))) > 1 for track in TRACKS)
+        return Unchecked(self.key, self.core.epochs.epoch(held, self._new_epoch()))
 
     def _new_epoch(self) -> int:
         return self.random.getrandbits(64) | 1

@@ -13,6 +13,7 @@ import pytest
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream
+from replica.conversation.epochs import Epochs
 from replica.ids import EntryId, tagged_sha256
 from replica.link import comparison as reconcile
 from replica.link.channel import Channel
@@ -27,7 +28,6 @@ from replica.log.waiting import Waiting
 from syncd.hub import Hub
 from tests.simulation.hub_node import HubNode
 from tests.simulation.mix import Mix, draw
-from tests.simulation.replica_node import ReplicaNode
 from tests.simulation.world import run_seed
 
 SEEDS_MAX = 300
@@ -39,9 +39,9 @@ Bug = Callable[[], AbstractContextManager[object]]
 def sends_before_it_persists() -> AbstractContextManager[object]:
     submit = HubNode.submit
 
-    def swapped(self: HubNode, persist: Iterable[object], steps: list) -> None:
-        submit(self, (), steps)
-        self.later(0.5, lambda: submit(self, persist, []))
+    def swapped(self: HubNode, persist: Iterable[object], about: set, steps: list) -> None:
+        submit(self, (), about, steps)
+        self.later(0.5, lambda: submit(self, persist, about, []))
 
     return mock.patch.object(HubNode, "submit", swapped)
 
@@ -138,13 +138,13 @@ def starts_with_an_empty_shelf() -> AbstractContextManager[object]:
 
 
 def writes_on_in_the_epoch_of_a_restored_disk() -> AbstractContextManager[object]:
-    restore = ReplicaNode.restore
+    epoch = Epochs.epoch
 
-    def careless(self: ReplicaNode) -> None:
-        restore(self)
-        self.is_careless = True
+    def careless(self: Epochs, held: Conversation, fresh: int) -> int:
+        self.confirm(held.id)
+        return epoch(self, held, fresh)
 
-    return mock.patch.object(ReplicaNode, "restore", careless)
+    return mock.patch.object(Epochs, "epoch", careless)
 
 
 def skips_the_third_entry_of_a_lane() -> AbstractContextManager[object]:

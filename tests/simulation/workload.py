@@ -106,7 +106,8 @@ def _ask(
 
 
 def _cancel(person: ReplicaNode, conversation: ConversationId, request: EntryId) -> None:
-    if request in person.shelf[conversation].log.entries:
+    held = person.shelf.get(conversation)
+    if held is not None and request in held.log.entries:
         person.write(conversation, Cancel(), (request,))
 
 

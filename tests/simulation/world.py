@@ -105,6 +105,8 @@ class World:
         self.people[0].disk.snapshot()  # the first entry is never lost: there would be no test
         for node in self.nodes:
             node.crashes_left = self.mix.crashes_max
+        for replica in self.replicas:
+            replica.refusals_left = self.mix.refusals_max
 
     def _create_conversation(self) -> None:
         owner = self.people[0]
@@ -234,7 +236,7 @@ class World:
                 mine = replica.shelf.get(conversation)
                 if mine is None or mine.log.digest != held.log.digest:
                     return f"{replica.name} differs from the hub"
-                channel = replica.link and replica.link.exchange.channels.get(conversation)
+                channel = replica.core.channel(conversation)
                 if channel is None or channel.state is not SyncState.SYNCHRONIZED:
                     return f"{replica.name} does not believe it is synchronized"
                 if channel.unacked or channel.wanted:

@@ -205,7 +205,7 @@ async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tm
         Replica.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
         Replica.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
     ):
-        me, you = await Talker(mine).begin(), Replica(yours)
+        me, you = await Talker(mine).begin(), Talker(yours)
         await me.grant(yours)
         assert await yours.wait_for(lambda: me.id in yours.shelf, PATIENCE_S)
         assert await yours.wait_synced(me.id)
