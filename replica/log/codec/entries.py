@@ -139,9 +139,24 @@ def decode_header(data: bytes) -> Header:
     """Read header bytes; raise the EntryRefused that names the first broken rule."""
     if len(data) > limits.HEADER_BYTES_MAX:
         raise HeaderTooLarge(f"the header has {len(data)} bytes")
-    wire.check(data, _HEADER_SHAPE)
-    raw = parse(pb.Header, data, WireMalformed)
-    header = Header(
+    header = _read_header(data)
+    if header is None or encode_header(header) != data:
+        # Our own encoding is strict. What differs from it is scanned: it may hold fields
+        # unknown here, and the scan names the rule that is broken.
+        wire.check(data, _HEADER_SHAPE)
+        header = _read_header(data)
+        if header is None:
+            raise WireMalformed("not a Header")
+    _check_fields(header)
+    return header
+
+
+def _read_header(data: bytes) -> Header | None:
+    try:
+        raw = pb.Header.FromString(data)
+    except DecodeError:
+        return None
+    return Header(
         conversation=ConversationId(raw.conversation) if raw.conversation else None,
         author=PublicKey(raw.author),
         epoch=raw.epoch,
@@ -158,8 +173,6 @@ def decode_header(data: bytes) -> Header:
         create_time_ms=raw.create_time_ms,
         conflict=raw.conflict,
     )
-    _check_fields(header)
-    return header
 
 
 def _check_fields(header: Header) -> None:
