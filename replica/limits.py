@@ -4,6 +4,11 @@ Admission enforces the protocol constants, the same everywhere; a quota is a
 link's or a hub's own and only ever refuses at the door.
 """
 
+VERSION = 1
+"""Version of the protocol, agreed in Hello and Welcome (spec/12-versioning)."""
+DRAFT = 2
+"""Draft of that version, until it is declared stable; stores and bundles carry it."""
+
 HEADER_BYTES_MAX = 8 * 1024
 BODY_BYTES_MAX = 512 * 1024
 PARENTS_MAX = 64

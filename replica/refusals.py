@@ -338,11 +338,32 @@ class StoreVersionUnknown(StoreError):
     next_step = "Use the newer version; this one would not understand what it reads."
 
 
+class DraftUnknown(StoreError):
+    """Another draft of version 1 wrote this, under other rules."""
+
+    reason = "DRAFT_UNKNOWN"
+    next_step = (
+        "Run the version that wrote it: its `antiphon export` keeps a conversation for versions of"
+        " that draft, its `antiphon log --json` writes what was said for any other."
+    )
+
+
 class StoreCorrupt(StoreError):
     """The store's bytes fail their digest."""
 
     reason = "STORE_CORRUPT"
     next_step = "The entry is quarantined; sync with a peer to fetch it again."
+
+
+class ConversationDamaged(StoreError):
+    """The store lost entries that say who is a member; until they are back nothing is done."""
+
+    reason = "CONVERSATION_DAMAGED"
+    next_step = (
+        "Link a hub that holds them, or import another member's bundle. If nobody holds them,"
+        " delete the conversation here and sync it anew."
+    )
+    retryable = True
 
 
 class KeyFileInvalid(StoreError):

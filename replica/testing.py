@@ -12,17 +12,8 @@ from typing import Any, Protocol
 
 from replica.conversation import Shelf
 from replica.ids import ConversationId, Position, PublicKey
-from replica.link import (
-    VERSION,
-    Effects,
-    Event,
-    Hello,
-    Link,
-    Message,
-    Side,
-    decode_frame,
-    encode_frame,
-)
+from replica.limits import VERSION
+from replica.link import Effects, Event, Hello, Link, Message, Side, decode_frame, encode_frame
 from replica.log import Entry
 
 LinkId = Any

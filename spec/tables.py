@@ -23,6 +23,8 @@ from replica.io.status import code_of
 FOLDER = Path(__file__).parent
 
 MEANINGS = {
+    "VERSION": ("constant", "version of the protocol, in Hello and Welcome", "VERSION_UNSUPPORTED"),
+    "DRAFT": ("constant", "draft of that version, in stores and bundles", "DRAFT_UNKNOWN"),
     "HEADER_BYTES_MAX": ("constant", "bytes of a header", "HEADER_TOO_LARGE"),
     "BODY_BYTES_MAX": ("constant", "bytes of a body", "BODY_TOO_LARGE"),
     "PARENTS_MAX": ("constant", "parents of an entry", "FIELD_INVALID"),

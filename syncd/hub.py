@@ -30,7 +30,7 @@ from replica.link import (
     Side,
     Welcome,
 )
-from replica.log import Entry, Kind
+from replica.log import NOTHING_LOST, Entry, Kind, Lost
 from replica.refusals import (
     ConversationDeleted,
     ConversationUnknown,
@@ -85,9 +85,11 @@ class Hub:
 
     # --- conversations ------------------------------------------------------
 
-    def load(self, conversation: ConversationId, entries: Iterable[Entry]) -> None:
+    def load(
+        self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
+    ) -> None:
         """Put a stored conversation on the shelf, in place of what was there."""
-        self.shelf[conversation] = Conversation.restore(conversation, entries)
+        self.shelf[conversation] = Conversation.restore(conversation, entries, lost)
 
     def forget(self, conversation: ConversationId, fault: Fault | None = None) -> HubEffects:
         """Take a conversation off the shelf and all links; the store is the driver's."""

@@ -20,7 +20,7 @@ from antiphon.cli.log import own_key, print_row
 from antiphon.cli.rows import counted, cut, entries_at, row_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict, say_awaited
-from antiphon.cli.session import Choices, Session, find_entry
+from antiphon.cli.session import Choices, Session, check_readable, find_entry
 from antiphon.cli.turn import check_text, may_write, take_turn, wish_for
 from replica.conversation import Conversation, Place, place_at
 from replica.errors import AntiphonError
@@ -123,7 +123,7 @@ class Room:
         chosen = await session.choose(self.client.store, prefix)
         await self.client.load(chosen)
         online = await session.meet(self.client, chosen)
-        self.held = await self.client.load(chosen)
+        self.held = check_readable(await self.client.load(chosen))
         await session.use(self.client.store, chosen)
         await self._greet(chosen, online=online)
 
@@ -137,7 +137,9 @@ class Room:
                 style="dim",
             )
         )
-        if not may_write(self.client, self.held):
+        if self.held.is_blocked:
+            self.session.say_damaged(self.held)
+        elif not may_write(self.client, self.held):
             out.note("you can read this conversation; to write, an owner must grant your key")
         elif not online:
             await self.session.say_offline(self.client, self.held)

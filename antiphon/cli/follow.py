@@ -53,7 +53,7 @@ async def _from_store(store: Store, held: Conversation, arrived: "asyncio.Queue[
         for stored in await store.conversations():
             if stored.conversation == held.id and stored.size_bytes != size:
                 size = stored.size_bytes
-                for entry in sorted(await store.load(held.id), key=send_order):
+                for entry in sorted((await store.load(held.id)).entries, key=send_order):
                     if entry.id not in held.log.entries:
                         arrived.put_nowait(entry)
         await asyncio.sleep(POLL_S)

@@ -11,7 +11,7 @@ from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.follow import follow
 from antiphon.cli.graph import draw
 from antiphon.cli.rows import Row, counted, entries_at, entry_record, is_open, row_of, wrapped
-from antiphon.cli.session import Session, find_entry, load_from
+from antiphon.cli.session import Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import Store, keys
@@ -73,12 +73,12 @@ async def _viewing(
         async with session.replica() as client:
             await client.load(chosen)
             if not await session.meet(client, chosen):
-                held = await client.load(chosen)
+                held = check_readable(await client.load(chosen))
                 await session.say_offline(client, held)
-            yield client.store, await client.load(chosen)
+            yield client.store, check_readable(await client.load(chosen))
     except StoreLocked:
         async with session.looking() as store:
-            yield store, await load_from(store, chosen)
+            yield store, check_readable(await load_from(store, chosen))
 
 
 async def _choose_entries(

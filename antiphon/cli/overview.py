@@ -1,6 +1,7 @@
 """`antiphon list` and `antiphon status`: what is held here, and what the hub has of it."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +14,16 @@ from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import KEY_DIGITS, cut, entries_at, words_of
 from antiphon.cli.session import Session, load_from, offline_words
 from replica.conversation import Conversation, newest_place
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import Replica, SavedAcks, Store
-from replica.log import Kind, Message, Speaker
-from replica.refusals import StoreLocked
+from replica.log import Kind, Lost, Message, Speaker
+from replica.refusals import ConversationUnknown, StoreLocked
 
 TITLE_CELLS = 48
 FLEXIBLE_CELLS_MIN = 8
 NOT_ASKED = "not asked"
+DAMAGED = "damaged"
 NOTHING_YET = "no conversation yet; next: antiphon new"
 
 
@@ -48,10 +50,8 @@ def register(app: typer.Typer) -> None:
             async with session.looking() as store:
                 stored = [s.conversation for s in await store.conversations()]
                 current = await session.current(store, stored)
-                standings = [await _local(session, store, c) for c in stored]
-        standings.sort(
-            key=lambda s: max(e.header.create_time_ms for e in s.held.log.entries.values())
-        )
+                standings = await _all_local(session, store, stored)
+        standings.sort(key=lambda s: _last_ms(s) or 0)
         if session.out.as_json:
             for standing in standings:
                 session.out.emit(_list_record(standing, current))
@@ -60,6 +60,7 @@ def register(app: typer.Typer) -> None:
             session.out.note(NOTHING_YET)
             return
         session.out.data.print(_list_table(standings, current))
+        _say_damaged(session, standings)
 
     @command(app, "status", rich_help_panel="Look")
     async def status(session: Session, conversation: ConversationArgument = None) -> None:
@@ -75,7 +76,7 @@ def register(app: typer.Typer) -> None:
                 _report(session, standings, _hub_record(session, client))
         except StoreLocked:
             async with session.looking() as store:
-                standings = [await _local(session, store, c) for c in wanted]
+                standings = await _all_local(session, store, wanted)
             hub: dict[str, Any] = {
                 "address": session.settings.hub, "state": NOT_ASKED, "key": None,
                 "error": "another process holds this replica", "hosts": [],
@@ -92,11 +93,42 @@ async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
         return [stored.conversation for stored in await store.conversations()]
 
 
+async def _all_local(
+    session: Session, store: Store, conversations: list[ConversationId]
+) -> list[Standing]:
+    standings = []
+    for conversation in conversations:
+        # A damaged row may name a conversation that is none.
+        with suppress(ConversationUnknown):
+            standings.append(await _local(session, store, conversation))
+    return standings
+
+
 async def _local(session: Session, store: Store, conversation: ConversationId) -> Standing:
-    held = await load_from(store, conversation)
+    refusal = ""
+    try:
+        held = await load_from(store, conversation)
+    except StoreError as error:
+        held, refusal = _unreadable(conversation), error.reason
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
-    return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED)
+    return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal)
+
+
+def _unreadable(conversation: ConversationId) -> Conversation:
+    """Return what stands for a conversation of which the disk yields nothing."""
+    return Conversation.restore(conversation, (), Lost(is_unreadable=True))
+
+
+def _last_ms(standing: Standing) -> int | None:
+    entries = standing.held.log.entries.values()
+    return max((entry.header.create_time_ms for entry in entries), default=None)
+
+
+def _say_damaged(session: Session, standings: list[Standing]) -> None:
+    for standing in standings:
+        if standing.held.damage:
+            session.say_damaged(standing.held)
 
 
 async def _met(session: Session, client: Replica, conversation: ConversationId) -> Standing:
@@ -106,10 +138,12 @@ async def _met(session: Session, client: Replica, conversation: ConversationId) 
         await session.meet(client, conversation)
     except AntiphonError as error:
         refusal = error.reason
-    held = await client.load(conversation)
+    held = client.shelf.get(conversation) or _unreadable(conversation)
     waiting, acked_ms = client.unsynced(conversation), client.acks.acked_ms(conversation)
     state = client.state(conversation).value
-    if client.is_linked and not held.is_member(client.public):
+    if held.is_blocked:
+        state = DAMAGED
+    elif client.is_linked and not held.is_member(client.public):
         state = "not a member"
     return Standing(held, waiting, acked_ms, state, refusal)
 
@@ -152,6 +186,7 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
     if standings:
         out.show()
         out.data.print(_status_table(standings))
+        _say_damaged(session, standings)
     if not standings:
         out.note(NOTHING_YET)
     elif hub["state"] == "away":
@@ -186,7 +221,7 @@ def _list_table(standings: list[Standing], current: ConversationId | None) -> Ta
             Text(title_of(held), no_wrap=True, overflow="ellipsis"),
             str(_turns(held)),
             str(len(held.log.membership.roles)),
-            ago(max(e.header.create_time_ms for e in held.log.entries.values())),
+            ago(_last_ms(standing)),
         )
     return table
 
@@ -223,6 +258,7 @@ def _status_record(standing: Standing) -> dict[str, Any]:
             for head in log.heads()
         ],
         "branches": len(standing.held.order.tips()),
+        "missing": [i.hex() for i in sorted(standing.held.damage.missing)],
         "unsynced": standing.unsynced,
         "last_ack_ms": standing.acked_ms,
         "state": standing.state,
@@ -244,11 +280,15 @@ def _list_record(standing: Standing, current: ConversationId | None) -> dict[str
         "unsynced": standing.unsynced,
         "last_ack_ms": standing.acked_ms,
         "is_current": held.id == current,
+        "missing": [i.hex() for i in sorted(held.damage.missing)],
+        "is_damaged": held.is_blocked,
     }
 
 
 def title_of(held: Conversation) -> str:
     """Return the first thing a user said, in one line."""
+    if held.log.genesis is None:
+        return "(damaged: its beginning is missing)"
     for entry in entries_at(held, newest_place(held)):
         body = held.log.body(entry.id)
         if isinstance(body, Message) and body.speaker == Speaker.USER:

@@ -14,7 +14,7 @@ from antiphon.cli.log import own_key
 from antiphon.cli.new import parse_key
 from antiphon.cli.rows import cut, row_of
 from antiphon.cli.screen import AnswerScreen
-from antiphon.cli.session import Choices, Session, find_entry, load_from
+from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from antiphon.cli.turn import check_role, check_text, take_turn, turn_record, wish_for
 from replica.conversation import Conversation, Place, awaited, place_at
 from replica.ids import PublicKey, short
@@ -124,7 +124,7 @@ def register(app: typer.Typer) -> None:
         """
         async with session.replica(linked=False) as client:
             chosen = await session.choose(client.store, conversation)
-            held = await load_from(client.store, chosen)
+            held = check_readable(await load_from(client.store, chosen))
             choices = await session.choices(client.store, chosen)
             choices.at = choices.branch = ""
             place = choices.place(held)

@@ -23,8 +23,9 @@ from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, short
 from replica.io import Replica, Store, error_of, fetch_missing, keys, open_read_only
 from replica.link import EntryFailed, Event, SyncState
-from replica.refusals import ConversationUnknown
+from replica.refusals import ConversationDamaged, ConversationUnknown
 
+LOST_STEP = "Link a hub that holds them: they come back by themselves."
 STRANGER_S = 0.5
 """How long a hub is asked about a conversation we are no member of."""
 _CURRENT = "cli current"
@@ -157,11 +158,13 @@ class Session:
 
             # A stranger is told nothing; only a grant not seen yet would make it a member.
             timeout_s = self.settings.sync_timeout_s
-            if not held.is_member(client.public):
+            if not held.is_blocked and not held.is_member(client.public):
                 timeout_s = min(timeout_s, STRANGER_S)
             await client.wait_for(settled, timeout_s)
         finally:
             stop()
+        if held.is_blocked:
+            return False  # whoever asked says what is missing
         if refusals:
             raise refusals[0]
         if not is_synced(client, conversation):
@@ -175,6 +178,9 @@ class Session:
 
     async def say_offline(self, client: Replica, held: Conversation) -> int:
         """Tell people how much waits for the hub; return the count."""
+        if held.is_blocked:
+            self.say_damaged(held)
+            return 0
         if not held.is_member(client.public):
             reason = "your key is no member" if client.is_linked else "offline: the hub is away"
             self.out.note(f"{reason}; this is what is held here")
@@ -182,6 +188,13 @@ class Session:
         waiting = client.unsynced(held.id)
         self.out.note(offline_words(waiting))
         return waiting
+
+    def say_damaged(self, held: Conversation) -> None:
+        """Tell people what this store lost of a conversation, and what brings it back."""
+        count = len(held.damage.missing)
+        what = f"lacks {counted(count, 'entry', 'entries')}" if count else "can't be read"
+        step = ConversationDamaged.next_step if held.is_blocked else LOST_STEP
+        self.out.note(f"{short(held.id)} {what} that the store here lost. {step}")
 
 
 def _bodies_missing(held: Conversation) -> int:
@@ -201,12 +214,19 @@ def is_synced(client: Replica, conversation: ConversationId) -> bool:
     return synced and not client.unsynced(conversation)
 
 
+def check_readable(held: Conversation) -> Conversation:
+    """Return a conversation of which there is something to show. Raises ConversationDamaged."""
+    if held.log.genesis is None:
+        held.require_whole()
+    return held
+
+
 async def load_from(store: Store, conversation: ConversationId) -> Conversation:
     """Read a conversation. Raises ConversationUnknown."""
-    entries = await store.load(conversation)
-    if not entries:
+    loaded = await store.load(conversation)
+    if not loaded:
         raise ConversationUnknown(f"{short(conversation)} is not held here")
-    return await asyncio.to_thread(Conversation.restore, conversation, entries)
+    return await asyncio.to_thread(Conversation.restore, conversation, loaded.entries, loaded.lost)
 
 
 def find_entry(held: Conversation, prefix: str) -> EntryId:

@@ -39,6 +39,8 @@ def register(app: typer.Typer) -> None:
         """Write a conversation, as signed, into one file."""
         async with session.looking() as store:
             held = await load_from(store, await session.choose(store, conversation))
+        # Without all of its membership entries, it would let in whom those shut out.
+        held.require_whole()
         blobs = await _blobs_of(session, held.id)
         size = _write_bundle(file, held, blobs, force=force)
         if session.out.as_json:
@@ -50,6 +52,8 @@ def register(app: typer.Typer) -> None:
             )  # fmt: skip
             return
         session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
+        if held.damage:
+            session.say_damaged(held)
         session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
 
     @command(app, "import", rich_help_panel="Keep")
@@ -85,8 +89,7 @@ def register(app: typer.Typer) -> None:
         """Delete a conversation from this replica; with --hub, from the hub as well."""
         async with session.replica(linked=hub) as client:
             chosen = await session.choose(client.store, conversation)
-            held = await client.load(chosen)
-            if not yes and not _agrees(session, held, hub=hub):
+            if not yes and not _agrees(session, await client.load(chosen), hub=hub):
                 session.out.note("nothing was deleted")
                 return 1
             # The hub first: if it refuses, nothing has happened yet.
@@ -166,13 +169,13 @@ async def _store_blobs(session: Session, conversation: ConversationId, bundle: B
 
 async def _report_import(session: Session, client: Replica, imported: ConversationId) -> None:
     held = await client.load(imported)
-    is_member = held.is_member(client.public)
     online, refusal = False, ""
-    if is_member:
+    if held.is_blocked or held.is_member(client.public):
         try:
             online = await session.meet(client, imported)
         except AntiphonError as error:
             refusal = f"{error.detail} [{error.reason}]"
+    is_member = held.is_member(client.public)
     record: dict[str, Any] = {
         "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
         "is_member": is_member, "synchronized": online, "refusal": refusal or None,
@@ -182,7 +185,9 @@ async def _report_import(session: Session, client: Replica, imported: Conversati
         return
     session.out.show(imported.hex())
     session.out.note(f"{len(held.log)} entries verified and stored")
-    if not is_member:
+    if held.is_blocked:
+        session.say_damaged(held)
+    elif not is_member:
         session.out.note(
             f"you can read it here; to sync or write, an owner must grant your key"
             f" {client.public.hex()}"

@@ -37,7 +37,8 @@ def may_write(client: Replica, held: Conversation) -> bool:
 
 
 def check_role(client: Replica, held: Conversation) -> None:
-    """Raise ReadOnlyHere unless this replica's key may write messages."""
+    """Raise ReadOnlyHere or ConversationDamaged unless this key may write messages now."""
+    held.require_whole()
     if not may_write(client, held):
         raise ReadOnlyHere(f"your key {short(client.public)} is no writer of {short(held.id)}")
 

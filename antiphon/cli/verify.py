@@ -98,7 +98,7 @@ async def _check_store(session: Session, prefix: str | None, *, everything: bool
 
 async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
     before = store.quarantined_count
-    entries = await store.load(conversation)
+    entries = (await store.load(conversation)).entries
     findings = check(conversation, tuple(entries))
     unread = store.quarantined_count - before
     rows = [q for q in await store.quarantined() if q.conversation == conversation]

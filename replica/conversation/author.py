@@ -92,8 +92,9 @@ class Author:
         """Write the next entry of this author's lane; the caller admits and persists it.
 
         `parents` may come in any order; more than 64 must be joined first.
-        Raises NotAllowed, CriticalKindUnknown, BodyTooLarge.
+        Raises ConversationDamaged, NotAllowed, CriticalKindUnknown, BodyTooLarge.
         """
+        held.require_whole()
         kind = KIND_OF_BODY[type(body)]
         if not self.may_write(held, body):
             # Others would carry it and count it for nothing.

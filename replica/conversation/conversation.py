@@ -5,13 +5,27 @@ Pure. The shelf is what a replica or a hub holds; links read and extend it.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.conversation.drafts import DraftStream
 from replica.document import EMPTY_UPDATE, Update
 from replica.ids import ConversationId, EntryId, Lane, PublicKey, Track
-from replica.log import Admitted, DocumentUpdate, Duplicate, Entry, Kind, Log, Verdict, send_order
+from replica.log import (
+    NOTHING_LOST,
+    Admitted,
+    Damage,
+    DocumentUpdate,
+    Duplicate,
+    Entry,
+    Kind,
+    Log,
+    Lost,
+    Verdict,
+    send_order,
+)
 from replica.order import Order
+from replica.refusals import ConversationDamaged
 
 if TYPE_CHECKING:
     from replica.document import Document
@@ -25,25 +39,37 @@ class Conversation:
         self.id = conversation
         self.log = Log(conversation)
         self.order = Order(self.log)
+        self.damage = Damage()
         self._unfolded: list[Entry] = []
         self._batches = 0
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
 
     @classmethod
-    def restore(cls, conversation: ConversationId, entries: Iterable[Entry]) -> "Conversation":
-        """Rebuild from stored entries, which were verified before they were stored."""
+    def restore(
+        cls, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
+    ) -> "Conversation":
+        """Rebuild from stored entries, which were verified before they were stored.
+
+        What follows an entry that the store `lost` waits until that comes again.
+        """
         restored = cls(conversation)
         with restored.batch():
             for entry in sorted(entries, key=send_order):
                 restored.admit(entry, verified=True)
+        log = restored.log
+        restored.damage = Damage(lost, log.pending.values(), log.absent())
         return restored
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
         """Admit an entry and fold it in; see Log.admit."""
+        waiting = self.log.pending.get(entry.id)
         verdict = self.log.admit(entry, verified=verified)
+        if waiting is not None and waiting.body is None and entry.body is not None:
+            self.damage.fill(entry.id)
         if isinstance(verdict, Admitted):
             self._unfolded += verdict.entries
+            verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
             if not self._batches:
                 self._fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
@@ -97,8 +123,31 @@ class Conversation:
                     self.drafts.pop(node.seal.request, None)
 
     def is_member(self, key: PublicKey) -> bool:
-        """Say whether `key` may read this conversation now."""
-        return self.log.membership.is_member(key)
+        """Say whether `key` may read this conversation now; nobody may while it is blocked."""
+        return not self.is_blocked and self.log.membership.is_member(key)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Say whether the store lost membership entries, so that nobody can be judged."""
+        return self.damage.is_blocking
+
+    def membership_left(self) -> list[EntryId]:
+        """Return the membership entries that are left, but for the genesis, in send order.
+
+        Those that wait for lost ones are among them: another holder may lack just these.
+        """
+        entries = (*self.log.entries.values(), *self.log.pending.values())
+        left = (e for e in entries if e.header.track == Track.MEMBERSHIP)
+        return [entry.id for entry in sorted(left, key=send_order)]
+
+    def find(self, entry_id: EntryId) -> Entry | None:
+        """Return an entry, admitted or waiting."""
+        return self.log.entries.get(entry_id) or self.log.pending.get(entry_id)
+
+    def require_whole(self) -> None:
+        """Raise ConversationDamaged, which names what is missing, while it is blocked."""
+        if self.is_blocked:
+            raise ConversationDamaged(missing=sorted(self.damage.missing))
 
     def next_place(self, lane: Lane) -> tuple[int, EntryId | None]:
         """Return (seq, prev) for the next entry of an unforked lane."""

@@ -2,7 +2,8 @@
 
 Pure: fresh epochs are arguments. An epoch goes on only where a peer has
 confirmed the lane's head since the store was opened; a restored backup would
-otherwise write a second history of the lane.
+otherwise write a second history of the lane. Where the store lost something,
+that may have stood on the lane, and a new epoch begins as well (ENT-17).
 """
 
 from replica.conversation.conversation import Conversation
@@ -43,6 +44,8 @@ class Epochs:
 
     def _newest(self, held: Conversation) -> int | None:
         log = held.log
+        if held.damage:
+            return None
         own = [lane for lane in log.lanes() if lane.author == self._public]
         tips = [log.entries[tip] for lane in own for tip in log.lane_tips(lane)]
         newest = max(tips, key=lambda entry: entry.order_key, default=None)

@@ -7,7 +7,6 @@ while a transaction is being synced becomes the next transaction together.
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ import aiosqlite
 import structlog
 
 from replica.errors import StoreError
-from replica.io.disk import store_error
+from replica.io.disk import DISK_ERRORS, store_error
 from replica.refusals import StoreCorrupt
 
 WAITING_MAX = 1_024
@@ -141,7 +140,7 @@ class GroupCommit:
         statements = [*lazy.values(), *(s for write in batch for s in write.statements)]
         try:
             await self._transact(_merged(statements))
-        except (sqlite3.Error, OSError) as error:
+        except DISK_ERRORS as error:
             refusal = store_error(error)
             if lazy:
                 # What can be found out again must not keep the log from the disk.
@@ -194,7 +193,7 @@ class GroupCommit:
                 row = await cursor.fetchone()
             if row is None or row[0]:
                 _log.warning("store_wal_kept", detail="a reader is in the way")
-        except sqlite3.Error as error:
+        except DISK_ERRORS as error:
             _log.warning("store_wal_kept", detail=str(error))
 
     def _refuse_waiting(self) -> None:

@@ -36,8 +36,14 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def store_error(error: sqlite3.Error | OSError) -> StoreError:
+DISK_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What reading and writing may raise; the last where SQLite's own words repeat damaged text."""
+
+
+def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreError:
     """Return the refusal that tells what a disk error means for the caller."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreCorrupt("the file itself is damaged: its schema is no text")
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return StoreFull(str(error)) if full else StoreError(str(error))
@@ -55,5 +61,5 @@ def typed_errors() -> Iterator[None]:
     """Raise disk errors of the block as StoreError."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except DISK_ERRORS as error:
         raise store_error(error) from error

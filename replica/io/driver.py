@@ -148,14 +148,16 @@ class ReplicaDriver:
     async def _load(self, conversation: ConversationId) -> None:
         try:
             acked = await self.acks.load(conversation)
-            entries = await self._store.load(conversation)
+            loaded = await self._store.load(conversation)
         except StoreError as error:
             log.warning("could not read it", reason=error.reason, detail=error.detail)
             self.do(self.core.unreadable(conversation, time.monotonic()))
             raise
         finally:
             del self._loads[conversation]
-        held = Conversation.restore(conversation, entries) if entries else None
+        held = None
+        if loaded:
+            held = Conversation.restore(conversation, loaded.entries, loaded.lost)
         self.do(self.core.loaded(conversation, held, acked, time.monotonic()))
 
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:

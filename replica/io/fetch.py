@@ -18,10 +18,11 @@ async def import_entries(client: Replica, entries: tuple[Entry, ...]) -> Convers
     Raises the EntryRefused of the first bad entry; nothing is stored then.
     """
     conversation = entries[0].conversation
-    trial = Conversation.restore(conversation, await client.store.load(conversation))
+    loaded = await client.store.load(conversation)
+    trial = Conversation.restore(conversation, loaded.entries, loaded.lost)
+    waiting = set(trial.log.pending)
     new = _admit_all(trial, entries)
-    if trial.log.pending:
-        missing = tuple(trial.log.pending)
+    if missing := tuple(i for i in trial.log.pending if i not in waiting):
         raise ConversationUnknown("the bundle lacks entries its own follow", missing=missing)
     await client.keep(trial, new)
     return conversation
@@ -49,8 +50,8 @@ def _admit_all(held: Conversation, entries: Iterable[Entry]) -> tuple[Entry, ...
     new: list[Entry] = []
     for entry in entries:
         match held.admit(entry):
-            case Admitted(admitted):
-                new += admitted
+            case Admitted() as verdict:
+                new += verdict.unstored
             case Duplicate(filled) if filled is not None:
                 new.append(filled)
             case _:

@@ -2,6 +2,7 @@
 
 For looking on: the command line reads the log while another of its processes
 follows it. Nothing is written, not even to quarantine; a bad row is left out.
+Only where a first opening was cut short is it finished, by whoever comes next.
 """
 
 import contextlib
@@ -47,11 +48,13 @@ class _NoCommit(GroupCommit):
 async def open_read_only(path: Path) -> AsyncIterator[Store]:
     """Open an existing store without its lock; every write raises StoreLocked.
 
-    Raises StoreVersionUnknown, StoreCorrupt or StoreError.
+    Raises DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError;
+    StoreLocked where another process is opening it for the first time right now.
     """
     stack = contextlib.AsyncExitStack()
     with typed_errors():
-        await schema.check(path)
+        if not await schema.check(path):
+            await (await Store.open(path)).close()
         reader = await schema.connect_reader(path)
         stack.push_async_callback(reader.close)
     async with Store(_NoCommit(), reader, stack) as store:

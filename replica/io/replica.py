@@ -25,8 +25,8 @@ from replica.io.hub_link import HubLink
 from replica.io.saved_acks import SavedAcks
 from replica.io.serving import require_loopback
 from replica.io.store import Store
+from replica.limits import VERSION
 from replica.link import (
-    VERSION,
     EntryFailed,
     Event,
     Hello,

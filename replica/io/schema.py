@@ -1,20 +1,26 @@
 """Tables of the store, and the numbered steps that build them.
 
-A store of version n has had the first n steps. A step is never edited once
-released; a change is a new step at the end. Versions above ours are refused
-before anything is written.
+The number in the file's header is a thousand times the draft, plus the steps the
+store has had: the first ones of those below. A step is never edited once
+released; a change is a new step at the end. Other drafts and more steps than
+ours are refused before anything is written.
 """
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import aiosqlite
 
-from replica.refusals import StoreCorrupt, StoreVersionUnknown
+from replica.limits import DRAFT
+from replica.refusals import DraftUnknown, StoreCorrupt, StoreVersionUnknown
 
 APPLICATION_ID = 0x416E7470
 """`Antp` in the file's header, so that another program's database is not taken for ours."""
+
+STEPS_MAX = 1_000
+"""Steps a draft may have: what a file's number counts drafts in."""
 
 BUSY_TIMEOUT_S = 1.0
 """How long a truncating checkpoint waits for readers; nothing else ever has to."""
@@ -41,14 +47,23 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             header BLOB,
             signature BLOB,
             body BLOB,
+            body_only INTEGER NOT NULL,
             why TEXT NOT NULL
         )
         """,
         "CREATE INDEX quarantine_conversation ON quarantine (conversation)",
+        # The ids of membership entries once more, each with a CRC-32: whichever column or index
+        # of `entries` is damaged, it is noticed that one of them is missing, and which.
+        """
+        CREATE TABLE membership (
+            conversation BLOB NOT NULL,
+            id BLOB NOT NULL,
+            checksum INTEGER NOT NULL,
+            PRIMARY KEY (conversation, id)
+        ) WITHOUT ROWID
+        """,
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    ),
-    # 2: what peers have acknowledged, one row per lane.
-    (
+        # What peers have acknowledged, one row per lane.
         """
         CREATE TABLE acks (
             conversation BLOB NOT NULL,
@@ -108,36 +123,65 @@ async def pragma(connection: aiosqlite.Connection, name: str) -> int:
     return int(row[0])
 
 
-async def check(path: Path) -> None:
-    """Refuse a file that is not a store or newer than this version, without touching it.
+async def check(path: Path) -> bool:
+    """Refuse a file that is no store of a version known here; say whether it is complete.
 
-    Raises StoreVersionUnknown or StoreCorrupt.
+    Nothing is written. An incomplete file is one whose first opening was cut
+    short: steps are missing, or a half-written transaction has to be rolled
+    back before anything can be read (`recover`). Raises DraftUnknown,
+    StoreVersionUnknown or StoreCorrupt.
     """
     reader = await connect_reader(path)
     try:
-        version = await pragma(reader, "user_version")
-        if version > len(MIGRATIONS):
-            raise StoreVersionUnknown(
-                f"{path} has schema version {version}; this version knows {len(MIGRATIONS)}"
-            )
-        used = await pragma(reader, "schema_version") != 0
-        if used and await pragma(reader, "application_id") != APPLICATION_ID:
-            raise StoreCorrupt(f"{path} is another program's database")
+        return await _is_complete(reader, path)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        return False
     finally:
         await reader.close()
 
 
-async def migrate(
-    connection: aiosqlite.Connection, steps: Sequence[Sequence[str]] = MIGRATIONS
-) -> None:
+async def _is_complete(reader: aiosqlite.Connection, path: Path) -> bool:
+    number = await pragma(reader, "user_version")
+    if number == 0 and await pragma(reader, "schema_version") == 0:
+        return False
+    if await pragma(reader, "application_id") != APPLICATION_ID:
+        raise StoreCorrupt(f"{path} is another program's database")
+    draft, steps = divmod(number, STEPS_MAX)
+    if draft != DRAFT:
+        # The first draft counted its steps alone.
+        raise DraftUnknown(f"{path} is of draft {draft or 1}; this version knows draft {DRAFT}")
+    if steps > len(MIGRATIONS):
+        raise StoreVersionUnknown(
+            f"{path} has had {steps} steps; this version knows {len(MIGRATIONS)}"
+        )
+    return steps == len(MIGRATIONS)
+
+
+async def recover(path: Path) -> None:
+    """Let SQLite undo a transaction that a killed process left half-written.
+
+    Changes nothing else, so it is safe on a file that `check` refuses
+    afterwards. The caller holds the store's lock.
+    """
+    uri = f"file:{quote(str(path))}?mode=rw"
+    connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+    try:
+        await pragma(connection, "user_version")  # Reading is what sets it off.
+    finally:
+        await connection.close()
+
+
+async def migrate(connection: aiosqlite.Connection, steps: Sequence[Sequence[str]]) -> None:
     """Apply the steps the store has not had yet, each in a transaction of its own."""
-    for version in range(await pragma(connection, "user_version"), len(steps)):
+    for done in range(await pragma(connection, "user_version") % STEPS_MAX, len(steps)):
         await connection.execute("BEGIN IMMEDIATE")
         try:
-            for statement in steps[version]:
+            for statement in steps[done]:
                 await connection.execute(statement)
             await connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            await connection.execute(f"PRAGMA user_version = {version + 1}")
+            await connection.execute(f"PRAGMA user_version = {DRAFT * STEPS_MAX + done + 1}")
             await connection.execute("COMMIT")
         finally:
             if connection.in_transaction:

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,45 +20,18 @@ from typing import Any, Self
 import aiosqlite
 import structlog
 
-from replica.errors import EntryRefused, StoreError
-from replica.ids import SIGNATURE_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
+from replica.errors import StoreError
+from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
 from replica.io import schema
+from replica.io import statements as sql
 from replica.io.commit import GroupCommit, Statement
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
-from replica.log import Entry, codec, entry_id, verify_body
+from replica.io.rows import BadRow, Examined, Row, checksum_of, examine, is_listed
+from replica.log import Entry, Lost
 from replica.refusals import StoreCorrupt, StoreLocked
 
 _LANE = struct.Struct("<32sQI")
 _HEAD = struct.Struct("<Q32s")
-
-_APPEND = """
-INSERT INTO entries (conversation, id, header, signature, checksum, body)
-VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (conversation, id) DO UPDATE SET header = excluded.header,
-  signature = excluded.signature, checksum = excluded.checksum,
-  body = ifnull(excluded.body, body)
-WHERE header IS NOT excluded.header OR signature IS NOT excluded.signature
-  OR body IS NOT ifnull(excluded.body, body)
-"""
-"""A row of that id which differs is damaged: what is appended has been verified."""
-_SELECT = "SELECT rowid, id, header, signature, checksum, body FROM entries"
-_SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?)"
-# Both name the bad bytes: what was repaired meanwhile stays.
-_QUARANTINE_ENTRY = (
-    "INSERT INTO quarantine SELECT conversation, id, header, signature, body, ?1 "
-    "FROM entries WHERE rowid = ?2 AND header IS ?3 AND signature IS ?4",
-    "DELETE FROM entries WHERE rowid = ?2 AND header IS ?3 AND signature IS ?4",
-)
-_QUARANTINE_BODY = (
-    "INSERT INTO quarantine SELECT conversation, id, NULL, NULL, body, ?1 "
-    "FROM entries WHERE rowid = ?2 AND body IS ?3",
-    "UPDATE entries SET body = NULL WHERE rowid = ?2 AND body IS ?3",
-)
-_DELETE = (
-    "DELETE FROM entries WHERE conversation = ?",
-    "DELETE FROM acks WHERE conversation = ?",
-    "DELETE FROM quarantine WHERE conversation = ?",
-)
 
 _log = structlog.get_logger(__name__)
 
@@ -84,12 +56,16 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bad:
-    """A row to move to quarantine; `values` fill the statements of either sort."""
+class Loaded:
+    """What one conversation is restored from."""
 
-    body_only: bool
-    values: tuple[object, ...]
-    why: str
+    entries: list[Entry]
+    """The sound ones, in (lamport, id) order."""
+    lost: Lost
+
+    def __bool__(self) -> bool:
+        """Say whether anything of the conversation is, or was, here."""
+        return bool(self.entries or self.lost)
 
 
 class Store:
@@ -112,12 +88,16 @@ class Store:
         """Open or create the store in the file `path`, its folders for this user alone.
 
         `bytes_max` bounds the database file; beyond it, appends raise StoreFull.
-        Raises StoreLocked, StoreVersionUnknown, StoreCorrupt or StoreError.
+        A file that is refused stays as it is, but for a transaction that a killed
+        process left half-written: SQLite undoes that before anything can be read.
+        Raises StoreLocked, DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError.
         """
         async with contextlib.AsyncExitStack() as stack:
             with typed_errors():
                 stack.callback(os.close, await asyncio.to_thread(_lock, path))
-                await schema.check(path)
+                if not await schema.check(path):
+                    await schema.recover(path)
+                    await schema.check(path)
                 commit = GroupCommit(await _writer(path, bytes_max))
                 stack.push_async_callback(commit.close)
                 await asyncio.to_thread(sync_folder, path.parent)
@@ -153,56 +133,51 @@ class Store:
         """
         if entries:
             size = sum(entry.size_bytes for entry in entries)
-            rows = [_row(entry) for entry in entries]
-            await self._commit.write([Statement(_APPEND, rows)], size_bytes=size)
+            await self._commit.write(_appending(entries), size_bytes=size)
 
-    async def load(self, conversation: ConversationId) -> list[Entry]:
-        """Return all sound entries of a conversation in (lamport, id) order.
+    async def load(self, conversation: ConversationId) -> Loaded:
+        """Return all that is sound of a conversation, and what was lost of it.
 
-        A body that fails its digest is None in the result, an entry that fails
-        is left out; both are quarantined.
+        A body that fails its digest is None in the result. A control entry
+        without its body, and an entry whose header or signature fails, is left
+        out and named as lost. All of these are quarantined, and stored again
+        once they are appended again.
         """
-        entries, bad = await self._load(conversation)
-        if bad:
-            await self._quarantine(conversation, bad)
-        elif not self._rebuilt and await asyncio.to_thread(_has_gap, entries):
-            # Only admitted entries are stored, so their ancestors were too: if rows don't
-            # answer to their key, the index is damaged.
+        examined = await self._examine(conversation)
+        if examined.gone and not self._rebuilt:
+            # If rows don't answer to their keys, the index may be what is damaged.
             with contextlib.suppress(StoreError):  # The writer logged it.
                 await self._rebuild_index()
-            entries, _ = await self._load(conversation)
-        return entries
+            examined = await self._examine(conversation)
+        await self._repair(conversation, examined)
+        return Loaded(examined.sound, examined.lost)
 
-    async def _load(self, conversation: ConversationId) -> tuple[list[Entry], list[_Bad]]:
-        rows = await self._rows(f"{_SELECT} WHERE conversation = ?", conversation)
+    async def _examine(self, conversation: ConversationId) -> Examined:
+        rows = await self._rows(sql.SELECT, conversation)
         # In a thread, because hashing a long conversation would hold up the event loop.
-        return await asyncio.to_thread(_check_rows, conversation, rows)
+        return await asyncio.to_thread(examine, conversation, rows)
 
     async def entry(self, conversation: ConversationId, id_: EntryId) -> Entry | None:
         """Return one entry, checked as in `load`; None if it is not here."""
-        rows = await self._rows(f"{_SELECT} WHERE conversation = ? AND id = ?", conversation, id_)
-        entries, bad = _check_rows(conversation, rows)
-        if bad:
-            await self._quarantine(conversation, bad)
-        return entries[0] if entries else None
+        examined = examine(conversation, await self._rows(sql.SELECT_ONE, conversation, id_))
+        await self._set_aside(conversation, examined.bad)
+        return examined.sound[0] if examined.sound else None
 
     async def has(self, conversation: ConversationId) -> bool:
-        """Tell whether any entry of the conversation is here."""
-        sql = "SELECT 1 FROM entries WHERE conversation = ? LIMIT 1"
-        return bool(await self._rows(sql, conversation))
+        """Tell whether anything of the conversation is here, be it in quarantine alone."""
+        return bool(await self._rows(sql.HAS, conversation))
 
     async def conversations(self) -> list[Stored]:
-        """List what is held, by conversation id."""
-        rows = await self._rows(
-            "SELECT conversation, count(*),"
-            " sum(length(header) + length(signature) + ifnull(length(body), 0))"
-            " FROM entries GROUP BY conversation ORDER BY conversation"
-        )
-        return [Stored(ConversationId(c), entries, size) for c, entries, size in rows]
+        """List what is held, by conversation id; without entries what is in quarantine alone."""
+        held = {c: (0, 0) for (c,) in await self._rows(sql.IN_QUARANTINE)}
+        held |= {c: (count, size or 0) for c, count, size in await self._rows(sql.SIZES)}
+        # A damaged row may say anything here; it is looked at with the conversation it names.
+        ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
+        return [Stored(ConversationId(c), *held[c]) for c in sorted(ids)]
 
     async def delete(self, conversation: ConversationId) -> None:
         """Erase a conversation durably: entries, acks, quarantine; its pages are overwritten."""
-        statements = [Statement(sql, [(conversation,)]) for sql in _DELETE]
+        statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
         await self._commit.write(statements, truncate=True)
 
     def save_acks(
@@ -221,7 +196,7 @@ class Store:
             lane = _LANE.pack(position.lane.author, position.lane.epoch, position.lane.track)
             head = _HEAD.pack(position.seq, position.id)
             row = (conversation, peer, lane, head, now_ms)
-            self._commit.write_later((conversation, peer, lane), Statement(_SAVE_ACK, [row]))
+            self._commit.write_later((conversation, peer, lane), Statement(sql.SAVE_ACK, [row]))
 
     async def load_acks(
         self, conversation: ConversationId, peer: PublicKey | None
@@ -233,44 +208,63 @@ class Store:
         """
         with contextlib.suppress(StoreError):  # The writer logged it.
             await self._commit.flush()
-        rows = await self._rows(
-            "SELECT lane, head, acked_ms FROM acks"
-            " WHERE conversation = ?1 AND peer = ifnull(?2, peer)",
-            conversation,
-            peer,
-        )
+        rows = await self._rows(sql.LOAD_ACKS, conversation, peer)
         positions = tuple(_position(lane, head) for lane, head, _ in rows)
         return positions, max((acked for _, _, acked in rows), default=None)
 
     async def get_meta(self, key: str) -> bytes | None:
         """Return a small value kept under `key`."""
-        rows = await self._rows("SELECT value FROM meta WHERE key = ?", key)
+        rows = await self._rows(sql.GET_META, key)
         return rows[0][0] if rows else None
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Keep a small value; return once it is durable."""
-        sql = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-        await self._commit.write([Statement(sql, [(key, value)])])
+        await self._commit.write([Statement(sql.PUT_META, [(key, value)])])
 
     async def quarantined(self) -> list[Quarantined]:
         """List what failed its digest and was not deleted since."""
-        sql = "SELECT conversation, id, header IS NULL, why FROM quarantine ORDER BY rowid"
-        rows = await self._rows(sql)
+        rows = await self._rows(sql.QUARANTINED)
         return [Quarantined(c, i, bool(b), why.decode()) for c, i, b, why in rows]
 
-    async def _rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
         if self._closed:
             raise StoreError("the store is closed")
         with typed_errors():
-            return [tuple(r) for r in await self._reader.execute_fetchall(sql, parameters)]
+            return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
 
-    async def _quarantine(self, conversation: ConversationId, bad: Sequence[_Bad]) -> None:
-        statements = []
-        for row in bad:
-            _log.error("entry_quarantined", conversation=conversation.hex(), why=row.why)
-            moves = _QUARANTINE_BODY if row.body_only else _QUARANTINE_ENTRY
-            statements += [Statement(sql, [(row.why, *row.values)]) for sql in moves]
+    async def _repair(self, conversation: ConversationId, examined: Examined) -> None:
+        """Set aside what is bad, and write down anew what only its keys were damaged of."""
+        statements = [s for row, entry in examined.misfiled for s in _refiling(row, entry)]
+        if examined.unlisted:
+            statements.append(_listing(examined.unlisted))
+        if examined.gone:
+            for id_ in examined.gone:
+                _log.error("entry_gone", conversation=conversation.hex(), id=id_.hex())
+            self.quarantined_count += len(examined.gone)
+            gone = [(conversation, id_) for id_ in sorted(examined.gone)]
+            statements.append(Statement(sql.NOTE_GONE, gone))
+        await self._set_aside(conversation, examined.bad, statements)
+
+    async def _set_aside(
+        self,
+        conversation: ConversationId,
+        bad: Sequence[BadRow],
+        others: Sequence[Statement] = (),
+    ) -> None:
+        statements = list(others)
+        for found in bad:
+            _log.error("entry_quarantined", conversation=conversation.hex(), why=found.why)
+            _, rowid, _, *content = found.row
+            values = (rowid, *content)
+            about = (conversation, found.id, found.body_only, found.why)
+            drop = sql.DROP_BODY if found.body_only else sql.DROP_ROW
+            statements += [
+                Statement(sql.SET_ASIDE, [(*values, *about)]),
+                Statement(drop, [values]),
+            ]
         self.quarantined_count += len(bad)
+        if not statements:
+            return
         try:
             try:
                 await self._commit.write(statements)
@@ -283,8 +277,8 @@ class Store:
 
     async def _rebuild_index(self) -> None:
         self._rebuilt = True
+        await self._commit.write([Statement(text) for text in schema.REBUILD_INDEX])
         _log.warning("store_index_rebuilt")
-        await self._commit.write([Statement(sql) for sql in schema.REBUILD_INDEX])
 
 
 def _lock(path: Path) -> int:
@@ -308,7 +302,7 @@ def _lock(path: Path) -> int:
 async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
     writer = await schema.connect_writer(path)
     try:
-        await schema.migrate(writer)
+        await schema.migrate(writer, schema.MIGRATIONS)
         if bytes_max is not None:
             pages = bytes_max // await schema.pragma(writer, "page_size")
             await writer.execute(f"PRAGMA max_page_count = {pages}")
@@ -318,72 +312,35 @@ async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
     return writer
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
-    return (
-        entry.conversation,
-        entry.id,
-        entry.header_bytes,
-        entry.signature,
-        zlib.crc32(entry.signature),
-        entry.body,
-    )
+def _appending(entries: Sequence[Entry]) -> list[Statement]:
+    rows = [
+        (
+            entry.conversation,
+            entry.id,
+            entry.header_bytes,
+            entry.signature,
+            checksum_of(entry.signature),
+            entry.body,
+        )
+        for entry in entries
+    ]
+    listed = [entry for entry in entries if is_listed(entry)]
+    return [Statement(sql.APPEND, rows), *([_listing(listed)] if listed else [])]
+
+
+def _listing(entries: Iterable[Entry]) -> Statement:
+    rows = [(e.conversation, e.id, checksum_of(e.conversation, e.id)) for e in entries]
+    return Statement(sql.LIST, rows)
+
+
+def _refiling(row: Row, entry: Entry) -> list[Statement]:
+    """Put a sound entry where it belongs: the keys of its row, or its checksum, are damaged."""
+    _log.warning("entry_refiled", conversation=entry.conversation.hex(), id=entry.id.hex())
+    _, rowid, _, *content = row
+    return [Statement(sql.DROP_ROW, [(rowid, *content)]), *_appending([entry])]
 
 
 def _position(lane: bytes, head: bytes) -> Position:
     author, epoch, track = _LANE.unpack(lane)
     seq, id_ = _HEAD.unpack(head)
     return Position(Lane(PublicKey(author), epoch, track), seq, EntryId(id_))
-
-
-def _check_rows(
-    conversation: ConversationId, rows: Iterable[tuple[Any, ...]]
-) -> tuple[list[Entry], list[_Bad]]:
-    """Split rows into sound entries, in order, and what to quarantine."""
-    entries: list[Entry] = []
-    bad: list[_Bad] = []
-    for rowid, id_, header, signature, checksum, body in rows:
-        try:
-            entry = _checked(conversation, id_, header, signature, checksum)
-        except (EntryRefused, _Damaged) as error:
-            bad.append(_Bad(False, (rowid, header, signature), str(error)))
-            continue
-        try:
-            entry = _with_body(entry, body)
-        except (EntryRefused, _Damaged) as error:
-            bad.append(_Bad(True, (rowid, body), str(error)))
-        entries.append(entry)
-    entries.sort(key=lambda entry: entry.order_key)
-    return entries, bad
-
-
-class _Damaged(Exception):
-    """A column does not hold what was written."""
-
-
-def _checked(
-    conversation: ConversationId, id_: object, header: Any, signature: Any, checksum: object
-) -> Entry:
-    """Return the entry without its body, or raise what is wrong with it."""
-    if not isinstance(header, bytes) or not isinstance(signature, bytes):
-        raise _Damaged("header or signature is not bytes")
-    if entry_id(header) != id_:
-        raise _Damaged("the header does not have the digest it is stored under")
-    if len(signature) != SIGNATURE_BYTES or zlib.crc32(signature) != checksum:
-        raise _Damaged("the signature does not have its checksum")
-    entry = codec.decode_entry(header, signature, None)
-    if entry.conversation != conversation:
-        raise _Damaged("the header names another conversation")
-    return entry
-
-
-def _with_body(entry: Entry, body: Any) -> Entry:
-    if not isinstance(body, bytes | None):
-        raise _Damaged("the body is not bytes")
-    whole = Entry(entry.header_bytes, entry.signature, body, entry.id, entry.header)
-    verify_body(whole)
-    return whole
-
-
-def _has_gap(entries: Sequence[Entry]) -> bool:
-    ids = {entry.id for entry in entries}
-    return any(not ids.issuperset(entry.header.ancestors()) for entry in entries)

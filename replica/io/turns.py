@@ -238,8 +238,10 @@ def choose_host(
     """Return the host to ask: the wanted one, else a member, best the first of `linked`.
 
     All of them have their grant, so vouching plays no part but in the order
-    in which the hub names them. Raises HostMissing.
+    in which the hub names them. Raises HostMissing,
+    ConversationDamaged.
     """
+    held.require_whole()
     membership = held.log.membership
     hosts = [
         key

@@ -31,7 +31,7 @@ from replica.link.events import (
 )
 from replica.link.exchange import Side
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
-from replica.link.link import VERSION, Link, Phase
+from replica.link.link import Link, Phase
 from replica.link.messages import (
     Close,
     Credit,
@@ -54,7 +54,6 @@ from replica.link.messages import (
 __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
-    "VERSION",
     "Acks",
     "Challenge",
     "Channel",

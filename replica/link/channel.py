@@ -89,8 +89,8 @@ class Channel:
         """Take the next counted frame: ids, then entries, then drafts; None where all is sent."""
         if self.ids_due:
             return self.ids_due.popleft()
-        if self.outgoing:
-            return Entries(self.id, self._take_entries(conversation, awaits_acks=awaits_acks))
+        if taken := self._take_entries(conversation, awaits_acks=awaits_acks):
+            return Entries(self.id, taken)
         # Without its seal, which goes with the entries, a reader can't check a draft.
         if self.is_open and self.drafts_due and not self.drafts_ready:
             self.drafts_ready.extend(self._due_drafts(conversation))
@@ -100,8 +100,11 @@ class Channel:
         taken: list[Entry] = []
         size = 0
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
-            entry = conversation.log.entries[self.outgoing.popleft()]
-            self.queued.discard(entry.id)
+            entry_id = self.outgoing.popleft()
+            self.queued.discard(entry_id)
+            entry = conversation.find(entry_id)
+            if entry is None:
+                continue  # it waited, and whoever brought it took it back
             if awaits_acks:
                 self.in_flight.add(entry.id)
             taken.append(entry)

@@ -5,14 +5,15 @@ Pure, and private to link.py, which owns greeting, credit and time.
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 
 from replica import limits
-from replica.conversation import Conversation, Draft, DraftStream, Shelf, verify_draft
-from replica.errors import AntiphonError, EntryRefused
-from replica.ids import ConversationId, EntryId, Position, PublicKey, Track
+from replica.conversation import Conversation, Draft, Shelf
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison as reconcile
 from replica.link.channel import Channel
+from replica.link.draft_intake import take_draft
 from replica.link.effects import EffectsBuilder
 from replica.link.events import (
     DraftReceived,
@@ -24,6 +25,7 @@ from replica.link.events import (
 )
 from replica.link.intake import Intake
 from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.seeding import seed
 from replica.log import Admitted, Entry, Pending
 from replica.refusals import (
     ConversationUnknown,
@@ -33,14 +35,11 @@ from replica.refusals import (
     QuotaExceeded,
 )
 
-BODIES_ASKED_MAX = 63
-"""Entries without bodies that one Open asks for; as many as a fault can name."""
+ASKED_MAX = 63
+"""Lost entries and missing bodies that one Open asks for; as many as a fault can name."""
 
 BUSY_CHECKS_MAX = 3
 """Comparisons spoilt by entries on their way, before heads are shown all the same."""
-
-SEEDINGS_MAX = 3
-"""Times a client offers a log to a hub that does not know it, before it believes the hub."""
 
 
 class Side(Enum):
@@ -109,7 +108,7 @@ class Exchange:
             conversation.log.drop_pending([entry.id])
             raise NotAllowed("the author is no member here, or the entry follows what is not held")
         if isinstance(verdict, Admitted):
-            out.persist += verdict.entries
+            out.persist += verdict.unstored
             out.deliver.append(EntriesAdmitted(conversation.id, verdict.entries))
             self.offer(conversation.id, [e.id for e in verdict.entries], now)
 
@@ -120,6 +119,8 @@ class Exchange:
             return
         # ORD-13: what lies behind a cut is nobody's business but its holder's.
         held = self.shelf.get(conversation)
+        if held is not None and held.is_blocked:
+            return  # LINK-34
         new = list(ids) if held is None else held.log.offered(ids)
         if self.side is Side.CLIENT:
             channel.unacked.update(new)
@@ -157,7 +158,7 @@ class Exchange:
         heads = None if equal or is_check else held.log.heads()
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
         if not is_check:
-            self._ask_bodies(held, out)
+            self._ask_missing(held, out)
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
             if message.heads is not None:
@@ -176,7 +177,7 @@ class Exchange:
         verdict = reconcile.compare_heads(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if not verdict.diverged:
-            self._queue(channel, reconcile.suffix(held.log, verdict.held))
+            self._queue(channel, held, reconcile.suffix(held.log, verdict.held))
             return
         if self.side is Side.HUB:
             where = verdict.diverged[0]
@@ -184,17 +185,22 @@ class Exchange:
             self._send(Fault.of(LanesDiverged(detail), held.id, where.id), out)
         channel.queue_ids(held, answer=False)
 
-    def _queue(self, channel: Channel, entries: Iterable[Entry]) -> None:
+    def _queue(self, channel: Channel, held: Conversation, entries: Iterable[Entry]) -> None:
         """Queue what the peer lacks; a client waits for the acks of all of it."""
+        if held.is_blocked:
+            return  # LINK-34: what a lost cut leaves out would go along
         ids = [entry.id for entry in entries if entry.id not in channel.refused]
         if self.side is Side.CLIENT:
             channel.unacked.update(ids)
         channel.queue(ids)
 
-    def _ask_bodies(self, held: Conversation, out: EffectsBuilder) -> None:
-        """Name entries held without their bodies; digests do not tell of them (LINK-14)."""
+    def _ask_missing(self, held: Conversation, out: EffectsBuilder) -> None:
+        """Name what the store lost, and entries without bodies: digests tell of neither (LINK-14).
+
+        For what a store lost need not be covered, and other holders' digests say nothing of it.
+        """
         bodyless = (e.id for e in held.log.entries.values() if e.body is None)
-        if missing := list(islice(bodyless, BODIES_ASKED_MAX)):
+        if missing := list(islice(chain(sorted(held.damage.missing), bodyless), ASKED_MAX)):
             self._send(Fault.of(EntriesMissing(missing=missing), held.id), out)
 
     # --- client: Opened -----------------------------------------------------
@@ -207,7 +213,7 @@ class Exchange:
         held = self._conversation(channel.id)
         channel.seedings = 0
         if not channel.is_open:
-            self._ask_bodies(held, out)
+            self._ask_missing(held, out)
         if message.digest == held.log.digest:
             channel.wanted.clear()
             channel.refused.clear()
@@ -291,12 +297,14 @@ class Exchange:
     # --- both: entries --------------------------------------------------------
 
     def receive_entries(
-        self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
+        self, message: Entries, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
         """Take entries in; ack them (hub), or take them as acks (client) (LINK-13)."""
         channel = self.channels.get(message.conversation)
         if self.side is Side.CLIENT and channel is None:
             return  # a frame that crossed our Close
+        before = self.shelf.get(message.conversation)
+        was_blocked = before is not None and before.is_blocked
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
         if held is None:
@@ -307,7 +315,17 @@ class Exchange:
             channel.received_since_check = True
             channel.wanted -= held.log.entries.keys()
             self._note_acked(channel, channel.mark_acked(held, known), out)
+            self._offer_freed(held, message, known, now)
+            if was_blocked and not held.is_blocked:
+                self.send_open(channel, out, now, with_heads=True)
             self._settle(channel, out)
+
+    def _offer_freed(
+        self, held: Conversation, message: Entries, known: list[EntryId], now: float
+    ) -> None:
+        """Offer what our store held all along and the hub's entries have set free (client)."""
+        brought = {*message.ids, *self.intake.pending}
+        self.offer(held.id, [i for i in known if i not in brought], now)
 
     def _ack(self, held: Conversation, known: list[EntryId], out: EffectsBuilder) -> None:
         if known:
@@ -334,7 +352,7 @@ class Exchange:
         if self.side is Side.CLIENT:
             channel.wanted = peer_ids - held.log.entries.keys()
             self._note_acked(channel, channel.mark_acked(held, peer_ids & channel.unacked), out)
-        self._queue(channel, held.log.in_send_order(ours - peer_ids))
+        self._queue(channel, held, held.log.in_send_order(ours - peer_ids))
         channel.is_open = True
         # Also where it believed itself synchronized: an ack that gets lost is asked for.
         if channel.unacked and channel.recheck_at is None:
@@ -345,29 +363,16 @@ class Exchange:
         return self.side is Side.CLIENT or (peer is not None and held.is_member(peer))
 
     def receive_draft(self, message: Draft, peer: PublicKey | None, out: EffectsBuilder) -> None:
-        """Check a draft against the sealed request's host, keep it, pass it on (LINK-17)."""
+        """Keep a draft that is as it must be, and pass it on."""
         held = self.shelf.get(message.conversation)
         if held is None or not self._may_read(held, peer):
             return
-        seal_id = held.order.seal_of.get(message.request)
-        node = held.order.nodes.get(seal_id) if seal_id is not None else None
-        if node is None or node.generation is not None:
-            return  # not sealed here yet, or over: the log has or will have the rest
-        if self.side is Side.HUB and peer != node.author:
-            error = NotAllowed("only the request's host streams its answer")
-            self._fault(error, held.id, out, message.request)
-            return
         try:
-            verify_draft(message, PublicKey(node.author))
-        except EntryRefused as error:
+            is_news = take_draft(held, message, peer if self.side is Side.HUB else None)
+        except AntiphonError as error:
             self._fault(error, held.id, out, message.request)
             return
-        stream = held.drafts.get(message.request)
-        if stream is None or stream.run != message.run:
-            stream = DraftStream(held.id, message.request, message.run)
-        # Only a run's first frame replaces another run: a late frame must not erase what is read.
-        if stream.receive(message):
-            held.drafts[message.request] = stream
+        if is_news:
             out.deliver.append(DraftReceived(message))
 
     def receive_fault(self, message: Fault, out: EffectsBuilder, now: float) -> None:
@@ -380,7 +385,8 @@ class Exchange:
             return
         match message.reason:
             case EntriesMissing.reason if held is not None:
-                ours = [i for i in message.missing if i in held.log.entries]
+                whole = not held.is_blocked  # LINK-34
+                ours = [i for i in message.missing if i in held.log.entries and whole]
                 channel.in_flight.difference_update(ours)
                 channel.queue(e.id for e in held.log.in_send_order(ours))
             case ConversationUnknown.reason if self.side is Side.CLIENT:
@@ -398,30 +404,13 @@ class Exchange:
                 out.deliver.append(EntryFailed(channel.id, message.entry, message))
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
-        """Give a hub that does not know the conversation all of it, from the genesis.
-
-        The hub may have lost it, and what we send may be lost as well; but it
-        may also never want it, so later tries are few and show the membership only.
-        """
-        held = self._conversation(channel.id)
+        """Give a hub that does not know the conversation all of it (LINK-10)."""
         if fault.entry is not None:
             return  # it did not take our entries; the Open that follows them tells why
-        if held.log.genesis is None or channel.seedings >= SEEDINGS_MAX:
-            self._deny(channel, fault, out, now)
-            return
-        everything = reconcile.suffix(held.log, ())
-        channel.is_open = True
-        channel.unacked = {e.id for e in everything}
-        channel.in_flight.clear()
-        self._change(channel, SyncState.RECONCILING, out)
-        if channel.seedings == 0:
-            channel.queue(e.id for e in everything)
-            channel.recheck_at = now
+        if seed(channel, self._conversation(channel.id), now):
+            self._change(channel, SyncState.RECONCILING, out)
         else:
-            introduction = (Track.ALL, Track.MEMBERSHIP)
-            channel.queue(e.id for e in everything if e.header.track in introduction)
-            channel.recheck_at = now + limits.RESYNC_S
-        channel.seedings += 1
+            self._deny(channel, fault, out, now)
 
     def _deny(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Believe the hub; ask again now and then, since a grant may come later."""

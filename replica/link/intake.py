@@ -15,7 +15,7 @@ from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAdmitted, EntryFailed
 from replica.link.messages import Entries, Fault, Message
-from replica.log import Admitted, Duplicate, Entry, Pending, Role
+from replica.log import MEMBERSHIP_TRACKS, Admitted, Duplicate, Entry, Pending, Role
 from replica.refusals import (
     ConversationUnknown,
     CreateForbidden,
@@ -67,6 +67,7 @@ class Intake:
         try:
             held = self._place_for(message, peer)
             if self._is_hub:
+                self._heal(held, message, out)
                 self._introduce(held, message, peer, out)
         except AntiphonError as error:
             first = next((e.id for e in message.entries), None)
@@ -100,6 +101,25 @@ class Intake:
         held = self.shelf[message.conversation] = Conversation(message.conversation)
         return held
 
+    def _heal(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
+        """Take back what the store lost of a blocked conversation, whoever brings it (LINK-33).
+
+        Its id says what it must be. The sender is told nothing of it.
+        """
+        if not held.is_blocked:
+            return
+        taken, unsaid = Taken(), EffectsBuilder()
+        back = [e for e in message.entries if e.id in held.damage.missing]
+        with held.batch():
+            for entry in back:
+                self._admit(held, entry, taken, unsaid)
+        here = (held.log.entries, held.log.pending)
+        held.damage.lack(i for i in taken.missing if not any(i in known for known in here))
+        self._drop(e.id for e in back if e.id in self.pending)
+        out.persist += unsaid.persist
+        if taken.admitted:
+            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+
     def _introduce(
         self,
         held: Conversation,
@@ -114,9 +134,11 @@ class Intake:
         """
         if peer is not None and held.is_member(peer):
             return
+        shown = [e for e in message.entries if e.header.track in MEMBERSHIP_TRACKS]
+        if held.is_blocked:
+            raise self._refusal(held.id, shown, peer)
         is_new = not held.log.entries
         taken, trial = Taken(), EffectsBuilder()
-        shown = [e for e in message.entries if e.header.track in (Track.ALL, Track.MEMBERSHIP)]
         waited = [e.id for e in shown if e.id in held.log.pending]
         with held.batch():
             for entry in shown:
@@ -164,7 +186,7 @@ class Intake:
             return
         match verdict:
             case Admitted(entries, refused):
-                out.persist += entries
+                out.persist += verdict.unstored
                 taken.admitted += entries
                 taken.known += [e.id for e in entries]
                 for waiting, reason in refused:

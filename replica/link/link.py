@@ -18,6 +18,7 @@ from replica import limits
 from replica.conversation import Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.limits import VERSION
 from replica.link.channel import Channel
 from replica.link.codec import Direction, encode_frame
 from replica.link.effects import Effects, EffectsBuilder
@@ -50,8 +51,6 @@ from replica.refusals import (
     ProofInvalid,
     VersionUnsupported,
 )
-
-VERSION = 1
 
 
 class Phase(Enum):
@@ -291,7 +290,7 @@ class Link:
             case Opened():
                 self.exchange.receive_opened(message, out, now)
             case Entries():
-                self.exchange.receive_entries(message, self.peer, out)
+                self.exchange.receive_entries(message, self.peer, out, now)
             case Ids():
                 self.exchange.receive_ids(message, self.peer, out, now)
             case Ack():

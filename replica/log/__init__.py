@@ -38,6 +38,7 @@ from replica.log.body import (
 from replica.log.bundle import Bundle, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
+from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
 from replica.log.entry import (
     CONTEXT_KINDS,
     CONTROL_KINDS,
@@ -51,6 +52,7 @@ from replica.log.entry import (
     sign,
     verify,
     verify_body,
+    verify_signature,
 )
 from replica.log.log import Admitted, Duplicate, Log, Pending, Verdict, digest_of, send_order
 from replica.log.members import Membership
@@ -59,11 +61,14 @@ __all__ = [
     "CONTEXT_KINDS",
     "CONTINUABLE",
     "CONTROL_KINDS",
+    "MEMBERSHIP_TRACKS",
+    "NOTHING_LOST",
     "Admitted",
     "Body",
     "Bundle",
     "Cancel",
     "Conflict",
+    "Damage",
     "DocumentUpdate",
     "Duplicate",
     "Entry",
@@ -75,6 +80,7 @@ __all__ = [
     "Join",
     "Kind",
     "Log",
+    "Lost",
     "Media",
     "Member",
     "Membership",
@@ -116,4 +122,5 @@ __all__ = [
     "text_of",
     "verify",
     "verify_body",
+    "verify_signature",
 ]

@@ -3,8 +3,9 @@
     magic, 20 B · records · end record · SHA-256 over all before it, 32 B
 
 A record is its type, 1 B, its length, 8 B little-endian, and its content:
-entries as `antiphon.v1.Entry` messages in (lamport, id) order, then blobs as
-digest ‖ bytes in any order; the end record counts both, 8 B each. Entries
+first the draft number of the rules, 8 B, then entries as `antiphon.v1.Entry`
+messages in (lamport, id) order, then blobs as digest ‖ bytes in any order; the
+end record counts both, 8 B each. Entries
 are carried as the bytes that were signed. Signatures and rules are the
 business of admission, which whatever is read here passes next.
 """
@@ -16,16 +17,18 @@ from dataclasses import dataclass
 
 from replica.errors import EntryRefused
 from replica.ids import ID_BYTES, Digest
+from replica.limits import DRAFT
 from replica.log import codec
 from replica.log.entry import Entry, Kind, verify_body
-from replica.refusals import BundleInvalid
+from replica.refusals import BundleInvalid, DraftUnknown
 
 MAGIC = b"antiphon/v1/bundle\r\n"
 """Names the version; the line end shows a transfer that changed line ends."""
 
-_ENTRY, _BLOB, _END = 1, 2, 3
+_ENTRY, _BLOB, _END, _DRAFT = 1, 2, 3, 4
 _RECORD = struct.Struct("<BQ")
 _COUNTS = struct.Struct("<QQ")
+_NUMBER = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,19 @@ def encode_bundle(
 def decode_bundle(data: bytes) -> Bundle:
     """Read a whole file.
 
-    Raises BundleInvalid, which says at which record and byte it went wrong.
+    Raises BundleInvalid, which says at which record and byte it went wrong, and
+    DraftUnknown for a sound file of another draft.
     """
     if not data.startswith(MAGIC):
         raise BundleInvalid("byte 0: this is not a bundle, or one of another version")
     end = len(data) - hashlib.sha256().digest_size
+    is_whole = hashlib.sha256(data[:end]).digest() == data[end:]
     reader = _Reader(data, end)
+    draft = reader.read_draft()
+    if is_whole and draft != DRAFT:
+        raise DraftUnknown(f"the bundle is of draft {draft}; this version reads draft {DRAFT}")
     reader.read_all()
-    if hashlib.sha256(data[:end]).digest() != data[end:]:
+    if not is_whole:
         raise BundleInvalid(f"byte {end}: the file does not have its SHA-256")
     return Bundle(tuple(reader.entries), reader.blobs)
 
@@ -68,7 +76,7 @@ def decode_bundle(data: bytes) -> Bundle:
 def _records(entries: Iterable[Entry], blobs: Iterable[tuple[Digest, bytes]]) -> Iterator[bytes]:
     ordered = sorted(entries, key=lambda entry: entry.order_key)
     last: Entry | None = None
-    yield MAGIC
+    yield MAGIC + _RECORD.pack(_DRAFT, _NUMBER.size) + _NUMBER.pack(DRAFT)
     for number, entry in enumerate(ordered):
         wrong = _misplaced(last, entry)
         if wrong:
@@ -108,20 +116,39 @@ class _Reader:
         self.entries: list[Entry] = []
         self.blobs: dict[Digest, bytes] = {}
 
+    def read_draft(self) -> int:
+        """Take the first record: the draft number. The first draft's files have none."""
+        kind, content, next_at = self.record()
+        if kind != _DRAFT:
+            return 1
+        if len(content) != _NUMBER.size:
+            raise self.wrong("the draft number has 8 bytes")
+        self.step_to(next_at)
+        (draft,) = _NUMBER.unpack(content)
+        return int(draft)
+
     def read_all(self) -> None:
         ended = False
         while not ended:
-            content_at = self.at + _RECORD.size
-            if content_at > self.end:
-                raise self.wrong("the file ends in the middle of a record")
-            kind, size = _RECORD.unpack_from(self.data, self.at)
-            if size > self.end - content_at:
-                raise self.wrong("the record is longer than the file")
-            ended = self.receive(kind, self.data[content_at : content_at + size])
-            self.at = content_at + size
-            self.number += 1
+            kind, content, next_at = self.record()
+            ended = self.receive(kind, content)
+            self.step_to(next_at)
         if self.at != self.end:
             raise self.wrong("bytes follow the end record")
+
+    def record(self) -> tuple[int, bytes, int]:
+        """Return type and content of the present record, and where the next one starts."""
+        content_at = self.at + _RECORD.size
+        if content_at > self.end:
+            raise self.wrong("the file ends in the middle of a record")
+        kind, size = _RECORD.unpack_from(self.data, self.at)
+        if size > self.end - content_at:
+            raise self.wrong("the record is longer than the file")
+        return kind, self.data[content_at : content_at + size], content_at + size
+
+    def step_to(self, next_at: int) -> None:
+        self.at = next_at
+        self.number += 1
 
     def receive(self, kind: int, content: bytes) -> bool:
         """Take one record in; True after the last."""

@@ -26,6 +26,7 @@ from replica.log.body import Body, Genesis, Grant, Member, listed_ids
 from replica.log.codec import decode_body
 from replica.log.cover import Covering
 from replica.log.entry import CONTROL_KINDS, Entry, Header, Kind, verify_body, verify_signature
+from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster
 from replica.log.waiting import Waiting
 from replica.refusals import (
@@ -48,6 +49,13 @@ class Admitted:
     entries: tuple[Entry, ...]
     refused: tuple[tuple[Entry, EntryRefused], ...] = ()
     """Waiting entries that turned out to break a rule."""
+    stored: frozenset[EntryId] = frozenset()
+    """Those of them that waited in the store: not to be stored again."""
+
+    @property
+    def unstored(self) -> tuple[Entry, ...]:
+        """What the caller persists."""
+        return tuple(entry for entry in self.entries if entry.id not in self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +89,6 @@ class _Admission:
     """Complete entries of granted authors: admitted with all they follow."""
 
 
-@dataclass(slots=True)
-class _LaneState:
-    """Ids by position, and the tips: ids no entry of the lane names as prev."""
-
-    at: dict[int, list[EntryId]] = field(default_factory=dict)
-    tips: set[EntryId] = field(default_factory=set)
-
-
 def send_order(entry: Entry) -> tuple[bool, int, EntryId]:
     """Return the key of the order on the wire: membership first, then (lamport, id).
 
@@ -108,7 +108,7 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
-        self._lanes: dict[Lane, _LaneState] = {}
+        self._lanes = Lanes()
         self._granted: set[PublicKey] = set()
         self._waiting = Waiting()
         self._roster = Roster(self.entries)
@@ -132,8 +132,8 @@ class Log:
         """Admit, hold back or refuse one entry (spec/02-entry §6).
 
         `verified` leaves out the signature, for entries this store admitted
-        before. The caller persists every entry an Admitted or a filled Duplicate names
-        before it lets anyone know. Raises EntryRefused.
+        before. The caller persists what is `unstored` of an Admitted, and a filled
+        Duplicate, before it lets anyone know. Raises EntryRefused.
         """
         if entry.conversation != self.conversation:
             raise ConversationMismatch
@@ -259,11 +259,7 @@ class Log:
         self.entries[entry.id] = entry
         for parent in header.parents:
             self.children.setdefault(parent, []).append(entry.id)
-        lane = self._lanes.setdefault(header.lane, _LaneState())
-        lane.at.setdefault(header.seq, []).append(entry.id)
-        lane.tips.add(entry.id)
-        if header.prev is not None:
-            lane.tips.discard(header.prev)
+        self._lanes.receive(entry)
         if header.critical and header.kind not in Kind._value2member_map_:
             self._critical_unknown.append(entry.id)
         self._covering.receive(entry)
@@ -293,6 +289,11 @@ class Log:
                 return (key,)
             case _:
                 return ()
+
+    def absent(self) -> set[EntryId]:
+        """Return what waiting entries name and that is not here at all."""
+        here = (self.entries, self.pending)
+        return {i for i in self._waiting.names() if not any(i in known for known in here)}
 
     def drop_pending(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget waiting entries; whoever holds them sends them again."""
@@ -333,18 +334,15 @@ class Log:
 
     def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
         """Return the ids at one position: none, one, or more where the lane is forked."""
-        state = self._lanes.get(lane)
-        return tuple(state.at.get(seq, ())) if state else ()
+        return self._lanes.at(lane, seq)
 
     def lane_length(self, lane: Lane) -> int:
         """Return 1 + the greatest seq of the lane, 0 for an unknown lane."""
-        state = self._lanes.get(lane)
-        return max(state.at) + 1 if state and state.at else 0
+        return self._lanes.length(lane)
 
     def lane_tips(self, lane: Lane) -> tuple[EntryId, ...]:
         """Return the last entries of a lane; several where it is forked."""
-        state = self._lanes.get(lane)
-        return tuple(sorted(state.tips)) if state else ()
+        return self._lanes.tips(lane)
 
     def lanes(self) -> Iterator[Lane]:
         """Iterate over all lanes."""
@@ -352,19 +350,11 @@ class Log:
 
     def is_past_fork(self, entry: Entry) -> bool:
         """Say whether the entry stands at or behind a fork of its lane."""
-        state = self._lanes[entry.header.lane]
-        if len(state.at) == sum(map(len, state.at.values())):
-            return False
-        return any(len(state.at[seq]) > 1 for seq in range(entry.header.seq + 1) if seq in state.at)
+        return self._lanes.is_past_fork(entry)
 
     def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
         """Return the first forked position of each forked lane, as portable proof."""
-        found = []
-        for lane, state in self._lanes.items():
-            forked = [seq for seq, ids in state.at.items() if len(ids) > 1]
-            if forked:
-                found.append((lane, min(forked), tuple(sorted(state.at[min(forked)]))))
-        return found
+        return self._lanes.equivocations()
 
     @property
     def membership(self) -> Membership:
@@ -415,7 +405,7 @@ class Log:
         if self._heads is None:
             covered = self.covered()
             if len(covered) == len(self.entries):
-                tips: Iterable[EntryId] = (i for lane in self._lanes.values() for i in lane.tips)
+                tips: Iterable[EntryId] = self._lanes.all_tips()
             else:
                 followed = {self.entries[i].header.prev for i in covered}
                 tips = (i for i in covered if i not in followed)

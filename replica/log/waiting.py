@@ -88,6 +88,10 @@ class Waiting:
                     lost.append(namer)
                 self._unmet[namer].add(at)
 
+    def names(self) -> Iterable[EntryId]:
+        """Return all that waiting entries wait for, be it waiting itself or not here."""
+        return self._namers.keys()
+
     def fill(self, filled: Entry) -> None:
         """Put a waiting entry's body in its place."""
         before = self.entries[filled.id]

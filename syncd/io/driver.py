@@ -10,8 +10,9 @@ import structlog
 from replica.commits import Conversations
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Performer, Store
+from replica.io import Blobs, Loaded, Performer, Store
 from replica.link import Close, Entries, Fault, Message, conversation_of
+from replica.log import Lost
 from replica.refusals import ConversationDeleted
 from syncd.hint import Hint
 from syncd.hub import Hub, HubEffects, LinkId
@@ -59,10 +60,31 @@ class HubDriver:
                 log.exception("deletion not finished", conversation=short(conversation))
         for stored in await self.store.conversations():
             if stored.conversation not in self.hub.deleted:
-                entries = await self.store.load(stored.conversation)
-                self.hub.load(stored.conversation, entries)
+                await self._load(stored.conversation)
         self.performer.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
+
+    async def _load(self, conversation: ConversationId) -> None:
+        """Put a stored conversation on the shelf: closed, where its members can't be told."""
+        try:
+            loaded = await self.store.load(conversation)
+        except StoreError:
+            # The others are served all the same; the next start tries again.
+            log.exception("conversation unreadable", conversation=short(conversation))
+            loaded = Loaded([], Lost(is_unreadable=True))
+        self._shelve(conversation, loaded)
+
+    def _shelve(self, conversation: ConversationId, loaded: Loaded) -> None:
+        if not loaded:
+            return
+        self.hub.load(conversation, loaded.entries, loaded.lost)
+        held = self.hub.shelf[conversation]
+        if held.is_blocked:
+            log.error(
+                "conversation closed until a member brings what is missing",
+                conversation=short(conversation),
+                missing=[short(i) for i in sorted(held.damage.missing)],
+            )
 
     async def stop(self) -> None:
         """Finish what is queued, then stop."""
@@ -123,12 +145,12 @@ class HubDriver:
         """Put a stored conversation back on the shelf after a failed write took it off."""
         if conversation not in self._off_shelf:
             return
-        entries = await self.store.load(conversation)
+        loaded = await self.store.load(conversation)
         # Another call may have loaded or deleted it meanwhile.
         if conversation in self._off_shelf:
             self._off_shelf.discard(conversation)
-            if entries and conversation not in self.hub.shelf:
-                self.hub.load(conversation, entries)
+            if conversation not in self.hub.shelf:
+                self._shelve(conversation, loaded)
 
     # --- deletion -------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class HubServer:
 async def start(config: HubConfig) -> HubServer:
     """Open identity and store, listen, and return once calls are served.
 
-    Raises StoreLocked, StoreVersionUnknown, KeyFileInvalid, ArgumentInvalid.
+    Raises StoreLocked, DraftUnknown, StoreVersionUnknown, KeyFileInvalid, ArgumentInvalid.
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")

@@ -14,8 +14,8 @@ from replica.conversation import Conversation, Draft
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, Track, short
 from replica.io import rpc, status
+from replica.limits import VERSION
 from replica.link import (
-    VERSION,
     Close,
     Credit,
     Doorkeeper,

@@ -74,7 +74,7 @@ async def fill(path: Path) -> None:
             except StoreError as error:
                 print("refused", type(error).__name__)
                 refused = group
-        loaded = await store.load(genesis().conversation)
+        loaded = (await store.load(genesis().conversation)).entries
         print("kept", len(loaded))
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         await store.append(refused)

@@ -39,7 +39,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             acked.update(EntryId(bytes.fromhex(word)) for word in line.split())
         # A dead process holds no lock: opening proves it.
         async with await Store.open(path) as store:
-            entries = await store.load(conversation)
+            entries = (await store.load(conversation)).entries
             assert await store.quarantined() == []
         assert acked <= {entry.id for entry in entries}
         assert all(entry.body is not None for entry in entries)
@@ -62,7 +62,7 @@ async def test_a_write_the_system_refuses_is_refused_and_the_store_lives_on(
     kept = next(int(count) for what, count, *_ in words if what == "kept")
     assert kept == 1 + children.GROUP * (len(groups) - 1)
     async with await Store.open(path) as store:
-        entries = await store.load(children.genesis().conversation)
+        entries = (await store.load(children.genesis().conversation)).entries
     acked = [EntryId(bytes.fromhex(word)) for ids in groups for word in ids]
     assert [entry.id for entry in entries[1:]] == acked
 

@@ -1,6 +1,7 @@
 """A disk: what was written stays, unless the seed takes it away."""
 
 from replica.ids import ConversationId, EntryId, Position
+from replica.log.damage import MEMBERSHIP_TRACKS, Lost
 from replica.log.entry import Entry
 
 
@@ -11,11 +12,14 @@ class Disk:
         self.entries: list[Entry] = []
         self.acks: dict[ConversationId, set[Position]] = {}
         self.ever: set[EntryId] = set()
+        self.lost: dict[EntryId, Entry] = {}
+        """What can't be read any more; it counts as gone until it is written again."""
         self.losses = 0
         self._snapshots: list[tuple[int, dict[ConversationId, set[Position]]]] = [(0, {})]
 
     def write(self, entry: Entry) -> None:
         self.entries.append(entry)
+        self.lost.pop(entry.id, None)
         self.ever.add(entry.id)
 
     def ids(self) -> set[EntryId]:
@@ -25,7 +29,20 @@ class Disk:
         found: dict[ConversationId, list[Entry]] = {}
         for entry in self.entries:
             found.setdefault(entry.conversation, []).append(entry)
+        for entry in self.lost.values():
+            found.setdefault(entry.conversation, [])
         return found
+
+    def lost_of(self, conversation: ConversationId) -> Lost:
+        """Return what a store tells of its damage."""
+        lost = [e for e in self.lost.values() if e.conversation == conversation]
+        members = (e.id for e in lost if e.header.track in MEMBERSHIP_TRACKS)
+        return Lost(frozenset(e.id for e in lost), frozenset(members))
+
+    def damage(self, ids: set[EntryId]) -> None:
+        """Make entries unreadable."""
+        self.lost |= {entry.id: entry for entry in self.entries if entry.id in ids}
+        self.entries = [entry for entry in self.entries if entry.id not in ids]
 
     def snapshot(self) -> None:
         """Make a backup."""

@@ -23,8 +23,8 @@ class HubNode(Node):
         self.wires: dict[LinkId, Wire] = {}
         self.hub = Hub(self.key, Policy())
         for conversation, entries in self.disk.conversations().items():
-            self.hub.load(conversation, entries)
-            self.oracle.restored(self.name, entries, self.hub.shelf[conversation])
+            self.hub.load(conversation, entries, self.disk.lost_of(conversation))
+            self.oracle.restored(self.name, self.disk, self.hub.shelf[conversation])
         self.later(TICK_S, self._tick)
 
     def forget_memory(self) -> None:

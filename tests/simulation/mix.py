@@ -39,6 +39,13 @@ class Mix:
     follow: bool
     cancels: bool
     small_limits: bool
+    damage: int
+    """Disks that lose an entry or more to flipped bits."""
+
+    @property
+    def has_damage(self) -> bool:
+        """Say whether disks lose entries: where others hold these, and may bring them."""
+        return bool(self.damage) and not (self.hub_loss or self.rollback or self.revoke)
 
     @property
     def may_fork(self) -> bool:
@@ -90,6 +97,7 @@ def draw(random: Random) -> Mix:
         follow=on(0.5),
         cancels=on(0.3),
         small_limits=on(0.3),
+        damage=random.choice((1, 2)) if on(0.3) else 0,
     )
 
 

@@ -185,16 +185,32 @@ class Oracle:
         if fault.reason not in EXPECTED_FAULTS:
             raise Violation(f"{name} was told {fault.reason}: {fault.detail}")
 
-    def restored(self, name: str, entries: Iterable[Entry], held: Conversation) -> None:
+    def restored(self, name: str, disk: Disk, held: Conversation) -> None:
         """Take a restart: memory must hold exactly what the disk does."""
-        stored = [entry.id for entry in entries]
+        stored = [entry.id for entry in disk.conversations()[held.id]]
         if len(stored) != len(set(stored)):
             raise Violation(f"{name} stored an entry twice")
-        if set(stored) != held.log.entries.keys() or held.log.pending:
+        if set(stored) != held.log.entries.keys() | held.log.pending.keys():
             raise Violation(f"{name} did not admit again what it had stored")
+        if held.log.pending and not disk.lost:
+            raise Violation(f"{name} waits for what it never lost")
+        if held.is_blocked is not self._is_blocked(held, disk):
+            raise Violation(f"{name} is blocked: {held.is_blocked}")
+
+    def _is_blocked(self, held: Conversation, disk: Disk) -> bool:
+        """Say whether a membership entry is lost, or follows what is."""
+        lacking = {i for i, entry in disk.lost.items() if entry.conversation == held.id}
+        todo = disk.conversations()[held.id]
+        while behind := [e for e in todo if lacking.intersection(self.books[e.id].named)]:
+            lacking.update(entry.id for entry in behind)
+            todo = [e for e in todo if e.id not in lacking]
+        kinds = (Kind.GENESIS, Kind.MEMBER)
+        if EntryId(held.id) in lacking:
+            return True
+        return any(self.books[i].entry.header.kind in kinds for i in lacking)
 
     def taken_away(self, name: str, disk: Disk) -> None:
-        """Take a rollback or a total loss: only what is left still counts as accepted."""
+        """Take a rollback, damage or a total loss: what is left still counts as accepted."""
         self.accepted_by[name] = disk.ids()
 
     def draft_begun(self, request: EntryId, run: int, token_ids: tuple[int, ...]) -> None:

@@ -9,6 +9,7 @@ from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation, Shelf
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.ids import ConversationId, EntryId, PublicKey
+from replica.limits import VERSION
 from replica.link.effects import conversation_of
 from replica.link.events import (
     DraftReceived,
@@ -21,7 +22,6 @@ from replica.link.events import (
     StateChanged,
     SyncState,
 )
-from replica.link.link import VERSION
 from replica.link.messages import Fault, Hello, HostInfo, Message
 from replica.log.body import Body, Genesis
 from replica.log.entry import Conflict, Entry, Kind
@@ -108,11 +108,11 @@ class ReplicaNode(Node):
         self.do(self.core.unfollow(conversation))
 
     def _load(self, conversation: ConversationId) -> None:
-        entries = self.disk.conversations().get(conversation)
+        entries, lost = self.disk.conversations().get(conversation), self.disk.lost_of(conversation)
         held = None
-        if entries:
-            held = Conversation.restore(conversation, entries)
-            self.oracle.restored(self.name, entries, held)
+        if entries or lost:
+            held = Conversation.restore(conversation, entries or (), lost)
+            self.oracle.restored(self.name, self.disk, held)
         acked = self.disk.acks.get(conversation, set()) if self.mix.remember_acks else ()
         self.do(self.core.loaded(conversation, held, sorted(acked), self.clock.now))
         if held is not None and self.is_careless:

@@ -14,7 +14,7 @@ import pytest
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream
 from replica.conversation.epochs import Epochs
-from replica.ids import EntryId, tagged_sha256
+from replica.ids import ConversationId, EntryId, tagged_sha256
 from replica.link import comparison as reconcile
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
@@ -22,6 +22,8 @@ from replica.link.exchange import Exchange
 from replica.link.intake import Intake
 from replica.link.link import Link
 from replica.log import log
+from replica.log.damage import NOTHING_LOST, Damage, Lost
+from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.log.members import Membership
 from replica.log.waiting import Waiting
@@ -134,7 +136,7 @@ def counts_what_lies_outside_a_cut() -> AbstractContextManager[object]:
 
 
 def starts_with_an_empty_shelf() -> AbstractContextManager[object]:
-    return mock.patch.object(Hub, "load", lambda self, conversation, entries: None)
+    return mock.patch.object(Hub, "load", lambda self, *stored: None)
 
 
 def writes_on_in_the_epoch_of_a_restored_disk() -> AbstractContextManager[object]:
@@ -157,6 +159,27 @@ def skips_the_third_entry_of_a_lane() -> AbstractContextManager[object]:
     return mock.patch.object(Intake, "_admit", forgetful)
 
 
+def forgets_what_the_disk_lost() -> AbstractContextManager[object]:
+    restore = Conversation.restore
+
+    def forgetful(
+        conversation: ConversationId, entries: Iterable[Entry], _lost: Lost = NOTHING_LOST
+    ) -> Conversation:
+        return restore(conversation, entries)
+
+    return mock.patch.object(Conversation, "restore", staticmethod(forgetful))
+
+
+def stores_again_what_waited_in_the_store() -> AbstractContextManager[object]:
+    receive = Damage.receive
+
+    def tell_nothing(self: Damage, admitted: Iterable[Entry]) -> frozenset[EntryId]:
+        receive(self, admitted)
+        return frozenset()
+
+    return mock.patch.object(Damage, "receive", tell_nothing)
+
+
 BUGS: list[Bug] = [
     sends_before_it_persists,
     persists_three_entries_at_most,
@@ -175,6 +198,8 @@ BUGS: list[Bug] = [
     starts_with_an_empty_shelf,
     writes_on_in_the_epoch_of_a_restored_disk,
     skips_the_third_entry_of_a_lane,
+    forgets_what_the_disk_lost,
+    stores_again_what_waited_in_the_store,
 ]
 
 
@@ -182,6 +207,8 @@ SHOWN_BY: dict[Bug, Callable[[Mix], bool]] = {
     sees_no_lane_diverge: lambda mix: mix.keep_epoch,
     writes_on_in_the_epoch_of_a_restored_disk: lambda mix: mix.rollback and not mix.may_fork,
     counts_what_lies_outside_a_cut: lambda mix: bool(mix.revoke),
+    forgets_what_the_disk_lost: lambda mix: mix.has_damage,
+    stores_again_what_waited_in_the_store: lambda mix: mix.has_damage,
 }
 """Where only some mixes can show the bug, the others are not worth their time."""
 

@@ -66,7 +66,7 @@ def say(person: ReplicaNode, conversation: ConversationId) -> None:
 
 def _readable(person: ReplicaNode, conversation: ConversationId) -> Conversation | None:
     held = person.shelf.get(conversation)
-    if not person.is_alive or held is None or held.log.genesis is None:
+    if not person.is_alive or held is None or held.is_blocked:
         return None
     return held if held.is_member(person.public) else None
 
@@ -107,7 +107,8 @@ def _ask(
 
 def _cancel(person: ReplicaNode, conversation: ConversationId, request: EntryId) -> None:
     held = person.shelf.get(conversation)
-    if held is not None and request in held.log.entries:
+    is_here = held is not None and request in held.log.entries
+    if held is not None and is_here and not held.is_blocked:
         person.write(conversation, Cancel(), (request,))
 
 
@@ -160,7 +161,7 @@ def grant(owner: ReplicaNode, conversation: ConversationId, key: PublicKey, role
 def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> None:
     """Take a key out, keeping what the owner has seen of it."""
     held = owner.shelf.get(conversation)
-    if not owner.is_alive or held is None or held.log.genesis is None:
+    if not owner.is_alive or held is None or held.log.genesis is None or held.is_blocked:
         return
     log = held.log
     cuts = []

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from replica.conversation.sealing import open_requests
-from replica.ids import ConversationId
+from replica.ids import ConversationId, EntryId
 from replica.link.events import SyncState
 from replica.log.body import Role
 from tests.simulation import workload
@@ -62,6 +62,7 @@ class World:
         self.replicas: list[ReplicaNode] = [*self.people, self.host]
         self.nodes: list[Node] = [self.hub, *self.replicas]
         self.conversations: list[ConversationId] = []
+        self.damaged: set[EntryId] = set()
         self.healed_at = 0.0
 
     # --- the run --------------------------------------------------------------------
@@ -134,7 +135,9 @@ class World:
     def _when_alive(self, node: ReplicaNode, act: Callable[[], None]) -> Callable[[], None]:
         def attempt() -> None:
             held = [node.shelf.get(c) for c in self.conversations]
-            if node.is_alive and all(c is not None and c.log.genesis for c in held):
+            if node.is_alive and all(
+                c is not None and c.log.genesis and not c.is_blocked for c in held
+            ):
                 act()
             else:
                 self.clock.after(0.5, attempt)
@@ -161,6 +164,9 @@ class World:
             self.clock.at(backup_at + 0.45 * span, partial(self._roll_back, victim))
         if mix.hub_loss:
             self._at_random(self._lose_hub)
+        if mix.has_damage:
+            for victim in self.random.sample(self.nodes, mix.damage):
+                self._at_random(partial(self._damage, victim))
         if mix.revoke:
             victim = self.host if mix.revoke == "host" else self.people[-1]
             conversation = self.conversations[0]
@@ -196,6 +202,21 @@ class World:
                 conversation = self.random.choice(self.conversations)
                 self.clock.after(delay_s, partial(workload.say, victim, conversation))
 
+    def _damage(self, victim: Node) -> None:
+        """Let a disk lose entries that another one holds, which loses none of these."""
+        other = self.people[0] if victim is self.hub else self.hub
+        safe = other.disk.ids() - self.damaged
+        may_lose = [e.id for e in victim.disk.entries if e.id in safe]
+        # Of two damaged disks none lacks a genesis: without it nobody can tell what to send.
+        if self.mix.damage > 1:
+            may_lose = [i for i in may_lose if i not in self.conversations]
+        lost = set(self.random.sample(may_lose, min(len(may_lose), self.random.choice((1, 1, 3)))))
+        self.damaged |= lost
+        victim.crash(down_s=0.01)
+        victim.disk.damage(lost)
+        victim.trace(f"disk lost {sorted(i.hex()[:6] for i in lost)}")
+        self.oracle.taken_away(victim.name, victim.disk)
+
     def _lose_hub(self) -> None:
         self.hub.crash()
         self.hub.disk.wipe()
@@ -230,10 +251,14 @@ class World:
             held = self.hub.hub.shelf.get(conversation)
             if held is None:
                 return "the hub lacks a conversation"
+            if held.damage:
+                return "the hub lacks what its disk lost"
             for replica in self.replicas:
                 if not held.is_member(replica.public):
                     continue
                 mine = replica.shelf.get(conversation)
+                if mine is not None and mine.damage:
+                    return f"{replica.name} lacks what its disk lost"
                 if mine is None or mine.log.digest != held.log.digest:
                     return f"{replica.name} differs from the hub"
                 channel = replica.core.channel(conversation)

@@ -23,6 +23,15 @@ def flip_byte(path: Path, content: bytes, *, occurrence: int = 0) -> None:
     path.write_bytes(data)
 
 
+def break_page(database: Path, content: bytes) -> None:
+    """Let the page that holds `content`, one of a chain, point nowhere: reading it fails."""
+    data = bytearray(database.read_bytes())
+    page_bytes = int.from_bytes(data[16:18])
+    start = data.index(content) // page_bytes * page_bytes
+    data[start : start + 4] = b"\xff" * 4
+    database.write_bytes(data)
+
+
 def wal_commits(database: Path) -> int:
     """Count the transactions in a store's WAL (sqlite.org/fileformat.html, section 4)."""
     data = database.with_name(f"{database.name}-wal").read_bytes()

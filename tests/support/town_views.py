@@ -25,7 +25,7 @@ def held(town: CallersTown) -> Conversation:
 
 async def stored(town: CallersTown) -> list[Entry]:
     """Return the conversation as the hub has it on disk."""
-    return await town.hub.driver.store.load(town.id)
+    return (await town.hub.driver.store.load(town.id)).entries
 
 
 def membership_heads(town: CallersTown) -> list[Entry]:

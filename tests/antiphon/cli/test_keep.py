@@ -115,6 +115,15 @@ def test_before_the_first_conversation_everything_says_how_to_begin(me: Terminal
         assert "antiphon new" in me.run(name).stderr
 
 
+def test_a_store_of_another_draft_is_refused_with_the_way_to_export(
+    me: Terminal, talked: str
+) -> None:
+    query(me.store_path, "PRAGMA user_version = 2")
+    for arguments in (["list"], ["log"], ["verify"], ["send", "hello"]):
+        assert me.refused(*arguments) == "DRAFT_UNKNOWN"
+    assert "antiphon export" in me.run("list").stderr
+
+
 def test_verify_finds_a_flipped_byte(me: Terminal, talked: str) -> None:
     assert me.record("verify")["ok"]
     flip_byte(me.store_path, b"the second message")

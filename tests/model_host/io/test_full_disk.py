@@ -42,7 +42,7 @@ async def assert_the_log_is_one(house: House, host: HostServer, talk: Talk) -> N
     assert not talk.held.order.void
     assert talk.held.log.equivocations() == []
     for store in (house.client.store, host.client.store, house.hub.driver.store):
-        assert {e.id for e in await store.load(talk.id)} == talk.held.log.entries.keys()
+        assert {e.id for e in (await store.load(talk.id)).entries} == talk.held.log.entries.keys()
 
 
 async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_there_is_room(

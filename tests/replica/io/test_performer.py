@@ -80,7 +80,7 @@ async def test_what_has_nothing_to_do_with_a_refused_commit_is_shown(tmp_path: P
         assert here.shown == ["welcome"]
         await here.submit("written later", [other])
         assert here.shown == ["welcome", "written later"]
-        assert await here.store.load(other.conversation) == [other]
+        assert (await here.store.load(other.conversation)).entries == [other]
 
 
 async def test_whoever_waits_for_a_performer_that_breaks_is_told(tmp_path: Path) -> None:

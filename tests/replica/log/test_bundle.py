@@ -6,10 +6,11 @@ import struct
 import pytest
 
 from replica.ids import Digest
+from replica.limits import DRAFT
 from replica.log.body import Message, Opaque, Speaker
 from replica.log.bundle import MAGIC, decode_bundle, encode_bundle
 from replica.log.entry import Entry
-from replica.refusals import BundleInvalid
+from replica.refusals import BundleInvalid, DraftUnknown
 from tests.support.writers import Writer, said
 
 
@@ -37,6 +38,10 @@ def sealed(data: bytes) -> bytes:
 
 def record(kind: int, content: bytes) -> bytes:
     return struct.pack("<BQ", kind, len(content)) + content
+
+
+def draft(number: int) -> bytes:
+    return record(4, struct.pack("<Q", number))
 
 
 def test_a_bundle_gives_back_the_conversation_in_order() -> None:
@@ -100,8 +105,9 @@ def test_any_cut_is_found() -> None:
 def test_a_refusal_names_the_record_and_its_byte() -> None:
     entries = log(2)
     good = bundle(entries)
-    first = len(MAGIC) + 9 + struct.unpack_from("<Q", good, len(MAGIC) + 1)[0]
-    with pytest.raises(BundleInvalid, match=f"record 1 at byte {first}: "):
+    genesis = len(MAGIC) + len(draft(DRAFT))
+    first = genesis + 9 + struct.unpack_from("<Q", good, genesis + 1)[0]
+    with pytest.raises(BundleInvalid, match=f"record 2 at byte {first}: "):
         decode_bundle(sealed(good[:first] + record(9, b"")))
 
 
@@ -117,6 +123,7 @@ def test_a_refusal_names_the_record_and_its_byte() -> None:
         (b"\x01", "middle of a record"),
         (struct.pack("<BQ", 1, 2**64 - 1), "longer than the file"),
         (record(3, struct.pack("<QQ", 3, 0)) + b"more", "follow the end"),
+        (struct.pack("<BQQ", 4, 8, DRAFT), "record type 4"),
     ],
 )
 def test_wrong_records_are_refused_even_with_a_right_digest(tail: bytes, why: str) -> None:
@@ -144,5 +151,24 @@ def test_order_is_checked_even_with_a_right_digest() -> None:
 def test_a_body_that_fails_its_digest_is_refused() -> None:
     entries = log(1)
     bad = dataclasses.replace(entries[1], body=bytes(len(entries[1].body or b"")))
-    with pytest.raises(BundleInvalid, match=r"record 1 at byte .*SHA-256"):
+    with pytest.raises(BundleInvalid, match=r"record 2 at byte .*SHA-256"):
         decode_bundle(bundle([entries[0], bad]))
+
+
+@pytest.mark.parametrize("number", [DRAFT - 1, DRAFT + 1, 2**64 - 1])
+def test_a_bundle_of_another_draft_is_refused_with_the_way_out(number: int) -> None:
+    rest = bundle(log(2))[len(MAGIC) + len(draft(DRAFT)) : -32]
+    with pytest.raises(DraftUnknown, match=f"draft {number};") as caught:
+        decode_bundle(sealed(MAGIC + draft(number) + rest))
+    assert "antiphon export" in caught.value.next_step
+    # Whatever else another draft's records hold, the number is told before they are read.
+    with pytest.raises(DraftUnknown):
+        decode_bundle(sealed(MAGIC + draft(number) + record(77, b"later")))
+
+
+def test_a_bundle_from_before_drafts_had_numbers_is_told_from_a_damaged_one() -> None:
+    rest = bundle(log(2))[len(MAGIC) + len(draft(DRAFT)) : -32]
+    with pytest.raises(DraftUnknown, match="draft 1;"):
+        decode_bundle(sealed(MAGIC + rest))
+    with pytest.raises(BundleInvalid, match="8 bytes"):
+        decode_bundle(sealed(MAGIC + record(4, b"") + rest))

@@ -87,7 +87,7 @@ class Book:
         return writer.write(self.id, said("sound"), parents=[self.genesis])
 
     async def stored(self) -> set[EntryId]:
-        return {entry.id for entry in await self.store.load(self.id)}
+        return {entry.id for entry in (await self.store.load(self.id)).entries}
 
 
 @pytest.fixture

@@ -71,12 +71,12 @@ class Talker:
         await self.client.append(self.id, body, parents=(EntryId(self.id),))
 
     async def stored(self) -> set[EntryId]:
-        return {entry.id for entry in await self.client.store.load(self.id)}
+        return {entry.id for entry in (await self.client.store.load(self.id)).entries}
 
 
 async def at(hub: HubServer, conversation: ConversationId) -> set[EntryId]:
     """Return what the hub has on disk."""
-    return {entry.id for entry in await hub.driver.store.load(conversation)}
+    return {entry.id for entry in (await hub.driver.store.load(conversation)).entries}
 
 
 # --- the hub's disk -----------------------------------------------------------------
@@ -216,7 +216,7 @@ async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tm
         assert await yours.wait_for(
             lambda: me.id in yours.shelf and long.id in yours.shelf[me.id].log.entries, PATIENCE_S
         )
-        assert {e.id for e in await yours.store.load(me.id)} == await at(hub, me.id)
+        assert {e.id for e in (await yours.store.load(me.id)).entries} == await at(hub, me.id)
 
 
 def test_a_hub_whose_log_can_not_be_written_serves_on(tmp_path: Path):

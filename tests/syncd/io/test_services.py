@@ -27,7 +27,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 
 
 async def test_what_push_acknowledged_is_in_the_store(town: Town):
-    stored = await town.hub.driver.store.load(town.id)
+    stored = (await town.hub.driver.store.load(town.id)).entries
     assert {e.id for e in stored} == {e.id for e in town.entries}
 
 

@@ -1,0 +1,176 @@
+"""Rows of the store, checked against their own digests (spec/04-link §10).
+
+Pure. Nothing a row says is believed before it is checked: its header by the
+entry's id, its signature by a checksum, its body by the digest in the header,
+its keys by the header. What can be told of a damaged row is told, so that the
+entry can be asked for again.
+"""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from replica.errors import EntryRefused
+from replica.ids import ID_BYTES, SIGNATURE_BYTES, ConversationId, EntryId
+from replica.log import (
+    CONTROL_KINDS,
+    MEMBERSHIP_TRACKS,
+    Entry,
+    Lost,
+    codec,
+    entry_id,
+    verify_body,
+    verify_signature,
+)
+
+ENTRY, LISTED, QUARANTINED = range(3)
+"""Sorts of rows, as `statements.SELECT` numbers them: entries, listed ids, quarantined ids."""
+
+Row = tuple[Any, ...]
+"""Sort, rowid, id, header, signature, checksum, body; of the latter sorts id and checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row, or its body alone, that belongs into quarantine."""
+
+    row: Row
+    id: bytes
+    """As far as it can be told."""
+    body_only: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the rows of one conversation turned out to be."""
+
+    sound: list[Entry]
+    """In (lamport, id) order; a body that failed its digest is None."""
+    misfiled: list[tuple[Row, Entry]]
+    """Sound entries in rows whose keys or checksum are damaged."""
+    unlisted: list[Entry]
+    """Sound membership entries whose listing is damaged."""
+    bad: list[BadRow]
+    gone: frozenset[EntryId]
+    """Ids that must be here and are not, though no row of theirs was found damaged."""
+    lost: Lost
+
+
+def checksum_of(*parts: bytes) -> int:
+    """Return the CRC-32 that guards what has no digest of its own."""
+    return zlib.crc32(b"".join(parts))
+
+
+def is_listed(entry: Entry) -> bool:
+    """Say whether the store lists an entry's id a second time: losing it must not go unnoticed."""
+    return entry.header.track in MEMBERSHIP_TRACKS
+
+
+def examine(conversation: ConversationId, rows: Iterable[Row]) -> Examined:
+    """Tell sound rows of one conversation from damaged ones."""
+    found = _Found()
+    for row in rows:
+        sort, _, id_, *_, checksum, _ = row
+        if sort == QUARANTINED:
+            found.quarantined.append(id_)
+        elif sort == ENTRY:
+            _examine_entry(conversation, row, found)
+        elif isinstance(id_, bytes) and checksum_of(conversation, id_) == checksum:
+            found.listed.add(EntryId(id_))
+    return found.judge()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is collected row by row."""
+
+    entries: dict[EntryId, Entry] = field(default_factory=dict)
+    misfiled: list[tuple[Row, Entry]] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    quarantined: list[bytes] = field(default_factory=list)
+    listed: set[EntryId] = field(default_factory=set)
+
+    def judge(self) -> Examined:
+        here = self.entries.keys()
+        ids = (*self.quarantined, *(bad.id for bad in self.bad if not bad.body_only))
+        known_lost = {EntryId(i) for i in ids if len(i) == ID_BYTES} - here
+        # Only admitted entries are stored, so what they name was stored, too.
+        named = {i for entry in self.entries.values() for i in entry.header.ancestors()}
+        gone = frozenset((named | self.listed) - here - known_lost)
+        return Examined(
+            sorted(self.entries.values(), key=lambda entry: entry.order_key),
+            self.misfiled,
+            [e for e in self.entries.values() if is_listed(e) and e.id not in self.listed],
+            self.bad,
+            gone,
+            Lost(gone | known_lost, frozenset(self.listed - here)),
+        )
+
+
+def _examine_entry(conversation: ConversationId, row: Row, out: _Found) -> None:
+    _, _, id_, header, signature, _, body = row
+    is_misfiled = False
+    try:
+        entry = _filed(conversation, row)
+    except (EntryRefused, _Damaged) as error:
+        found = _signed(header, signature)
+        if found is None:
+            known = id_ if isinstance(id_, bytes) else b""
+            out.bad.append(BadRow(row, known, body_only=False, why=str(error)))
+            return
+        entry, is_misfiled = found, True
+    try:
+        entry = _with_body(entry, body)
+    except (EntryRefused, _Damaged) as error:
+        # A control entry without its body decides nothing: it is as lost as a damaged header.
+        body_only = entry.header.kind not in CONTROL_KINDS and not is_misfiled
+        out.bad.append(BadRow(row, entry.id, body_only, str(error)))
+        if not body_only:
+            return
+    if is_misfiled:
+        out.misfiled.append((row, entry))
+    if entry.conversation == conversation:
+        out.entries[entry.id] = entry
+
+
+class _Damaged(Exception):
+    """A column does not hold what was written."""
+
+
+def _filed(conversation: ConversationId, row: Row) -> Entry:
+    """Return the entry without its body, or raise what is wrong with it."""
+    _, _, id_, header, signature, checksum, _ = row
+    if not isinstance(header, bytes) or not isinstance(signature, bytes):
+        raise _Damaged("header or signature is not bytes")
+    if entry_id(header) != id_:
+        raise _Damaged("the header does not have the digest it is stored under")
+    if len(signature) != SIGNATURE_BYTES or checksum_of(signature) != checksum:
+        raise _Damaged("the signature does not have its checksum")
+    entry = codec.decode_entry(header, signature, None)
+    if entry.conversation != conversation:
+        raise _Damaged("the header names another conversation")
+    return entry
+
+
+def _signed(header: Any, signature: Any) -> Entry | None:
+    """Return the entry of a row whose keys do not fit, if its author did sign that header."""
+    if not isinstance(header, bytes) or not isinstance(signature, bytes):
+        return None
+    try:
+        entry = codec.decode_entry(header, signature, None)
+        verify_signature(entry)
+    except EntryRefused:
+        return None  # so it is the header or the signature that is damaged
+    return entry
+
+
+def _with_body(entry: Entry, body: Any) -> Entry:
+    if not isinstance(body, bytes | None):
+        raise _Damaged("the body is not bytes")
+    if body is None and entry.header.kind in CONTROL_KINDS:
+        raise _Damaged("a control entry has lost its body")
+    whole = Entry(entry.header_bytes, entry.signature, body, entry.id, entry.header)
+    verify_body(whole)
+    return whole

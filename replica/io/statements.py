@@ -1,0 +1,75 @@
+"""The SQL of the store (tables in replica/aio/schema.py)."""
+
+APPEND = """
+INSERT INTO entries (conversation, id, header, signature, checksum, body)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (conversation, id) DO UPDATE SET header = excluded.header,
+  signature = excluded.signature, checksum = excluded.checksum,
+  body = ifnull(excluded.body, body)
+WHERE header IS NOT excluded.header OR signature IS NOT excluded.signature
+  OR checksum IS NOT excluded.checksum OR body IS NOT ifnull(excluded.body, body)
+"""
+"""A row of that id which differs is damaged: what is appended has been verified."""
+
+LIST = "INSERT OR REPLACE INTO membership VALUES (?, ?, ?)"
+
+# One statement, so that all rows are of one moment; the numbers are the sorts of rows.py.
+SELECT = """
+SELECT 0, rowid, id, header, signature, checksum, body FROM entries
+WHERE conversation = ?1
+UNION ALL SELECT 1, NULL, id, NULL, NULL, checksum, NULL FROM membership
+WHERE conversation = ?1
+UNION ALL SELECT 2, NULL, id, NULL, NULL, NULL, NULL FROM quarantine
+WHERE conversation = ?1 AND NOT body_only
+"""
+SELECT_ONE = """
+SELECT 0, rowid, id, header, signature, checksum, body FROM entries
+WHERE conversation = ? AND id = ?
+"""
+HAS = """
+SELECT 1 FROM entries WHERE conversation = ?1
+UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1
+UNION ALL SELECT 1 FROM membership WHERE conversation = ?1 LIMIT 1
+"""
+SIZES = """
+SELECT conversation, count(*), sum(length(header) + length(signature) + ifnull(length(body), 0))
+FROM entries GROUP BY conversation
+"""
+IN_QUARANTINE = "SELECT DISTINCT conversation FROM quarantine"
+QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
+
+# These name the bad bytes, as they were read: what was repaired meanwhile stays. A damaged
+# column may be of any type, which a comparison would heed.
+SET_ASIDE = """
+INSERT INTO quarantine SELECT ?6, ?7, header, signature, body, ?8, ?9 FROM entries
+WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
+  AND CAST(signature AS BLOB) IS CAST(?3 AS BLOB)
+  AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
+"""
+DROP_ROW = """
+DELETE FROM entries
+WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
+  AND CAST(signature AS BLOB) IS CAST(?3 AS BLOB)
+  AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
+"""
+DROP_BODY = """
+UPDATE entries SET body = NULL
+WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
+  AND CAST(signature AS BLOB) IS CAST(?3 AS BLOB)
+  AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
+"""
+NOTE_GONE = "INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 0, 'its row is gone')"
+
+DELETE = (
+    "DELETE FROM entries WHERE conversation = ?",
+    "DELETE FROM acks WHERE conversation = ?",
+    "DELETE FROM quarantine WHERE conversation = ?",
+    "DELETE FROM membership WHERE conversation = ?",
+)
+
+SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?)"
+LOAD_ACKS = """
+SELECT lane, head, acked_ms FROM acks WHERE conversation = ?1 AND peer = ifnull(?2, peer)
+"""
+GET_META = "SELECT value FROM meta WHERE key = ?"
+PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
