@@ -191,12 +191,11 @@ class ReplicaCore:
             self.acks.load(conversation, acked)
         return self._taken(self._open(conversation, now), now)
 
-    def unreadable(self, conversation: ConversationId, now: float) -> ReplicaEffects:
+    def unreadable(self, conversation: ConversationId, fault: Fault, now: float) -> ReplicaEffects:
         """Take it that the store can't be read now: what is followed is tried again later."""
         self._loading.discard(conversation)
-        if conversation in self._drafts:
-            self._reopen_later(conversation, now)
-        return ReplicaEffects(wake_at=self._wake_at())
+        told = EntryFailed(conversation, None, replace(fault, conversation=conversation))
+        return self._taken(Effects(deliver=(told,)), now)
 
     def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
         """Put a loaded conversation in place that was extended beside the link, by `new`."""

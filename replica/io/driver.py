@@ -151,7 +151,7 @@ class ReplicaDriver:
             loaded = await self._store.load(conversation)
         except StoreError as error:
             log.warning("could not read it", reason=error.reason, detail=error.detail)
-            self.do(self.core.unreadable(conversation, time.monotonic()))
+            self.do(self.core.unreadable(conversation, Fault.of(error), time.monotonic()))
             raise
         finally:
             del self._loads[conversation]

@@ -61,7 +61,7 @@ class Scene:
     def load(self, conversation: ConversationId) -> None:
         self.loads.append(conversation)
         if not self.is_readable:
-            self.do(self.core.unreadable(conversation, self.now))
+            self.do(self.core.unreadable(conversation, Fault.of(StoreError()), self.now))
             return
         stored = self.disk.get(conversation)
         held = Conversation.restore(conversation, stored) if stored else None

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
-from replica import limits
+from replica import core, limits
 from replica.conversation.conversation import Conversation
 from replica.conversation.sealing import sealable
 from replica.ids import ConversationId, EntryId
-from replica.io import hub_link
-from replica.io.replica import Client
+from replica.io.replica import Replica
 from replica.io.store import Loaded, Store
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
@@ -146,7 +145,7 @@ async def test_a_damaged_hub_starts_and_is_healed_by_a_member(
     async with disk.running_hub() as hub:
         served = hub.driver.hub.shelf
         assert served[written.id].is_blocked is (name in CLOSING)
-        async with Client.open(disk.replica, written.owner.key, hub.address) as client:
+        async with Replica.open(disk.replica, written.owner.key, hub.address) as client:
             await client.follow(other)
             assert await client.wait_synced(other)
             await client.follow(written.id)
@@ -192,7 +191,7 @@ async def test_a_lost_revocation_lets_nobody_in_again(
             if isinstance(event, EntryFailed):
                 failures.append(event)
 
-        async with Client.open(disk.replica, written.eve.key, hub.address, follow=True) as client:
+        async with Replica.open(disk.replica, written.eve.key, hub.address, follow=True) as client:
             client.listen(receive)
             await client.follow(written.id)
             assert await client.wait_for(lambda: bool(failures), PATIENCE_S)
@@ -240,7 +239,7 @@ async def test_a_damaged_replica_is_healed_by_its_hub(
     await disk.fill(disk.replica, [*written.all, written.other])
     await disk.damage(disk.replica, getattr(written, name))
     parents = (written.genesis.id,)
-    async with Client.open(disk.replica, written.owner.key) as client:
+    async with Replica.open(disk.replica, written.owner.key) as client:
         held = await client.load(written.id)
         assert held.is_blocked is (name in CLOSING)
         if held.is_blocked:
@@ -248,7 +247,7 @@ async def test_a_damaged_replica_is_healed_by_its_hub(
                 await client.append(written.id, said("x"), parents=parents)
     async with (
         disk.running_hub() as hub,
-        Client.open(disk.replica, written.owner.key, hub.address, follow=follow) as client,
+        Replica.open(disk.replica, written.owner.key, hub.address, follow=follow) as client,
     ):
         if follow:
             assert await client.wait_for(lambda: written.id in client.shelf, PATIENCE_S)
@@ -266,7 +265,7 @@ async def test_a_damaged_replica_is_healed_by_its_hub(
 async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
     disk: Disk, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub_link, "REOPEN_FIRST_S", 0.01)
+    monkeypatch.setattr(core, "REOPEN_FIRST_S", 0.01)
     long = written.write(written.owner, said("x" * 30_000), written.last)
     await disk.fill(disk.hub, [*written.all, long, written.other])
     await disk.fill(disk.replica, [*written.all, long, written.other])
@@ -279,7 +278,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
 
     async with (
         disk.running_hub() as hub,
-        Client.open(disk.replica, written.owner.key, hub.address, follow=True) as client,
+        Replica.open(disk.replica, written.owner.key, hub.address, follow=True) as client,
     ):
         client.listen(receive)
         other = ConversationId(written.other.id)
@@ -294,7 +293,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
 # --- one's own entries ------------------------------------------------------------------------
 
 
-async def own_epochs(client: Client, conversation: ConversationId) -> list[int]:
+async def own_epochs(client: Replica, conversation: ConversationId) -> list[int]:
     held = await client.load(conversation)
     own = (e for e in held.log.entries.values() if e.header.author == client.public)
     return [e.header.epoch for e in sorted(own, key=lambda e: e.order_key)]
@@ -320,7 +319,7 @@ async def test_a_lost_entry_of_ones_own_keeps_its_place_in_its_lane(
     async with disk.running_hub() as hub:
         address = hub.address if is_linked else None
         for _ in range(2):
-            async with Client.open(disk.replica, writer.key, address) as client:
+            async with Replica.open(disk.replica, writer.key, address) as client:
                 await client.follow(genesis.conversation)
                 if is_linked:
                     assert await client.wait_synced(genesis.conversation)
