@@ -167,7 +167,7 @@ class Writer:
         return Entry(data, sign(data, self.key), body, entry_id(data), codec.decode_header(data))
 
 
-def low_key(number: int = 0) -> Ed25519PrivateKey:
-    """Return a key ground until its public half begins with 00, as anyone can in a moment."""
+def low_key(number: int = 0, *, below: bytes = b"\x01") -> Ed25519PrivateKey:
+    """Return a key ground until its public half sorts before `below`, as anyone can."""
     ground = (Writer(f"low {number} {seed}".encode()) for seed in itertools.count())
-    return next(writer.key for writer in ground if writer.public[0] == 0)
+    return next(writer.key for writer in ground if writer.public < below)
