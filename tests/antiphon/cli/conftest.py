@@ -76,7 +76,7 @@ class World:
     @contextmanager
     def stranger(self) -> Iterator[PublicKey]:
         """Link a stranger's host, with a key that sorts before that of the hub's own."""
-        key = low_key(below=min(map(bytes.fromhex, self.hub_config.host_keys)))
+        key = low_key(below=min(map(bytes.fromhex, self.hub_config.host_keys), default=b"\x01"))
         opening = Replica.open(
             self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
         )
