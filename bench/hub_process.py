@@ -5,12 +5,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 
+@dataclass(frozen=True)
+class HubProcess:
+    """A hub that runs."""
+
+    address: str
+    pid: int
+
+    def cpu_s(self) -> float:
+        """Return the CPU time it has used, user and system, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def hub_process(data_dir: Path, **environment: str) -> Iterator[str]:
-    """Start `python -m syncd`, yield its address, end it by its process."""
+def hub_process(data_dir: Path, **environment: str) -> Iterator[HubProcess]:
+    """Start `python -m syncd`, yield it, end it by its process."""
     command = [sys.executable, "-m", "syncd", "--data-dir", str(data_dir)]
     process = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0"],
@@ -24,7 +38,7 @@ def hub_process(data_dir: Path, **environment: str) -> Iterator[str]:
         ready = process.stdout.readline().split()
         if not ready:
             raise RuntimeError(f"the hub ended with {process.wait()} before it was ready")
-        yield ready[1]
+        yield HubProcess(ready[1], process.pid)
     finally:
         process.terminate()
         process.wait()
