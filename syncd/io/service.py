@@ -16,9 +16,9 @@ from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey, Trac
 from replica.io import rpc, status
 from replica.link import (
     VERSION,
+    Authenticator,
     Close,
     Credit,
-    Doorkeeper,
     Entries,
     Fault,
     Hello,
@@ -78,10 +78,10 @@ def _conversation(value: bytes) -> ConversationId:
 class SyncService:
     """The calls of SyncService."""
 
-    def __init__(self, driver: HubDriver, doorkeeper: Doorkeeper) -> None:
-        """Serve `driver`'s hub to whoever `doorkeeper` lets in."""
+    def __init__(self, driver: HubDriver, authenticator: Authenticator) -> None:
+        """Serve `driver`'s hub to those to whom `authenticator` gave a ticket."""
         self._driver = driver
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._streams = Streams(driver.hub.policy.links_per_key_max)
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -103,7 +103,7 @@ class SyncService:
         self, request: pb.AuthenticateRequest, context: rpc.Context
     ) -> pb.AuthenticateResponse:
         """Prove possession of a key; the streams of this connection then go on as long again."""
-        response = rpc.answer_authenticate(self._doorkeeper, request)
+        response = rpc.answer_authenticate(self._authenticator, request)
         if response.ticket:
             self._streams.renew(PublicKey(request.client_key), context.peer())
         return response
@@ -113,7 +113,7 @@ class SyncService:
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
         async with rpc.answering(context):
-            await self._run_link(rpc.caller(self._doorkeeper, context), frames, context)
+            await self._run_link(rpc.caller(self._authenticator, context), frames, context)
 
     async def _run_link(
         self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context
@@ -149,7 +149,7 @@ class SyncService:
 
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
         """Append; answered once everything admitted is durable."""
-        peer = rpc.caller(self._doorkeeper, context)
+        peer = rpc.caller(self._authenticator, context)
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
         message = entries_from_pb(
@@ -166,7 +166,7 @@ class SyncService:
 
         Raises ConversationUnknown, ConversationDeleted, NotAllowed.
         """
-        peer = rpc.caller(self._doorkeeper, context)
+        peer = rpc.caller(self._authenticator, context)
         conversation_id = _conversation(conversation)
         await self._driver.ensure_loaded(conversation_id)
         if conversation_id in self._driver.hub.deleted:
@@ -199,7 +199,7 @@ class SyncService:
     async def delete(self, request: pb.DeleteRequest, context: rpc.Context) -> pb.DeleteResponse:
         """Delete a conversation and its blobs; owners only."""
         held = await self.member(request.conversation, context)
-        peer = rpc.caller(self._doorkeeper, context)
+        peer = rpc.caller(self._authenticator, context)
         if Role.OWNER not in held.log.membership.roles[peer]:
             raise NotAllowed("only an owner deletes a conversation")
         entries = await self._driver.delete(held.id)
@@ -242,7 +242,7 @@ class SyncService:
 
     async def watch(self, request: pb.WatchRequest, context: rpc.Context) -> None:
         """Follow a conversation: a link whose other half we speak ourselves."""
-        peer = rpc.caller(self._doorkeeper, context)
+        peer = rpc.caller(self._authenticator, context)
         opening = _opening(request)
 
         def let_go() -> None:
