@@ -72,7 +72,7 @@ async def start(config: HubConfig) -> HubServer:
         await driver.start()
         server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
         sync_service = SyncService(driver, authenticator)
-        blob_service = BlobService(sync_service, blobs)
+        blob_service = BlobService(driver, authenticator, blobs)
         server.add_generic_rpc_handlers((sync_service.handlers(), blob_service.handlers()))
         await add_health(server, "antiphon.v1.SyncService", "antiphon.v1.BlobService")
         if config.reflection:
