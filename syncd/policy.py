@@ -11,7 +11,7 @@ from replica.ids import PublicKey
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An operator's own rules, applied at the door and never in admission."""
+    """An operator's own rules: they refuse what comes in, and never decide admission."""
 
     creators: frozenset[PublicKey] | None = None
     """Keys that may create (or re-seed) conversations; None for everyone."""

@@ -35,7 +35,7 @@ from replica.io import (
     rpc,
     run_until_stopped,
 )
-from replica.link import Doorkeeper, HostInfo
+from replica.link import Authenticator, HostInfo
 
 log = structlog.get_logger()
 
@@ -116,7 +116,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
-    doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
+    doorkeeper = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     if engine is None:
         engine = await asyncio.to_thread(_load_engine, config)
     offer = load_offer(engine)

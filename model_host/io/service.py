@@ -14,7 +14,7 @@ from model_host.runner import context_items
 from replica.conversation import Conversation
 from replica.ids import ID_BYTES, ConversationId, EntryId
 from replica.io import Replica, rpc
-from replica.link import Doorkeeper, profile_to_pb
+from replica.link import Authenticator, profile_to_pb
 from replica.log import Kind
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
 
@@ -23,7 +23,7 @@ class HostService:
     """The calls of HostService."""
 
     def __init__(
-        self, client: Replica, host: Host, worker: Worker, offer: Offer, doorkeeper: Doorkeeper
+        self, client: Replica, host: Host, worker: Worker, offer: Offer, doorkeeper: Authenticator
     ) -> None:
         """Answer from what the host follows and holds."""
         self._client = client

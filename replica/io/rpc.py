@@ -20,7 +20,7 @@ from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
-from replica.link import NO_CERTIFICATE, NONCE_BYTES, Challenge, Doorkeeper, prove
+from replica.link import NO_CERTIFICATE, NONCE_BYTES, Authenticator, Challenge, prove
 from replica.log import parse
 from replica.refusals import FrameMalformed, PeerIdentityChanged
 
@@ -143,7 +143,7 @@ def bug() -> AntiphonError:
     return AntiphonError("a bug on this side; its log says more")
 
 
-def caller(doorkeeper: Doorkeeper, context: Context) -> PublicKey:
+def caller(doorkeeper: Authenticator, context: Context) -> PublicKey:
     """Return the key the call's ticket is bound to. Raises Unauthenticated."""
     metadata = dict(context.invocation_metadata() or ())
     ticket = metadata.get(TICKET_METADATA, b"")
@@ -151,7 +151,7 @@ def caller(doorkeeper: Doorkeeper, context: Context) -> PublicKey:
 
 
 def answer_authenticate(
-    doorkeeper: Doorkeeper, request: pb.AuthenticateRequest
+    doorkeeper: Authenticator, request: pb.AuthenticateRequest
 ) -> pb.AuthenticateResponse:
     """Serve one step of Authenticate. Raises ProofInvalid."""
     key = PublicKey(request.client_key)

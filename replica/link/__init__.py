@@ -1,7 +1,7 @@
 """The link between a replica and a hub: messages, exchange, credit, proofs (spec/04, spec/05)."""
 
 from replica.link.acks import Acks, acked_by
-from replica.link.auth import NO_CERTIFICATE, NONCE_BYTES, Challenge, Doorkeeper, prove
+from replica.link.auth import NO_CERTIFICATE, NONCE_BYTES, Authenticator, Challenge, prove
 from replica.link.channel import Channel
 from replica.link.codec import (
     decode_frame,
@@ -55,11 +55,11 @@ __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
     "Acks",
+    "Authenticator",
     "Challenge",
     "Channel",
     "Close",
     "Credit",
-    "Doorkeeper",
     "DraftReceived",
     "Effects",
     "Entries",

@@ -60,7 +60,7 @@ def _check_widths(client_key: bytes, client_nonce: bytes) -> None:
 TICKETS_REMEMBERED = 4096
 
 
-class Doorkeeper:
+class Authenticator:
     """The server's side: stateless between the two steps, so nothing piles up."""
 
     def __init__(

@@ -48,6 +48,7 @@ from replica.refusals import (
     CreditExceeded,
     LinkIdle,
     OutOfOrder,
+    PendingFull,
     ProofInvalid,
     VersionUnsupported,
 )
@@ -193,6 +194,29 @@ class Link:
             self._send(Close(None, fault), out)
             self._end(out, fault)
         return self._finish(out)
+
+    # --- entries of the peer that wait for others ---------------------------
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait at this link's expense."""
+        return self.exchange.intake.pending_bytes
+
+    def has_waited(self, entry_id: EntryId) -> bool:
+        """Say whether the peer brought an entry before all that it follows was here."""
+        return entry_id in self.exchange.intake.pending
+
+    def settle_pending(self) -> None:
+        """Stop charging for what no longer waits, whoever set it free."""
+        self.exchange.intake.settle()
+
+    def drop_pending(self) -> Effects:
+        """Forget what waits at this link's expense, and say so of each conversation."""
+        out = EffectsBuilder()
+        for conversation in sorted({c for c, _ in self.exchange.intake.pending.values()}):
+            self._send(Fault.of(PendingFull(), conversation), out)
+        self.exchange.intake.drop_pending()
+        return out.build(self._wake_at())
 
     # --- inputs of the driver ---------------------------------------------
 

@@ -6,10 +6,14 @@ from typing import Any
 import grpc
 
 from antiphon.v1 import blob_pb2 as pb
+from replica.conversation import Conversation
 from replica.ids import ID_BYTES, Digest
 from replica.io import Blobs, rpc
+from replica.link import Authenticator
 from replica.refusals import ArgumentInvalid
-from syncd.io.service import SyncService
+from syncd.io.driver import HubDriver
+from syncd.io.requests import conversation_id
+from syncd.queries import Right
 
 
 def _digest(value: bytes) -> Digest:
@@ -21,9 +25,10 @@ def _digest(value: bytes) -> Digest:
 class BlobService:
     """The calls of BlobService."""
 
-    def __init__(self, sync: SyncService, blobs: Blobs) -> None:
-        """Let `sync` decide who is a member."""
-        self._sync = sync
+    def __init__(self, driver: HubDriver, authenticator: Authenticator, blobs: Blobs) -> None:
+        """Serve `blobs` to the members of the conversations of `driver`'s hub."""
+        self._driver = driver
+        self._authenticator = authenticator
         self._blobs = blobs
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -37,9 +42,18 @@ class BlobService:
             },
         )
 
+    async def _permitted(
+        self,
+        request: pb.StatRequest | pb.ReadRequest | pb.WriteRequest,
+        context: rpc.Context,
+        right: Right,
+    ) -> Conversation:
+        peer = rpc.caller(self._authenticator, context)
+        return await self._driver.permitted(peer, conversation_id(request.conversation), right)
+
     async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
         """Say how much of a blob is here."""
-        held = await self._sync.member(request.conversation, context)
+        held = await self._permitted(request, context, Right.READ)
         state = await self._blobs.stat(held.id, _digest(request.digest))
         return pb.StatResponse(
             complete=state.complete,
@@ -51,7 +65,7 @@ class BlobService:
         self, request: pb.ReadRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
-        held = await self._sync.member(request.conversation, context)
+        held = await self._permitted(request, context, Right.READ)
         async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
             yield pb.ReadResponse(data=chunk)
 
@@ -62,7 +76,7 @@ class BlobService:
         first = await anext(requests, None)
         if first is None:
             raise ArgumentInvalid("the first message names the blob")
-        held = await self._sync.member(first.conversation, context, role_writes=True)
+        held = await self._permitted(first, context, Right.WRITE_BLOBS)
         digest = _digest(first.digest)
         async with await self._blobs.open_write(
             held.id, digest, first.size_bytes, first.offset

@@ -2,20 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
 
 from replica.commits import Conversations
+from replica.conversation import Conversation
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import Blobs, Loaded, Performer, Store
 from replica.link import Close, Entries, Fault, Message, conversation_of
 from replica.log import Lost
-from replica.refusals import ConversationDeleted
+from syncd.fan_out import HubEffects, LinkId
 from syncd.hint import Hint
-from syncd.hub import Hub, HubEffects, LinkId
+from syncd.hub import Hub
+from syncd.queries import Right
+from syncd.streams import Streams
 
 log = structlog.get_logger()
 
@@ -39,27 +43,29 @@ class HubDriver:
         self.hub = hub
         self.store = store
         self.blobs = blobs
+        self.streams = Streams(hub.policy.links_per_key_max)
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
         self._off_shelf: set[ConversationId] = set()
         """Stored, but taken off the shelf by a failed write. Asked for in memory: what is
         looked up on the disk takes longer, and a stranger could tell what exists."""
+        self._loading = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Finish deletions that were cut short, load what is stored, start performing."""
         tombstones = await self.store.get_meta(_TOMBSTONES) or b""
         for at in range(0, len(tombstones), ID_BYTES):
-            self.hub.deleted.add(ConversationId(tombstones[at : at + ID_BYTES]))
-        for conversation in sorted(self.hub.deleted):
+            self.hub.delete(ConversationId(tombstones[at : at + ID_BYTES]))
+        for conversation in self.hub.deleted:
             try:
                 await self._erase(conversation)
             except StoreError:
                 # It stays unreachable, and the next start tries again.
                 log.exception("deletion not finished", conversation=short(conversation))
         for stored in await self.store.conversations():
-            if stored.conversation not in self.hub.deleted:
+            if not self.hub.is_deleted(stored.conversation):
                 await self._load(stored.conversation)
         self.performer.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
@@ -145,27 +151,60 @@ class HubDriver:
         """Put a stored conversation back on the shelf after a failed write took it off."""
         if conversation not in self._off_shelf:
             return
-        loaded = await self.store.load(conversation)
-        # Another call may have loaded or deleted it meanwhile.
-        if conversation in self._off_shelf:
-            self._off_shelf.discard(conversation)
-            if conversation not in self.hub.shelf:
+        # One at a time: what another caller read before this one's entries were stored would
+        # take their place.
+        async with self._loading:
+            if conversation not in self._off_shelf:
+                return
+            loaded = await self.store.load(conversation)
+            if conversation in self._off_shelf:  # else it was deleted meanwhile
+                self._off_shelf.discard(conversation)
                 self._shelve(conversation, loaded)
+
+    # --- queries --------------------------------------------------------------
+
+    async def permitted(
+        self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
+    ) -> Conversation:
+        """Return a conversation that `peer` may use so, in memory; see Hub.permitted."""
+        await self.ensure_loaded(conversation)
+        return self.hub.permitted(peer, conversation, right)
+
+    async def flush(self, conversation: ConversationId) -> None:
+        """Return once what the conversation holds in memory is durable. Raises StoreError."""
+        await self.performer.flush(conversation)
+
+    # --- streams --------------------------------------------------------------
+
+    @contextmanager
+    def hold(self, peer: PublicKey, connection: str, expire: Callable[[], None]) -> Iterator[None]:
+        """Count a Link or Watch until its call has ended; see Streams. Raises QuotaExceeded."""
+        stream = self.streams.begin(peer, connection, time.monotonic(), expire)
+        try:
+            yield
+        finally:
+            self.streams.end(stream)
+
+    def renew(self, peer: PublicKey, connection: str) -> None:
+        """Let the streams of a key that was proved on this connection go on as long again."""
+        self.streams.renew(peer, connection, time.monotonic())
 
     # --- deletion -------------------------------------------------------------
 
-    async def delete(self, conversation: ConversationId) -> int:
-        """Delete a conversation for good, tell its links, take it no more; return its size."""
-        entries = len(self.hub.shelf[conversation].log)
-        self.hub.deleted.add(conversation)
-        effects = self.hub.forget(conversation, Fault.of(ConversationDeleted(), conversation))
+    async def delete(self, peer: PublicKey, conversation: ConversationId) -> int:
+        """Delete a conversation for good, tell its links, take it no more; return its size.
+
+        Raises what Hub.permitted raises, and StoreError: then nothing is deleted.
+        """
+        entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
+        effects = self.hub.delete(conversation)
         try:
             await self.performer.flush(conversation)
             # The tombstone first: after a crash in between, nobody can bring the log back,
             # and the next start finishes the deletion.
-            await self.store.put_meta(_TOMBSTONES, b"".join(sorted(self.hub.deleted)))
+            await self.store.put_meta(_TOMBSTONES, b"".join(self.hub.deleted))
         except StoreError as error:
-            self.hub.deleted.discard(conversation)
+            self.hub.undelete(conversation)
             self._off_shelf.add(conversation)
             self._submit(_close_for_now(effects, Fault.of(error, conversation)))
             raise
@@ -208,14 +247,16 @@ class HubDriver:
         The links are told that the conversation left them for now; the writers
         still hold their entries and send them again.
         """
-        self._off_shelf |= lost - self.hub.deleted
+        self._off_shelf |= {one for one in lost if not self.hub.is_deleted(one)}
         for conversation in lost:
             self._send(self.hub.forget(conversation, Fault.of(error, conversation)))
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._submit(self.hub.handle_deadlines(time.monotonic()))
+            now = time.monotonic()
+            self.streams.handle_deadlines(now)
+            self._submit(self.hub.handle_deadlines(now))
 
 
 def _close_for_now(effects: HubEffects, fault: Fault) -> HubEffects:

@@ -20,7 +20,7 @@ from replica.io import (
     rpc,
     run_until_stopped,
 )
-from replica.link import Doorkeeper
+from replica.link import Authenticator
 from replica.refusals import ArgumentInvalid
 from syncd.hub import Hub
 from syncd.io.blob_service import BlobService
@@ -60,7 +60,7 @@ async def start(config: HubConfig) -> HubServer:
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
-    doorkeeper = Doorkeeper(key, load_or_create_secret(data_dir / "ticket.secret"))
+    authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     store = await Store.open(data_dir / "log" / "log.db")
     try:
         blobs = Blobs(
@@ -68,11 +68,11 @@ async def start(config: HubConfig) -> HubServer:
             bytes_max=config.blob_bytes_max,
             total_bytes_max=config.blobs_bytes_max,
         )
-        driver = HubDriver(Hub(doorkeeper.public, _policy(config)), store, blobs)
+        driver = HubDriver(Hub(authenticator.public, _policy(config)), store, blobs)
         await driver.start()
         server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
-        sync_service = SyncService(driver, doorkeeper)
-        blob_service = BlobService(sync_service, blobs)
+        sync_service = SyncService(driver, authenticator)
+        blob_service = BlobService(driver, authenticator, blobs)
         server.add_generic_rpc_handlers((sync_service.handlers(), blob_service.handlers()))
         await add_health(server, "antiphon.v1.SyncService", "antiphon.v1.BlobService")
         if config.reflection:
@@ -82,8 +82,8 @@ async def start(config: HubConfig) -> HubServer:
     except BaseException:
         await store.close()
         raise
-    log.info("hub ready", address=address, key=short(doorkeeper.public))
-    return HubServer(address, doorkeeper.public, driver, server, store)
+    log.info("hub ready", address=address, key=short(authenticator.public))
+    return HubServer(address, authenticator.public, driver, server, store)
 
 
 def _policy(config: HubConfig) -> Policy:

@@ -61,8 +61,8 @@ class Caller:
         return RawLink(method(metadata=self.metadata))
 
 
-class CallersTown:
-    """A hub with one conversation of three messages, its owner, and a stranger."""
+class ServedHub:
+    """A hub that serves one conversation of three messages, its owner, and a stranger."""
 
     def __init__(self, hub: HubServer, owner: Caller, stranger: Caller, writer: Writer) -> None:
         self.hub, self.owner, self.stranger, self.writer = hub, owner, stranger, writer
@@ -77,15 +77,15 @@ class CallersTown:
 
 
 @asynccontextmanager
-async def town_in(folder: Path, **settings: Any) -> AsyncIterator[CallersTown]:
-    """Run a hub in `folder`, with these settings, and let its owner write."""
+async def serve_hub(folder: Path, **settings: Any) -> AsyncIterator[ServedHub]:
+    """Run a hub in `folder`, with these settings, and let the owner write."""
     config = HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", **settings)
     hub = await start(config)
     store = await Store.open(folder / "pins.db")
     writer = Writer(1)
     owner = await Caller(hub.address, store, writer.key).enter()
     stranger = await Caller(hub.address, store, Writer(9).key).enter()
-    built = CallersTown(hub, owner, stranger, writer)
+    built = ServedHub(hub, owner, stranger, writer)
     assert await owner.calls.push(built.id, (built.genesis,)) == {built.genesis.id: None}
     for text in ("one", "two", "three"):
         await built.say(text)

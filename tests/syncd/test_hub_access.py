@@ -21,7 +21,8 @@ from replica.link.messages import (
 )
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
-from replica.refusals import EntriesMissing
+from replica.refusals import ConversationDeleted, EntriesMissing, SignatureInvalid
+from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.link_scene import HUB_KEY, Scene, grant, of
@@ -29,6 +30,10 @@ from tests.support.writers import Writer, said
 
 EVE = Writer(66)
 HELLO = Hello((1,))
+
+
+def gone(conversation: ConversationId) -> Fault:
+    return Fault.of(ConversationDeleted(), conversation)
 
 
 @pytest.fixture
@@ -209,7 +214,66 @@ def test_nothing_is_queued_for_a_link_that_has_ended(scene: Scene):
     assert not channel.drafts_due
 
 
-# --- deletion and hints -------------------------------------------------------------------
+# --- deletion -----------------------------------------------------------------------------
+
+
+def test_of_a_deleted_conversation_a_hub_says_so_to_anyone(scene: Scene):
+    scene.hub.delete(scene.id)
+    for writer in (scene.writer, EVE):
+        with pytest.raises(ConversationDeleted):
+            scene.hub.permitted(writer.public, scene.id)
+        link_id = scene.hub.connect(writer.public, 0.0)
+        scene.hub.receive(link_id, HELLO, 0.0)
+        for message in (Open(scene.id, Digest(bytes(32))), Entries(scene.id, (scene.genesis,))):
+            effects = scene.hub.receive(link_id, message, 0.0)
+            assert effects.persist == ()
+            assert effects.send == ((link_id, gone(scene.id)),)
+    assert scene.hub.shelf == {}
+
+
+def test_a_deletion_is_told_on_the_links_it_ends_the_conversation_on(scene: Scene):
+    other = scene.pair.connect(scene.writer.public)
+    scene.pair.perform(scene.hub.delete(scene.id))
+    assert of(Close, scene.client.received) == [Close(scene.id, gone(scene.id))]
+    assert of(Close, other.received) == []
+    assert scene.client.link.phase is Phase.READY
+
+
+def test_each_entry_pushed_to_a_deleted_conversation_is_told_so(scene: Scene):
+    good, broken = scene.chain(2)
+    refused = ((broken.id, SignatureInvalid()),)
+    scene.hub.delete(scene.id)
+    for peer in (scene.writer.public, EVE.public):
+        message = Entries(scene.id, (good,), refused)  # the decoder set one aside
+        effects, outcomes = scene.hub.push(peer, message, 0.0)
+        assert outcomes == dict.fromkeys((good.id, broken.id), gone(scene.id))
+        assert effects == HubEffects()
+
+
+def test_a_deletion_concerns_one_conversation_and_may_come_before_it_is_known(scene: Scene):
+    other = EVE.genesis()
+    scene.hub.delete(other.conversation)
+    assert scene.hub.is_deleted(other.conversation)
+    assert not scene.hub.is_deleted(scene.id)
+    assert scene.hub.permitted(scene.writer.public, scene.id) is scene.held
+    assert push(scene.hub, EVE, other.conversation, other) == ["CONVERSATION_DELETED"]
+
+
+def test_what_is_deleted_is_listed_in_ascending_order(scene: Scene):
+    conversations = [ConversationId(bytes([number] * 32)) for number in range(20)]
+    for conversation in reversed(conversations):
+        scene.hub.delete(conversation)
+    assert scene.hub.deleted == tuple(conversations)
+
+
+def test_a_deletion_that_was_taken_back_leaves_the_conversation_welcome(scene: Scene):
+    scene.hub.delete(scene.id)
+    scene.hub.undelete(scene.id)
+    assert not scene.hub.is_deleted(scene.id)
+    assert push(scene.hub, scene.writer, scene.id, scene.genesis) == ["durable"]
+
+
+# --- hints --------------------------------------------------------------------------------
 
 
 def test_a_watchers_hint_is_of_the_step_that_checked_its_membership(scene: Scene):

@@ -19,13 +19,13 @@ from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.replica import Replica
 from replica.limits import TICKET_LIFETIME_S
-from replica.link.auth import Doorkeeper, prove
+from replica.link.auth import Authenticator, prove
 from replica.log.body import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, Unauthenticated
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
+from tests.support.hub_views import refusal
 from tests.support.talk import Talk, key_of
-from tests.support.town_views import refusal
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
 ):
     talk, host = talk_and_host
     secret = load_or_create_secret(tmp_path / "host" / "ticket.secret")
-    door = Doorkeeper(load_or_create(tmp_path / "host" / "identity.key"), secret)
+    authenticator = Authenticator(load_or_create(tmp_path / "host" / "identity.key"), secret)
     key, nonce, then = talk.client.key, bytes(32), rpc.now_ms() - TICKET_LIFETIME_S * 1000
-    challenge = door.challenge(talk.client.public, nonce, then)
+    challenge = authenticator.challenge(talk.client.public, nonce, then)
     proof = prove(key, nonce, challenge, expected_server=host.key, now_ms=then)
-    expired = door.admit(talk.client.public, nonce, challenge.expire_time_ms, proof, then)
+    expired = authenticator.admit(talk.client.public, nonce, challenge.expire_time_ms, proof, then)
     methods = pb.DESCRIPTOR.services_by_name["HostService"].methods
     async with grpc.aio.insecure_channel(host.address) as channel:
         for name in [method.name for method in methods if method.name != "Authenticate"]:

@@ -74,6 +74,20 @@ def test_an_old_frame_and_a_gap_are_refused(stream: DraftStream) -> None:
     assert stream.receive(third)
 
 
+@pytest.mark.parametrize("offset", ["token_offset", "byte_offset"])
+def test_an_offset_that_does_not_follow_is_refused_though_the_digest_is_right(
+    stream: DraftStream, offset: str
+) -> None:
+    source = Source()
+    assert stream.receive(source.frame(b"He", 1))
+    second = source.frame(b"llo", 2)
+    for change in (-1, 1, 5):
+        elsewhere = replace(second, **{offset: getattr(second, offset) + change})
+        assert not stream.receive(elsewhere)
+    assert stream.data == b"He"
+    assert stream.receive(second)
+
+
 def test_a_wrong_digest_is_refused(stream: DraftStream) -> None:
     frame = Source().frame(b"x", 1)
     assert not stream.receive(replace(frame, digest=Digest(bytes(32))))

@@ -6,7 +6,7 @@ import pytest
 
 from replica.ids import PublicKey
 from replica.limits import TICKET_LIFETIME_S
-from replica.link.auth import NO_CERTIFICATE, Challenge, Doorkeeper, prove
+from replica.link.auth import NO_CERTIFICATE, Authenticator, Challenge, prove
 from replica.refusals import ProofInvalid, Unauthenticated
 from spec.vectors.make.build import pae
 from tests.support.writers import Writer
@@ -19,8 +19,8 @@ CERTIFICATE = b"c" * 32
 
 
 @pytest.fixture
-def door() -> Doorkeeper:
-    return Doorkeeper(HUB.key, b"secret" * 6)
+def authenticator() -> Authenticator:
+    return Authenticator(HUB.key, b"secret" * 6)
 
 
 def _prove(challenge: Challenge, **other: object) -> bytes:
@@ -28,17 +28,19 @@ def _prove(challenge: Challenge, **other: object) -> bytes:
     return prove(ADA.key, NONCE, challenge, **how)  # type: ignore[arg-type]
 
 
-def _ticket(door: Doorkeeper) -> bytes:
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
-    return door.admit(ADA.public, NONCE, challenge.expire_time_ms, _prove(challenge), NOW_MS)
+def _ticket(authenticator: Authenticator) -> bytes:
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
+    return authenticator.admit(
+        ADA.public, NONCE, challenge.expire_time_ms, _prove(challenge), NOW_MS
+    )
 
 
-def test_who_proves_its_key_holds_a_ticket_bound_to_it(door: Doorkeeper) -> None:
-    assert door.holder(_ticket(door), NOW_MS) == ADA.public
+def test_who_proves_its_key_holds_a_ticket_bound_to_it(authenticator: Authenticator) -> None:
+    assert authenticator.holder(_ticket(authenticator), NOW_MS) == ADA.public
 
 
-def test_the_transcript_has_fixed_widths_and_names_the_role(door: Doorkeeper) -> None:
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+def test_the_transcript_has_fixed_widths_and_names_the_role(authenticator: Authenticator) -> None:
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     fields = (
         HUB.public + ADA.public + NONCE + challenge.server_nonce + NO_CERTIFICATE
         + challenge.expire_time_ms.to_bytes(8, "little")
@@ -48,8 +50,8 @@ def test_the_transcript_has_fixed_widths_and_names_the_role(door: Doorkeeper) ->
     assert _prove(challenge) == ADA.key.sign(pae(tag, fields + b"\x02"))
 
 
-def test_a_proof_serves_nobody_else(door: Doorkeeper) -> None:
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+def test_a_proof_serves_nobody_else(authenticator: Authenticator) -> None:
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     proof, expire_ms = _prove(challenge), challenge.expire_time_ms
     for key, nonce, expire, signature in (
         (BOB.public, NONCE, expire_ms, proof),
@@ -60,40 +62,40 @@ def test_a_proof_serves_nobody_else(door: Doorkeeper) -> None:
         (ADA.public, b"", expire_ms, proof),
     ):
         with pytest.raises(ProofInvalid):
-            door.admit(PublicKey(key), nonce, expire, signature, NOW_MS)
+            authenticator.admit(PublicKey(key), nonce, expire, signature, NOW_MS)
 
 
-def test_a_challenge_expires(door: Doorkeeper) -> None:
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+def test_a_challenge_expires(authenticator: Authenticator) -> None:
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     proof = _prove(challenge)
     for now_ms in (NOW_MS + LIFETIME_MS, NOW_MS - 1):
         with pytest.raises(ProofInvalid):
-            door.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, now_ms)
+            authenticator.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, now_ms)
     with pytest.raises(ProofInvalid):
         _prove(challenge, now_ms=NOW_MS + LIFETIME_MS)
 
 
-def test_a_ticket_expires_and_ends_with_the_secret(door: Doorkeeper) -> None:
-    ticket = _ticket(door)
-    assert door.holder(ticket, NOW_MS + LIFETIME_MS - 1) == ADA.public
+def test_a_ticket_expires_and_ends_with_the_secret(authenticator: Authenticator) -> None:
+    ticket = _ticket(authenticator)
+    assert authenticator.holder(ticket, NOW_MS + LIFETIME_MS - 1) == ADA.public
     with pytest.raises(Unauthenticated):
-        door.holder(ticket, NOW_MS + LIFETIME_MS)
+        authenticator.holder(ticket, NOW_MS + LIFETIME_MS)
     with pytest.raises(Unauthenticated):
-        Doorkeeper(HUB.key, b"another").holder(ticket, NOW_MS)
+        Authenticator(HUB.key, b"another").holder(ticket, NOW_MS)
 
 
 @pytest.mark.parametrize("at", range(0, 72, 9))
-def test_no_bit_of_a_ticket_may_change(door: Doorkeeper, at: int) -> None:
-    ticket = bytearray(_ticket(door))
+def test_no_bit_of_a_ticket_may_change(authenticator: Authenticator, at: int) -> None:
+    ticket = bytearray(_ticket(authenticator))
     ticket[at] ^= 1
     with pytest.raises(Unauthenticated):
-        door.holder(bytes(ticket), NOW_MS)
+        authenticator.holder(bytes(ticket), NOW_MS)
     with pytest.raises(Unauthenticated):
-        door.holder(b"", NOW_MS)
+        authenticator.holder(b"", NOW_MS)
 
 
-def test_a_client_checks_whom_it_talks_to(door: Doorkeeper) -> None:
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+def test_a_client_checks_whom_it_talks_to(authenticator: Authenticator) -> None:
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     assert _prove(challenge, expected_server=None) == _prove(challenge)
     for wrong in (
         {"expected_server": BOB.public},
@@ -113,9 +115,9 @@ def test_a_client_checks_whom_it_talks_to(door: Doorkeeper) -> None:
 
 
 def test_a_certificate_is_part_of_the_transcript() -> None:
-    door = Doorkeeper(HUB.key, b"secret", CERTIFICATE)
-    challenge = door.challenge(ADA.public, NONCE, NOW_MS)
+    authenticator = Authenticator(HUB.key, b"secret", CERTIFICATE)
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     proof = _prove(challenge, certificate_digest=CERTIFICATE)
-    assert door.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
+    assert authenticator.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
     with pytest.raises(ProofInvalid):
         _prove(challenge)

@@ -329,7 +329,7 @@ def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
 
 
 def test_a_conversation_refused_for_good_is_asked_about_once_a_minute(scene: Scene):
-    scene.hub.deleted.add(scene.id)
+    scene.hub.delete(scene.id)
     scene.client.append(*scene.chain(1))
     scene.pair.advance(limits.RESYNC_S)
     assert scene.state() is SyncState.DENIED

@@ -225,12 +225,34 @@ def test_bytes_lost_on_the_way_to_a_reader_do_not_stay_charged(
         effects, _ = hub.push(writer.public, Entries(genesis.conversation, (last,)), network.now)
         network.perform(effects)
     network.loses = lambda _: False
+    sent_bytes = hub_link._sent_bytes
     network.advance(limits.HEARTBEAT_S)
-    assert hub_link._has_credit()
+    assert hub_link._sent_limit >= sent_bytes + limits.CREDIT_BYTES
     network.advance(limits.RESYNC_S)
     assert (
         reader.shelf[genesis.conversation].log.digest == hub.shelf[genesis.conversation].log.digest
     )
+
+
+def test_bytes_lost_on_the_way_to_the_hub_do_not_stay_charged(
+    small_window: int, hub: Hub, writer: Writer
+):
+    pair = Pair(hub, writer.public)
+    conversation = begin(pair, writer)
+    link = pair.client.link
+    pair.loses = lambda message: isinstance(message, Entries)
+    for _ in range(5):  # far more is lost than one window
+        write_many(pair, writer, conversation, 20)
+        assert not link._has_credit()
+        sent_bytes = link._sent_bytes
+        pair.advance(limits.HEARTBEAT_S)
+        # The beat told of them, and its answer of a whole window beyond.
+        assert link._sent_limit >= sent_bytes + limits.CREDIT_BYTES
+    pair.loses = lambda _: False
+    for _ in range(3):
+        pair.advance(limits.HEARTBEAT_S)
+    assert len(hub.shelf[conversation].log) == 101
+    assert link.phase is Phase.READY
 
 
 def test_a_peer_that_sends_far_beyond_its_credit_is_cut_off(pair: Pair):

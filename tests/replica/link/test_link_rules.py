@@ -174,7 +174,7 @@ def test_each_side_sends_what_the_other_lacks(scene: Scene) -> None:
 def test_a_lost_hub_is_seeded_by_a_member(scene: Scene) -> None:
     word = scene.say(scene.ada)
     scene.town.run()
-    scene.town.hub.shelf.clear()
+    scene.town.hub.forget(scene.id)
     again = Citizen(scene.town, scene.ada.writer)
     again.shelf = scene.ada.shelf
     again.connect()

@@ -30,8 +30,8 @@ from replica.refusals import (
 from spec.vectors.make.build import Key
 from syncd.io.config import HubConfig
 from syncd.io.server import start
-from tests.support.callers import Caller, CallersTown, town_in
-from tests.support.town_views import next_message, next_of, open_link, stored
+from tests.support.callers import Caller, ServedHub, serve_hub
+from tests.support.hub_views import next_message, next_of, open_link, stored
 from tests.support.writers import Writer, said
 
 VECTORS = json.loads((Path(__file__).parents[3] / "spec/vectors/admission.json").read_text())
@@ -44,8 +44,8 @@ NEXT_STEPS = {
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
-    async with town_in(tmp_path) as built:
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path) as built:
         yield built
 
 
@@ -161,22 +161,22 @@ async def test_a_conversation_with_a_bad_genesis_never_begins(book: Book):
     assert book.genesis.id in await book.stored()
 
 
-async def test_what_follows_an_unknown_parent_waits_and_is_named(town: CallersTown):
-    parent = town.writer.write(town.id, said("1"), parents=[town.entries[-1]])
-    child = town.writer.write(town.id, said("2"), parents=[parent])
-    link = await open_link(town.owner, town.id)
-    await link.send(Entries(town.id, (child,)))
+async def test_what_follows_an_unknown_parent_waits_and_is_named(served: ServedHub):
+    parent = served.writer.write(served.id, said("1"), parents=[served.entries[-1]])
+    child = served.writer.write(served.id, said("2"), parents=[parent])
+    link = await open_link(served.owner, served.id)
+    await link.send(Entries(served.id, (child,)))
     fault = await next_of(link, Fault)
     assert (fault.reason, fault.next_step) == (EntriesMissing.reason, EntriesMissing.next_step)
     assert fault.missing == (parent.id,)
     assert fault.retryable
-    await link.send(Entries(town.id, (parent,)))
+    await link.send(Entries(served.id, (parent,)))
     await next_of(link, Ack)
-    assert (await stored(town))[-2:] == [parent, child]
+    assert (await stored(served))[-2:] == [parent, child]
 
 
-async def test_a_body_or_header_too_large_on_the_wire_is_refused_alone(town: CallersTown):
-    entry = town.writer.write(town.id, said("x"), parents=[town.genesis])
+async def test_a_body_or_header_too_large_on_the_wire_is_refused_alone(served: ServedHub):
+    entry = served.writer.write(served.id, said("x"), parents=[served.genesis])
     for kind, changed in (
         (BodyTooLarge, {"body": bytes(limits.BODY_BYTES_MAX + 1)}),
         (HeaderTooLarge, {"header": bytes(limits.HEADER_BYTES_MAX + 1)}),
@@ -184,10 +184,12 @@ async def test_a_body_or_header_too_large_on_the_wire_is_refused_alone(town: Cal
         bad = entry_to_pb(entry)
         for name, value in changed.items():
             setattr(bad, name, value)
-        request = sync_pb2.PushRequest(conversation=town.id, entries=[bad])
-        (outcome,) = (await town.owner.sync.Push(request, metadata=town.owner.metadata)).outcomes
+        request = sync_pb2.PushRequest(conversation=served.id, entries=[bad])
+        (outcome,) = (
+            await served.owner.sync.Push(request, metadata=served.owner.metadata)
+        ).outcomes
         assert (outcome.fault.reason, outcome.fault.next_step) == (kind.reason, kind.next_step)
-    assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
+    assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
 
 
 @pytest.mark.parametrize(
@@ -200,11 +202,11 @@ async def test_a_body_or_header_too_large_on_the_wire_is_refused_alone(town: Cal
     ids=["too large", "not a frame", "empty"],
 )
 async def test_a_frame_that_can_not_be_read_ends_the_link_with_its_reason(
-    town: CallersTown, data: bytes, kind: type[FrameTooLarge | FrameMalformed]
+    served: ServedHub, data: bytes, kind: type[FrameTooLarge | FrameMalformed]
 ):
-    entry = next_message(town, "before the bad frame")
-    link = await open_link(town.owner, town.id)
-    await link.send(Entries(town.id, (entry,)))
+    entry = next_message(served, "before the bad frame")
+    link = await open_link(served.owner, served.id)
+    await link.send(Entries(served.id, (entry,)))
     await link.call.write(data)
     close = await next_of(link, Close)
     assert close.conversation is None
@@ -212,37 +214,37 @@ async def test_a_frame_that_can_not_be_read_ends_the_link_with_its_reason(
     assert (close.fault.reason, close.fault.next_step) == (kind.reason, kind.next_step)
     assert await link.read() is None
     # What came before it is kept, and the next link serves as if nothing had been.
-    again = await open_link(town.owner, town.id)
+    again = await open_link(served.owner, served.id)
     assert (await next_of(again, Entries)).entries[-1] == entry
-    await again.send(Entries(town.id, (next_message(town, "after"),)))
+    await again.send(Entries(served.id, (next_message(served, "after"),)))
     await next_of(again, Ack)
 
 
-async def test_a_frame_that_grpc_itself_refuses_costs_its_own_call_only(town: CallersTown):
+async def test_a_frame_that_grpc_itself_refuses_costs_its_own_call_only(served: ServedHub):
     # Our own clients never send one; the transport's limit is a little above the frame's.
     options = [("grpc.max_send_message_length", -1)]
-    async with grpc.aio.insecure_channel(town.hub.address, options=options) as channel:
+    async with grpc.aio.insecure_channel(served.hub.address, options=options) as channel:
         push = channel.unary_unary("/antiphon.v1.SyncService/Push")
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await push(bytes(2 * limits.FRAME_BYTES_MAX), metadata=town.owner.metadata)
+            await push(bytes(2 * limits.FRAME_BYTES_MAX), metadata=served.owner.metadata)
         assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    await town.say("still here")
-    assert (await stored(town))[-1] == town.entries[-1]
+    await served.say("still here")
+    assert (await stored(served))[-1] == served.entries[-1]
 
 
-async def test_damaged_requests_are_answered_or_refused_in_words(town: CallersTown):
-    ids = [town.entries[1].id]
-    lane = sync_pb2.LaneRange(author=town.writer.public, epoch=1, track=1, seq_end=2**63)
+async def test_damaged_requests_are_answered_or_refused_in_words(served: ServedHub):
+    ids = [served.entries[1].id]
+    lane = sync_pb2.LaneRange(author=served.writer.public, epoch=1, track=1, seq_end=2**63)
     good: dict[str, Any] = {
         "Sync/Authenticate": sync_pb2.AuthenticateRequest(client_key=bytes(32)),
-        "Sync/Push": sync_pb2.PushRequest(entries=[entry_to_pb(town.entries[1])]),
-        "Sync/Resolve": sync_pb2.ResolveRequest(conversation=town.id, id=ids[0]),
-        "Sync/Fetch": sync_pb2.FetchRequest(conversation=town.id, ids=ids, ranges=[lane]),
+        "Sync/Push": sync_pb2.PushRequest(entries=[entry_to_pb(served.entries[1])]),
+        "Sync/Resolve": sync_pb2.ResolveRequest(conversation=served.id, id=ids[0]),
+        "Sync/Fetch": sync_pb2.FetchRequest(conversation=served.id, ids=ids, ranges=[lane]),
         "Sync/Delete": sync_pb2.DeleteRequest(conversation=bytes(32)),
-        "Blob/Stat": blob_pb2.StatRequest(conversation=town.id, digest=bytes(32)),
-        "Blob/Read": blob_pb2.ReadRequest(conversation=town.id, digest=bytes(32)),
+        "Blob/Stat": blob_pb2.StatRequest(conversation=served.id, digest=bytes(32)),
+        "Blob/Read": blob_pb2.ReadRequest(conversation=served.id, digest=bytes(32)),
     }
-    chance, channel = random.Random(7), town.owner.calls.channel
+    chance, channel = random.Random(7), served.owner.calls.channel
     refused: Counter[str] = Counter()
     for name, request in good.items():
         method = "/antiphon.v1." + name.replace("/", "Service/")
@@ -251,7 +253,7 @@ async def test_damaged_requests_are_answered_or_refused_in_words(town: CallersTo
         for _ in range(60):
             data = bytearray(request.SerializeToString())
             data[chance.randrange(len(data))] = chance.randrange(256)
-            call = begin(bytes(data), metadata=town.owner.metadata)
+            call = begin(bytes(data), metadata=served.owner.metadata)
             try:
                 await (call.read() if streams else call)
             except grpc.aio.AioRpcError as error:
@@ -259,16 +261,16 @@ async def test_damaged_requests_are_answered_or_refused_in_words(town: CallersTo
                 assert error.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
                 refused[name] += 1
     assert refused.keys() == good.keys()
-    assert await stored(town) == town.entries
+    assert await stored(served) == served.entries
 
 
-async def test_a_stranger_on_a_link_is_told_of_nothing_and_keeps_its_link(town: CallersTown):
+async def test_a_stranger_on_a_link_is_told_of_nothing_and_keeps_its_link(served: ServedHub):
     writer = Writer(9)
-    entry = writer.write(town.id, said("let me in"), parents=[town.genesis])
-    before = await stored(town)
+    entry = writer.write(served.id, said("let me in"), parents=[served.genesis])
+    before = await stored(served)
     faults = []
-    for conversation in (town.id, ConversationId(bytes(32))):
-        link = await open_link(town.stranger, conversation)
+    for conversation in (served.id, ConversationId(bytes(32))):
+        link = await open_link(served.stranger, conversation)
         faults.append(await next_of(link, Fault))
         await link.call.write(frame(conversation, [entry_to_pb(entry)]))
         faults.append(await next_of(link, Fault))
@@ -277,17 +279,17 @@ async def test_a_stranger_on_a_link_is_told_of_nothing_and_keeps_its_link(town: 
     for fault in faults:
         assert fault.reason == ConversationUnknown.reason
         assert fault.next_step == ConversationUnknown.next_step
-    assert await stored(town) == before
+    assert await stored(served) == before
 
 
-async def test_an_entry_of_an_unknown_kind_is_carried_as_it_came(town: CallersTown):
-    odd = town.writer.write(town.id, said("from the future"), parents=[town.genesis], kind=99)
-    reader = await open_link(town.owner, town.id)
+async def test_an_entry_of_an_unknown_kind_is_carried_as_it_came(served: ServedHub):
+    odd = served.writer.write(served.id, said("from the future"), parents=[served.genesis], kind=99)
+    reader = await open_link(served.owner, served.id)
     await next_of(reader, Entries)
-    assert await town.owner.calls.push(town.id, (odd,)) == {odd.id: None}
+    assert await served.owner.calls.push(served.id, (odd,)) == {odd.id: None}
     assert (await next_of(reader, Entries)).entries == (odd,)
-    assert await town.owner.calls.fetch(town.id, [odd.id]) == [odd]
-    assert odd in await stored(town)
+    assert await served.owner.calls.fetch(served.id, [odd.id]) == [odd]
+    assert odd in await stored(served)
     # The conversation goes on after it.
-    town.entries.append(odd)
-    await town.say("still here")
+    served.entries.append(odd)
+    await served.say("still here")

@@ -20,10 +20,10 @@ from replica.log.entry import Entry
 from replica.refusals import StoreFull
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
-from tests.support.callers import PATIENCE_S, CallersTown, town_in
+from tests.support.callers import PATIENCE_S, ServedHub, serve_hub
 from tests.support.files import file_size_limit, full_disk
+from tests.support.hub_views import refusal, stored
 from tests.support.talk import key_of
-from tests.support.town_views import refusal, stored
 from tests.support.writers import Writer, said
 
 LONG = said("x" * 100_000)
@@ -37,8 +37,8 @@ async def hub(tmp_path: Path) -> AsyncIterator[HubServer]:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
-    async with town_in(tmp_path) as built:
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path) as built:
         yield built
 
 
@@ -108,45 +108,45 @@ async def test_a_full_hub_says_so_and_gets_everything_once_it_has_room(
         assert await yours.wait_for(lambda: short.id in yours.shelf[me.id].log.entries, PATIENCE_S)
 
 
-async def test_a_full_hub_refuses_push_and_ends_watch_with_the_reason(town: CallersTown):
-    watch = town.owner.sync.Watch(
-        sync_pb2.WatchRequest(conversation=town.id), metadata=town.owner.metadata
+async def test_a_full_hub_refuses_push_and_ends_watch_with_the_reason(served: ServedHub):
+    watch = served.owner.sync.Watch(
+        sync_pb2.WatchRequest(conversation=served.id), metadata=served.owner.metadata
     )
     await watch.read()
-    entry = town.writer.write(town.id, LONG, parents=[town.entries[-1]])
-    before = await stored(town)
-    async with full_disk(town.hub.driver.store):
+    entry = served.writer.write(served.id, LONG, parents=[served.entries[-1]])
+    before = await stored(served)
+    async with full_disk(served.hub.driver.store):
         with pytest.raises(StoreFull) as caught:
-            await town.owner.calls.push(town.id, (entry,))
+            await served.owner.calls.push(served.id, (entry,))
         assert caught.value.retryable
         assert await refusal(watch) == (StoreFull.reason, StoreFull.next_step)
         # What is there is served all the same.
-        assert await stored(town) == before
-        assert await town.owner.calls.fetch(town.id, [before[-1].id]) == [before[-1]]
-    assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
-    assert await stored(town) == [*before, entry]
+        assert await stored(served) == before
+        assert await served.owner.calls.fetch(served.id, [before[-1].id]) == [before[-1]]
+    assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
+    assert await stored(served) == [*before, entry]
 
 
-async def test_deleting_a_conversation_makes_room_at_a_full_hub(town: CallersTown):
-    big = town.writer.write(town.id, LONG, parents=[town.entries[-1]])
-    assert await town.owner.calls.push(town.id, (big,)) == {big.id: None}
-    async with full_disk(town.hub.driver.store):
-        assert await town.owner.calls.delete(town.id) == 5
+async def test_deleting_a_conversation_makes_room_at_a_full_hub(served: ServedHub):
+    big = served.writer.write(served.id, LONG, parents=[served.entries[-1]])
+    assert await served.owner.calls.push(served.id, (big,)) == {big.id: None}
+    async with full_disk(served.hub.driver.store):
+        assert await served.owner.calls.delete(served.id) == 5
         other = Writer(7)
-        genesis = other.genesis([other.public, town.writer.public])
+        genesis = other.genesis([other.public, served.writer.public])
         long = other.write(genesis.conversation, LONG, parents=[genesis])
-        outcome = await town.owner.calls.push(genesis.conversation, (genesis, long))
+        outcome = await served.owner.calls.push(genesis.conversation, (genesis, long))
         assert outcome == {genesis.id: None, long.id: None}
 
 
-async def test_an_upload_that_found_no_room_goes_on_where_it_stood(town: CallersTown):
+async def test_an_upload_that_found_no_room_goes_on_where_it_stood(served: ServedHub):
     data = random.Random(1).randbytes(1_200_000)
     digest = hashlib.sha256(data).digest()
-    blobs, metadata = town.owner.blobs, town.owner.metadata
+    blobs, metadata = served.owner.blobs, served.owner.metadata
 
     def write(start: int, stop: int) -> Any:
         request = blob_pb2.WriteRequest(
-            conversation=town.id, digest=digest, size_bytes=len(data), offset=start,
+            conversation=served.id, digest=digest, size_bytes=len(data), offset=start,
             data=data[start:stop],
         )  # fmt: skip
         return blobs.Write(iter([request]), metadata=metadata)
@@ -155,12 +155,12 @@ async def test_an_upload_that_found_no_room_goes_on_where_it_stood(town: Callers
     with file_size_limit(700_000):
         # To the kernel this is a file too large, on a disk that has room.
         assert await refusal(write(400_000, 1_200_000)) == (StoreError.reason, StoreError.next_step)
-        await town.say("the log goes on")
-    stat = blob_pb2.StatRequest(conversation=town.id, digest=digest)
+        await served.say("the log goes on")
+    stat = blob_pb2.StatRequest(conversation=served.id, digest=digest)
     held = (await blobs.Stat(stat, metadata=metadata)).committed_bytes
     assert held == 700_000
     assert (await write(held, len(data))).complete
-    read = blob_pb2.ReadRequest(conversation=town.id, digest=digest)
+    read = blob_pb2.ReadRequest(conversation=served.id, digest=digest)
     got = [response.data async for response in blobs.Read(read, metadata=metadata)]
     assert b"".join(got) == data
 

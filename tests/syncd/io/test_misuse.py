@@ -23,7 +23,7 @@ from syncd.io.config import HubConfig
 from syncd.io.driver import HubDriver
 from syncd.io.server import start
 from syncd.policy import Policy
-from tests.support.callers import CallersTown, refused, town_in, until
+from tests.support.callers import ServedHub, refused, serve_hub, until
 from tests.support.writers import Writer, said
 
 HELLO = Hello((1,))
@@ -31,26 +31,26 @@ NOWHERE = ConversationId(b"\5" * 32)
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
-    async with town_in(tmp_path, links_per_key_max=1) as built:
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path, links_per_key_max=1) as built:
         for _ in range(4):
             await built.say("x" * 400_000)  # more than gRPC takes ahead of a reader
         yield built
 
 
-def links(town: CallersTown) -> int:
-    return len(town.hub.driver.hub.links)
+def links(served: ServedHub) -> int:
+    return len(served.hub.driver.hub.links)
 
 
-async def unread_link(town: CallersTown) -> Any:
-    link = town.owner.link()
-    await link.send(HELLO, Open(town.id, bytes(32), ()))
+async def unread_link(served: ServedHub) -> Any:
+    link = served.owner.link()
+    await link.send(HELLO, Open(served.id, bytes(32), ()))
     return link.call
 
 
-async def unread_watch(town: CallersTown) -> Any:
-    request = sync_pb2.WatchRequest(conversation=town.id)
-    return town.owner.sync.Watch(request, metadata=town.owner.metadata)
+async def unread_watch(served: ServedHub) -> Any:
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    return served.owner.sync.Watch(request, metadata=served.owner.metadata)
 
 
 # --- peers that do not read ----------------------------------------------------------
@@ -58,39 +58,39 @@ async def unread_watch(town: CallersTown) -> Any:
 
 @pytest.mark.parametrize("unread", [unread_link, unread_watch])
 async def test_who_reads_nothing_is_let_go_of_and_told_once_it_reads(
-    town: CallersTown,
+    served: ServedHub,
     monkeypatch: pytest.MonkeyPatch,
-    unread: Callable[[CallersTown], Awaitable[Any]],
+    unread: Callable[[ServedHub], Awaitable[Any]],
 ):
     monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", 0.05)
-    call = await unread(town)
-    await until(lambda: links(town) == 1)
-    await until(lambda: links(town) == 0)
-    assert await refused(town.owner.link().call) == "QUOTA_EXCEEDED"
+    call = await unread(served)
+    await until(lambda: links(served) == 1)
+    await until(lambda: links(served) == 0)
+    assert await refused(served.owner.link().call) == "QUOTA_EXCEEDED"
     assert await refused(call) == "SLOW_READER"
 
 
 async def test_what_waits_for_one_stream_is_bounded_in_bytes(
-    town: CallersTown, monkeypatch: pytest.MonkeyPatch
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 500_000)
-    assert await refused(await unread_link(town)) == "SLOW_READER"
-    assert links(town) == 0
+    assert await refused(await unread_link(served)) == "SLOW_READER"
+    assert links(served) == 0
 
 
-async def test_who_does_not_read_is_not_read(town: CallersTown, monkeypatch: pytest.MonkeyPatch):
+async def test_who_does_not_read_is_not_read(served: ServedHub, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outbox_module, "ROOMY_BYTES", 300_000)
-    link = town.owner.link()
-    await link.send(HELLO, Open(town.id, bytes(32), ()))
-    hub = town.hub.driver.hub
+    link = served.owner.link()
+    await link.send(HELLO, Open(served.id, bytes(32), ()))
+    hub = served.hub.driver.hub
     await until(lambda: any(link.exchange.channels for link in hub.links.values()))
-    await town.hub.driver.performer.flush()
-    entry = town.writer.write(town.id, said("later"), parents=[town.entries[-1]])
-    await link.send(Entries(town.id, (entry,)))
+    await served.hub.driver.performer.flush()
+    entry = served.writer.write(served.id, said("later"), parents=[served.entries[-1]])
+    await link.send(Entries(served.id, (entry,)))
     for _ in range(3):
-        found = await town.owner.calls.resolve(town.id, entry.id)
+        found = await served.owner.calls.resolve(served.id, entry.id)
         assert found.fate == sync_pb2.FATE_UNKNOWN
-    log = hub.shelf[town.id].log
+    log = hub.shelf[served.id].log
     while entry.id not in log.entries:
         assert await link.read() is not None
 
@@ -119,36 +119,36 @@ async def test_a_link_is_read_no_faster_than_the_disk_takes_it(
 # --- nonsense and bugs -----------------------------------------------------------------
 
 
-async def test_a_cursor_on_no_track_is_refused(town: CallersTown):
+async def test_a_cursor_on_no_track_is_refused(served: ServedHub):
     for track in (300, -1, 4):
-        head = sync_pb2.LaneHead(author=town.writer.public, epoch=1, track=track, id=bytes(32))
-        request = sync_pb2.WatchRequest(conversation=town.id, cursor=[head])
-        call = town.owner.sync.Watch(request, metadata=town.owner.metadata)
+        head = sync_pb2.LaneHead(author=served.writer.public, epoch=1, track=track, id=bytes(32))
+        request = sync_pb2.WatchRequest(conversation=served.id, cursor=[head])
+        call = served.owner.sync.Watch(request, metadata=served.owner.metadata)
         assert await refused(call) == "ARGUMENT_INVALID"
 
 
 async def test_a_bug_of_the_hub_is_told_without_its_story(
-    town: CallersTown, monkeypatch: pytest.MonkeyPatch
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     async def fail(*_args: object) -> None:
         raise RuntimeError("what another member wrote")
 
-    monkeypatch.setattr(town.hub.driver, "receive", fail)
-    monkeypatch.setattr(town.hub.driver, "ensure_loaded", fail)
-    sync, metadata = town.owner.sync, town.owner.metadata
+    monkeypatch.setattr(served.hub.driver, "receive", fail)
+    monkeypatch.setattr(served.hub.driver, "ensure_loaded", fail)
+    sync, metadata = served.owner.sync, served.owner.metadata
     calls = (
-        sync.Resolve(sync_pb2.ResolveRequest(conversation=town.id), metadata=metadata),
-        sync.Fetch(sync_pb2.FetchRequest(conversation=town.id), metadata=metadata).read(),
-        sync.Watch(sync_pb2.WatchRequest(conversation=town.id), metadata=metadata).read(),
-        town.owner.blobs.Write(
-            iter([blob_pb2.WriteRequest(conversation=town.id)]), metadata=metadata
+        sync.Resolve(sync_pb2.ResolveRequest(conversation=served.id), metadata=metadata),
+        sync.Fetch(sync_pb2.FetchRequest(conversation=served.id), metadata=metadata).read(),
+        sync.Watch(sync_pb2.WatchRequest(conversation=served.id), metadata=metadata).read(),
+        served.owner.blobs.Write(
+            iter([blob_pb2.WriteRequest(conversation=served.id)]), metadata=metadata
         ),
     )
     for call in calls:
         with pytest.raises(Exception, match="its log says more") as raised:
             await call
         assert "member" not in str(raised.value)
-    link = town.owner.link()
+    link = served.owner.link()
     await link.send(HELLO)
     close = await link.read()
     assert isinstance(close, Close)
@@ -156,22 +156,22 @@ async def test_a_bug_of_the_hub_is_told_without_its_story(
     assert (close.fault.reason, "member" in close.fault.detail) == ("INTERNAL", False)
 
 
-async def test_a_watcher_of_a_deleted_conversation_is_told_so(town: CallersTown):
-    call = await unread_watch(town)
+async def test_a_watcher_of_a_deleted_conversation_is_told_so(served: ServedHub):
+    call = await unread_watch(served)
     assert await call.read()
-    await town.owner.calls.delete(town.id)
+    await served.owner.calls.delete(served.id)
     assert await refused(call) == "CONVERSATION_DELETED"
 
 
 async def test_what_a_stranger_asks_for_is_not_looked_up_on_the_disk(
-    town: CallersTown, monkeypatch: pytest.MonkeyPatch
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     async def fail(*_args: object) -> Any:
         raise StoreError("a stranger could measure how long this takes")
 
-    monkeypatch.setattr(town.hub.driver.store, "_rows", fail)
-    sync, metadata = town.stranger.sync, town.stranger.metadata
-    for conversation in (town.id, NOWHERE):
+    monkeypatch.setattr(served.hub.driver.store, "_rows", fail)
+    sync, metadata = served.stranger.sync, served.stranger.metadata
+    for conversation in (served.id, NOWHERE):
         request = sync_pb2.ResolveRequest(conversation=conversation, id=bytes(32))
         assert await refused(sync.Resolve(request, metadata=metadata)) == "CONVERSATION_NOT_FOUND"
 
@@ -179,31 +179,31 @@ async def test_what_a_stranger_asks_for_is_not_looked_up_on_the_disk(
 # --- tickets and fates ---------------------------------------------------------------------
 
 
-async def test_an_expired_ticket_is_replaced_by_the_calls_themselves(town: CallersTown):
-    calls = town.owner.calls
-    ids = [e.id for e in town.entries]
+async def test_an_expired_ticket_is_replaced_by_the_calls_themselves(served: ServedHub):
+    calls = served.owner.calls
+    ids = [e.id for e in served.entries]
     calls._ticket = b"expired"
-    assert {e.id for e in await calls.fetch(town.id, ids)} == set(ids)
+    assert {e.id for e in await calls.fetch(served.id, ids)} == set(ids)
     calls._ticket = b"expired"
-    heads = town.hub.driver.hub.shelf[town.id].log.heads()[:0]
-    watch = calls.watch(town.id, heads)
-    assert town.genesis in await anext(aiter(watch))
+    heads = served.hub.driver.hub.shelf[served.id].log.heads()[:0]
+    watch = calls.watch(served.id, heads)
+    assert served.genesis in await anext(aiter(watch))
 
 
-async def test_resolve_names_all_a_waiting_entry_waits_for(town: CallersTown):
+async def test_resolve_names_all_a_waiting_entry_waits_for(served: ServedHub):
     other = Writer(2)
-    lost = other.write(town.id, said("never sent"), parents=[town.genesis])
+    lost = other.write(served.id, said("never sent"), parents=[served.genesis])
     cut = Cut(other.epoch, Track.CONVERSATION, 0, lost.id)
-    revoked = town.writer.write(
-        town.id, Member(Revocation(other.public, (cut,))), parents=[town.genesis], listed=[lost]
+    revoked = served.writer.write(
+        served.id, Member(Revocation(other.public, (cut,))), parents=[served.genesis], listed=[lost]
     )
-    after = town.writer.write(town.id, Member(Revocation(Writer(3).public)), parents=[revoked])
-    link = town.owner.link()
-    await link.send(HELLO, Entries(town.id, (revoked, after)))
+    after = served.writer.write(served.id, Member(Revocation(Writer(3).public)), parents=[revoked])
+    link = served.owner.link()
+    await link.send(HELLO, Entries(served.id, (revoked, after)))
     assert isinstance(await link.read(), Welcome)
     await link.read()  # the Fault: both wait
     for entry in (revoked, after):
-        found = await town.owner.calls.resolve(town.id, entry.id)
+        found = await served.owner.calls.resolve(served.id, entry.id)
         assert found.fate == sync_pb2.FATE_PENDING
         assert list(found.missing) == [lost.id]
 
@@ -212,55 +212,55 @@ async def test_resolve_names_all_a_waiting_entry_waits_for(town: CallersTown):
 
 
 async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
-    town: CallersTown, tmp_path: Path
+    served: ServedHub, tmp_path: Path
 ):
     data = b"a picture"
     digest = hashlib.sha256(data).digest()
     write = blob_pb2.WriteRequest(
-        conversation=town.id, digest=digest, size_bytes=len(data), data=data
+        conversation=served.id, digest=digest, size_bytes=len(data), data=data
     )
-    await town.owner.blobs.Write(iter([write]), metadata=town.owner.metadata)
-    await town.hub.stop()
+    await served.owner.blobs.Write(iter([write]), metadata=served.owner.metadata)
+    await served.hub.stop()
     async with await Store.open(tmp_path / "hub" / "log" / "log.db") as store:
-        await store.put_meta("deleted conversations", town.id)  # and then the power went
+        await store.put_meta("deleted conversations", served.id)  # and then the power went
     again = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
     try:
         assert again.driver.hub.shelf == {}
-        assert not await again.driver.store.has(town.id)
-        assert not (tmp_path / "hub" / "blobs" / town.id.hex()).exists()
+        assert not await again.driver.store.has(served.id)
+        assert not (tmp_path / "hub" / "blobs" / served.id.hex()).exists()
     finally:
         await again.stop()
 
 
-async def test_no_busy_member_brings_a_deleted_conversation_back(town: CallersTown):
-    deleting = asyncio.create_task(town.owner.calls.delete(town.id))
+async def test_no_busy_member_brings_a_deleted_conversation_back(served: ServedHub):
+    deleting = asyncio.create_task(served.owner.calls.delete(served.id))
     while not deleting.done():
-        driver = town.hub.driver
-        await asyncio.gather(*(driver.ensure_loaded(town.id) for _ in range(5)))
+        driver = served.hub.driver
+        await asyncio.gather(*(driver.ensure_loaded(served.id) for _ in range(5)))
     await deleting
-    await town.hub.driver.ensure_loaded(town.id)
-    assert town.id not in town.hub.driver.hub.shelf
-    assert not await town.hub.driver.store.has(town.id)
-    for caller in (town.owner, town.stranger):
-        request = sync_pb2.ResolveRequest(conversation=town.id, id=bytes(32))
+    await served.hub.driver.ensure_loaded(served.id)
+    assert served.id not in served.hub.driver.hub.shelf
+    assert not await served.hub.driver.store.has(served.id)
+    for caller in (served.owner, served.stranger):
+        request = sync_pb2.ResolveRequest(conversation=served.id, id=bytes(32))
         call = caller.sync.Resolve(request, metadata=caller.metadata)
         assert await refused(call) == "CONVERSATION_DELETED"
 
 
-async def test_an_upload_does_not_outlive_its_conversation(town: CallersTown, tmp_path: Path):
+async def test_an_upload_does_not_outlive_its_conversation(served: ServedHub, tmp_path: Path):
     begun = asyncio.Event()
 
     async def pieces() -> AsyncIterator[blob_pb2.WriteRequest]:
         yield blob_pb2.WriteRequest(
-            conversation=town.id, digest=bytes(32), size_bytes=100, data=b"x"
+            conversation=served.id, digest=bytes(32), size_bytes=100, data=b"x"
         )
         await begun.wait()
         yield blob_pb2.WriteRequest(data=b"y")
 
-    folder = tmp_path / "hub" / "blobs" / town.id.hex()
-    upload = town.owner.blobs.Write(pieces(), metadata=town.owner.metadata)
+    folder = tmp_path / "hub" / "blobs" / served.id.hex()
+    upload = served.owner.blobs.Write(pieces(), metadata=served.owner.metadata)
     await until(folder.exists)
-    await town.owner.calls.delete(town.id)
+    await served.owner.calls.delete(served.id)
     begun.set()
     assert await refused(upload) == "BLOB_OFFSET_INVALID"
     assert not folder.exists()

@@ -17,76 +17,77 @@ from replica.log.entry import Entry
 from replica.order.tail import tail
 from replica.order.verdict import VoidReason
 from tests.replica.document.document_writing import put, update_of
-from tests.support.callers import PATIENCE_S, CallersTown, town_in
+from tests.support.callers import PATIENCE_S, ServedHub, serve_hub
+from tests.support.hub_views import grant, held, membership_heads
 from tests.support.stories import answer, seal_of
-from tests.support.town_views import grant, held, membership_heads
 from tests.support.writers import Writer, said
 
 
 class Views:
-    """The hub's view of the town's conversation, and that of a member's replica."""
+    """The hub's view of the conversation, and that of a member's replica."""
 
-    def __init__(self, town: CallersTown, client: Replica) -> None:
-        self.town, self.client = town, client
+    def __init__(self, served: ServedHub, client: Replica) -> None:
+        self.served, self.client = served, client
 
     async def both(self) -> list[Conversation]:
         """Return both views once the replica has caught up."""
-        shelf, digest = self.client.shelf, held(self.town).log.digest
+        shelf, digest = self.client.shelf, held(self.served).log.digest
         assert await self.client.wait_for(
-            lambda: self.town.id in shelf and shelf[self.town.id].log.digest == digest, PATIENCE_S
+            lambda: self.served.id in shelf and shelf[self.served.id].log.digest == digest,
+            PATIENCE_S,
         )
-        return [held(self.town), shelf[self.town.id]]
+        return [held(self.served), shelf[self.served.id]]
 
     async def push(self, *entries: Entry) -> None:
         """Let the hub carry entries; that they count for nothing is no reason to refuse them."""
-        assert await self.town.owner.calls.push(self.town.id, entries) == {
+        assert await self.served.owner.calls.push(self.served.id, entries) == {
             entry.id: None for entry in entries
         }
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[CallersTown]:
-    async with town_in(tmp_path) as built:
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path) as built:
         yield built
 
 
 @pytest.fixture
-async def views(town: CallersTown, tmp_path: Path) -> AsyncIterator[Views]:
+async def views(served: ServedHub, tmp_path: Path) -> AsyncIterator[Views]:
     """A reader's replica that follows the conversation."""
     reader = Writer(5)
-    await grant(town, reader, Role.READER)
+    await grant(served, reader, Role.READER)
     path = tmp_path / "replica.db"
-    async with Replica.open(path, reader.key, town.hub.address, follow=True) as client:
-        yield Views(town, client)
+    async with Replica.open(path, reader.key, served.hub.address, follow=True) as client:
+        yield Views(served, client)
 
 
-async def test_what_a_role_may_not_write_counts_for_nobody(town: CallersTown, views: Views):
+async def test_what_a_role_may_not_write_counts_for_nobody(served: ServedHub, views: Views):
     reader = Writer(2)
-    await grant(town, reader, Role.READER)
-    word = reader.write(town.id, said("I may only read"), parents=[town.entries[-1]])
+    await grant(served, reader, Role.READER)
+    word = reader.write(served.id, said("I may only read"), parents=[served.entries[-1]])
     body = Member(Grant(Writer(9).public, Role.WRITER))
-    change = reader.write(town.id, body, parents=membership_heads(town))
+    change = reader.write(served.id, body, parents=membership_heads(served))
     await views.push(word, change)
-    await town.say("and now for something else")
+    await served.say("and now for something else")
     for view in await views.both():
         assert {word.id, change.id} <= view.log.entries.keys()
         assert not view.log.membership.is_visible(view.log.entries[word.id])
-        assert [e.id for e in tail(view.order, None)] == [e.id for e in town.entries[1:]]
+        assert [e.id for e in tail(view.order, None)] == [e.id for e in served.entries[1:]]
         assert not view.is_member(Writer(9).public)
 
 
-async def test_a_seal_that_leaves_something_out_seals_nothing(town: CallersTown, views: Views):
+async def test_a_seal_that_leaves_something_out_seals_nothing(served: ServedHub, views: Views):
     host = Writer(3)
-    await grant(town, host, Role.HOST)
+    await grant(served, host, Role.HOST)
     body = Request(host.public, Sampling())
-    request = town.writer.write(town.id, body, parents=[town.entries[-1]])
+    request = served.writer.write(served.id, body, parents=[served.entries[-1]])
     await views.push(request)
-    everything = [*town.entries[1:], request]
+    everything = [*served.entries[1:], request]
 
     def sealed(*entries: Entry) -> Entry:
-        wording = seal_of(held(town), request.id, tuple(e.id for e in entries), None)
-        listed = [*membership_heads(town), *entries]
-        return host.write(town.id, wording, parents=[request], listed=listed)
+        wording = seal_of(held(served), request.id, tuple(e.id for e in entries), None)
+        listed = [*membership_heads(served), *entries]
+        return host.write(served.id, wording, parents=[request], listed=listed)
 
     wrong = sealed(*everything[1:])
     await views.push(wrong)
@@ -95,7 +96,7 @@ async def test_a_seal_that_leaves_something_out_seals_nothing(town: CallersTown,
         assert view.order.seal_of == {}
         assert open_requests(view, host.public) == [request.id]
     right = sealed(*everything)
-    generation = host.write(town.id, answer("Right."), parents=[right], basis=right)
+    generation = host.write(served.id, answer("Right."), parents=[right], basis=right)
     await views.push(right, generation)
     for view in await views.both():
         assert view.order.void == {wrong.id: VoidReason.COVERAGE_WRONG}
@@ -104,16 +105,16 @@ async def test_a_seal_that_leaves_something_out_seals_nothing(town: CallersTown,
 
 
 async def test_an_update_of_a_foreign_client_or_nested_too_deep_changes_no_document(
-    town: CallersTown, views: Views
+    served: ServedHub, views: Views
 ):
-    own = client_id(Lane(town.writer.public, town.writer.epoch, Track.DOCUMENT))
+    own = client_id(Lane(served.writer.public, served.writer.epoch, Track.DOCUMENT))
     foreign = update_of(put("title", "stolen", by=own + 1))
     head = b"\x01\x01" + varuint(own) + b"\x00\x28\x01" + text("meta") + text("title") + b"\x01"
     deep = head + b"\x75\x01" * 65 + b"\x7e\x00"
     good = update_of(put("title", "ours", by=own))
-    entries, last = [], town.genesis
+    entries, last = [], served.genesis
     for update in (foreign, deep, good):
-        last = town.writer.write(town.id, DocumentUpdate(update), parents=[last])
+        last = served.writer.write(served.id, DocumentUpdate(update), parents=[last])
         entries.append(last)
     await views.push(*entries)
     for view in await views.both():

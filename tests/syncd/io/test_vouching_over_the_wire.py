@@ -16,11 +16,11 @@ from replica.refusals import ArgumentInvalid
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.cli.processes import ROOT
-from tests.support.callers import RawLink, town_in
+from tests.support.callers import RawLink, serve_hub
 from tests.support.writers import Writer
 
 OWNER, STRANGER = Writer(1).public, Writer(9).public
-"""The keys of the callers of a town."""
+"""The keys of the callers of a served hub."""
 A, B = "aa" * 32, "bb" * 32
 
 
@@ -55,8 +55,8 @@ async def welcomed(link: RawLink) -> list[tuple[PublicKey, bool]]:
 
 
 async def test_no_host_vouches_for_itself(tmp_path: Path):
-    async with town_in(tmp_path, host_keys=[OWNER.hex()]) as town:
-        claimant, vouched = town.stranger.link(), town.owner.link()
+    async with serve_hub(tmp_path, host_keys=[OWNER.hex()]) as served:
+        claimant, vouched = served.stranger.link(), served.owner.link()
         await claimant.call.write(claiming(STRANGER))
         assert await welcomed(claimant) == [(STRANGER, False)]
         await vouched.send(host_hello(OWNER))
@@ -65,8 +65,8 @@ async def test_no_host_vouches_for_itself(tmp_path: Path):
 
 async def test_vouching_is_not_stored(tmp_path: Path):
     for host_keys, vouched in (([OWNER.hex()], True), ([], False)):
-        async with town_in(tmp_path, host_keys=host_keys) as town:
-            link = town.owner.link()
+        async with serve_hub(tmp_path, host_keys=host_keys) as served:
+            link = served.owner.link()
             await link.send(host_hello(OWNER))
             assert await welcomed(link) == [(OWNER, vouched)]
 

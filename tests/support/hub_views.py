@@ -1,4 +1,4 @@
-"""What the hub of a town holds, and what it tells on a link or a call."""
+"""What a hub under test holds, and what it tells on a link or a call."""
 
 from typing import Any, TypeVar
 
@@ -12,39 +12,39 @@ from replica.ids import ConversationId, Digest
 from replica.link.messages import Hello, Open
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import Entry
-from tests.support.callers import Caller, CallersTown, RawLink
+from tests.support.callers import Caller, RawLink, ServedHub
 from tests.support.writers import Writer, said
 
 _M = TypeVar("_M")
 
 
-def held(town: CallersTown) -> Conversation:
+def held(served: ServedHub) -> Conversation:
     """Return the conversation as the hub has it in memory."""
-    return town.hub.driver.hub.shelf[town.id]
+    return served.hub.driver.hub.shelf[served.id]
 
 
-async def stored(town: CallersTown) -> list[Entry]:
+async def stored(served: ServedHub) -> list[Entry]:
     """Return the conversation as the hub has it on disk."""
-    return (await town.hub.driver.store.load(town.id)).entries
+    return (await served.hub.driver.store.load(served.id)).entries
 
 
-def membership_heads(town: CallersTown) -> list[Entry]:
+def membership_heads(served: ServedHub) -> list[Entry]:
     """Return what the next change of membership follows."""
-    log = held(town).log
-    return [log.entries[i] for i in log.membership_heads()] or [town.genesis]
+    log = held(served).log
+    return [log.entries[i] for i in log.membership_heads()] or [served.genesis]
 
 
-async def grant(town: CallersTown, writer: Writer, role: Role) -> None:
+async def grant(served: ServedHub, writer: Writer, role: Role) -> None:
     """Let a key in."""
     body = Member(Grant(writer.public, role))
-    entry = town.writer.write(town.id, body, parents=membership_heads(town))
-    assert await town.owner.calls.push(town.id, (entry,)) == {entry.id: None}
+    entry = served.writer.write(served.id, body, parents=membership_heads(served))
+    assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
 
 
-def next_message(town: CallersTown, text: str) -> Entry:
+def next_message(served: ServedHub, text: str) -> Entry:
     """Write the owner's next message without sending it."""
-    entry = town.writer.write(town.id, said(text), parents=[town.entries[-1]])
-    town.entries.append(entry)
+    entry = served.writer.write(served.id, said(text), parents=[served.entries[-1]])
+    served.entries.append(entry)
     return entry
 
 

@@ -1,0 +1,203 @@
+"""Who may ask a hub, and the answers that need no link (spec/04-link §7 to §9).
+
+Pure. A servicer parses, calls these and wraps what they return. They answer
+from memory: the driver flushes the conversation before it passes an answer on,
+because what is admitted may still be on its way to the disk.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from replica import limits
+from replica.conversation import Conversation
+from replica.ids import EntryId, Lane, PublicKey
+from replica.link import Fault
+from replica.log import CONTROL_KINDS, Entry, Log, Role, decode_body, listed_ids
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    CreateForbidden,
+    EntriesMissing,
+    NotAllowed,
+)
+
+# --- who may ask ----------------------------------------------------------------
+
+
+class Right(Enum):
+    """A use of a conversation that a caller asks for."""
+
+    READ = "read"
+    WRITE_BLOBS = "write blobs"
+    DELETE = "delete"
+
+
+def permitted(held: Conversation | None, peer: PublicKey, right: Right) -> Conversation:
+    """Return the conversation if `peer` may use it so. Raises ConversationUnknown, NotAllowed."""
+    if held is None or not held.is_member(peer):
+        # LINK-9: the same words for "no such conversation" and "not yours".
+        raise ConversationUnknown
+    roles = held.log.membership.roles[peer]
+    if right is Right.WRITE_BLOBS and roles <= {Role.READER}:
+        raise NotAllowed("readers write no blobs")
+    if right is Right.DELETE and Role.OWNER not in roles:
+        raise NotAllowed("only an owner deletes a conversation")
+    return held
+
+
+# --- Resolve --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The hub does not hold the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The entry waits for these, ascending; for none of them where it waits for a grant."""
+
+    missing: tuple[EntryId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The entry is in the log; of a request also its seal and its generation."""
+
+    seal: EntryId | None
+    generation: EntryId | None
+
+
+Fate = Unknown | Waiting | Held
+
+
+def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
+    """Return what became of an entry."""
+    waiting = held.log.pending.get(entry_id)
+    if waiting is not None:
+        return Waiting(_missing(held.log, waiting))
+    if entry_id not in held.log.entries:
+        return Unknown()
+    return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))
+
+
+def _missing(log: Log, waiting: Entry) -> tuple[EntryId, ...]:
+    """Return what an entry waits for that is not here at all: named, or listed by its body."""
+    missing: list[EntryId] = []
+    seen, todo = {waiting.id}, [waiting]
+    while todo:
+        for named in _named(todo.pop()):
+            if named in seen or named in log.entries:
+                continue
+            seen.add(named)
+            if named in log.pending:
+                todo.append(log.pending[named])
+            else:
+                missing.append(named)
+    return tuple(sorted(missing))
+
+
+def _named(waiting: Entry) -> tuple[EntryId, ...]:
+    kind, body = waiting.header.kind, waiting.body
+    is_control = kind in CONTROL_KINDS and body is not None
+    listed = listed_ids(decode_body(kind, body)) if is_control and body is not None else ()
+    return (*waiting.header.ancestors(), *listed)
+
+
+# --- Fetch ----------------------------------------------------------------------
+
+FETCHED_BYTES = limits.FRAME_BYTES_MAX // 2
+"""Responses of a Fetch are cut here: one more entry and the framing still fit a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRange:
+    """A run of one lane, from `seq_start` to before `seq_end`; 0 is the lane's end."""
+
+    lane: Lane
+    seq_start: int
+    seq_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One response of a Fetch, in send order."""
+
+    entries: tuple[Entry, ...]
+    absent: tuple[EntryId, ...] = ()
+    """Asked for and not held, ascending; in the last response."""
+
+
+def fetch(
+    held: Conversation,
+    ids: Sequence[EntryId],
+    ranges: Iterable[LaneRange],
+    *,
+    headers_only: bool = False,
+) -> Iterator[Fetched]:
+    """Select entries by id and by lane range; yield them cut into responses.
+
+    What is answered is settled by this call, not when the responses are read.
+    Raises ArgumentInvalid.
+    """
+    if len(ids) > limits.FETCH_IDS_MAX:
+        raise ArgumentInvalid(f"ids: at most {limits.FETCH_IDS_MAX}")
+    wanted = set(ids) | _in_ranges(held.log, ranges)
+    present = wanted & held.log.entries.keys()
+    entries = held.log.in_send_order(present)
+    return _responses(held.log, entries, tuple(sorted(wanted - present)), headers_only)
+
+
+def _in_ranges(log: Log, ranges: Iterable[LaneRange]) -> set[EntryId]:
+    """Return the ids in these ranges; a position is looked up once, however often it is named."""
+    runs: dict[Lane, list[LaneRange]] = {}
+    for wanted in ranges:
+        runs.setdefault(wanted.lane, []).append(wanted)
+    found: set[EntryId] = set()
+    for lane, wanted_runs in runs.items():
+        length, reached = log.lane_length(lane), 0
+        for run in sorted(wanted_runs, key=lambda run: run.seq_start):
+            end = min(run.seq_end or length, length)
+            for seq in range(max(run.seq_start, reached), end):
+                found.update(log.at(lane, seq))
+            reached = max(reached, end)
+    return found
+
+
+def _responses(
+    log: Log, entries: list[Entry], absent: tuple[EntryId, ...], headers_only: bool
+) -> Iterator[Fetched]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        bodyless = headers_only and log.is_withholdable(entry)
+        sent = replace(entry, body=None) if bodyless else entry
+        if batch and size + sent.size_bytes > FETCHED_BYTES:
+            yield Fetched(tuple(batch))
+            batch, size = [], 0
+        batch.append(sent)
+        size += sent.size_bytes
+    yield Fetched(tuple(batch), absent)
+
+
+# --- Push -----------------------------------------------------------------------
+
+_MESSAGE_WIDE = (ConversationUnknown.reason, CreateForbidden.reason)
+"""Reasons to refuse a message as a whole, whichever entry the fault names."""
+
+
+def outcomes(
+    ids: Iterable[EntryId], faults: Sequence[Fault], held: Conversation | None
+) -> dict[EntryId, Fault | None]:
+    """Return per pushed entry why it is not durable; None where it will be (LINK-24)."""
+    as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
+    if as_a_whole is not None:
+        # That an entry is here all the same is not for a stranger to know.
+        return dict.fromkeys(ids, replace(as_a_whole, entry=None))
+    known = held.log.entries if held is not None else {}
+    # The first fault of an entry says it; under None stands the first that names no entry.
+    fault_of = {fault.entry: fault for fault in reversed(faults)}
+    # What waits already, for another link, causes no fault here.
+    otherwise = fault_of.get(None) or Fault.of(EntriesMissing())
+    return {i: None if i in known else fault_of.get(i, otherwise) for i in ids}

@@ -1,0 +1,112 @@
+"""The place of an author's next entry, as a hub hints it (spec/04-link §9)."""
+
+import pytest
+
+from replica.conversation.conversation import Conversation
+from replica.log.body import Role
+from replica.log.entry import Entry
+from syncd.hint import Hint, hint_for
+from tests.support.sample import Sample
+from tests.support.stories import Story, answer
+from tests.support.writers import Writer, said
+
+
+class Asked(Sample):
+    """A conversation with a host in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = Writer(6)
+        self.grant(self.host, Role.HOST)
+
+    def sealed(self) -> Entry:
+        """Say something, ask, and let the host seal both."""
+        message = self.say(self.genesis)
+        return self.seal(self.host, self.ask(self.host, message), message)
+
+    def hint(self) -> Hint:
+        return hint_for(self.held, self.owner.public)
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def written_from(hint: Hint, held: Conversation, author: Writer) -> Entry:
+    """Write what a hint invites to, on a fresh lane."""
+    entries = held.log.entries
+    return author.write(
+        held.id,
+        said("next"),
+        parents=[entries[i] for i in hint.parents],
+        basis=entries[hint.tip] if hint.tip is not None else None,
+    )
+
+
+def test_before_the_first_seal_the_next_entry_follows_all_that_was_said(asked: Asked) -> None:
+    assert (asked.hint().tip, asked.hint().parents) == (None, (asked.genesis.id,))
+    first, second = asked.say(asked.genesis), asked.say(asked.genesis)
+    assert asked.hint().parents == tuple(sorted((first.id, second.id)))
+    assert asked.hint().lamport == 1 + second.header.lamport
+
+
+def test_the_tip_is_the_newest_seal_and_an_answer_is_followed(asked: Asked) -> None:
+    seal = asked.sealed()
+    assert asked.hint().tip == seal.id
+    assert asked.hint().parents == seal.header.parents  # the request: there is no answer yet
+    generation = asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
+    assert (asked.hint().tip, asked.hint().parents) == (seal.id, (generation.id,))
+
+
+def test_of_two_branches_the_hint_is_for_the_one_with_the_latest_activity(asked: Asked) -> None:
+    first = asked.sealed()
+    beside = asked.ask(asked.host, asked.genesis)
+    second = asked.seal(asked.host, beside)
+    assert asked.held.order.nodes.keys() == {first.id, second.id}
+    assert (asked.hint().tip, asked.hint().parents) == (second.id, (beside.id,))
+
+
+def test_the_lamport_counts_the_basis(asked: Asked) -> None:
+    seal = asked.sealed()
+    hint = asked.hint()
+    assert all(asked.held.log.entries[i].header.lamport < seal.header.lamport for i in hint.parents)
+    assert hint.lamport == 1 + seal.header.lamport
+    entry = asked.add(written_from(hint, asked.held, Writer(1, epoch=2)))
+    assert entry.id in asked.held.log.entries
+
+
+def test_a_hint_names_the_lanes_of_its_reader_alone(asked: Asked) -> None:
+    seal = asked.sealed()
+    position = asked.held.log.position
+    assert hint_for(asked.held, asked.host.public).own_heads == (position(seal.id),)
+    own = {head.id for head in asked.hint().own_heads}
+    assert own == {asked.genesis.id, *asked.held.log.membership_heads(), *seal.header.parents}
+    assert hint_for(asked.held, Writer(9).public).own_heads == ()
+
+
+def test_a_forked_lane_shows_both_its_ends(asked: Asked) -> None:
+    first = asked.say(asked.genesis)
+    twin = asked.owner.restored()
+    left = asked.say(first)
+    right = asked.add(twin.write(asked.held.id, said("y"), parents=[first]))
+    assert {left.id, right.id} <= {head.id for head in asked.hint().own_heads}
+
+
+def test_a_hint_names_the_membership_heads(asked: Asked) -> None:
+    (granted,) = asked.held.log.membership_heads()
+    assert asked.hint().membership_heads == (granted,) != (asked.genesis.id,)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whoever_writes_what_a_hint_invites_to_is_taken_at_its_word(seed: int) -> None:
+    story = Story(seed)
+    for _ in range(8):
+        story.grow(8)
+        author = Writer(1, epoch=1000 + len(story.entries))
+        hint = hint_for(story.held, author.public)
+        entry = written_from(hint, story.held, author)
+        assert entry.header.lamport == hint.lamport
+        story.held.admit(entry)  # a wrong place would be refused
+        if entry.id in story.held.log.entries:  # else its author is revoked by now
+            story.entries.append(entry)

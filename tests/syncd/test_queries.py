@@ -1,0 +1,304 @@
+"""Who may ask a hub, and what it answers without a link (spec/04-link §7 to §9)."""
+
+import random
+
+import pytest
+
+from replica import limits
+from replica.ids import EntryId, Lane, Track
+from replica.link.messages import Fault
+from replica.log.body import Cut, Member, Revocation, Role
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    CreateForbidden,
+    EntriesMissing,
+    NotAllowed,
+    PendingFull,
+    SignatureInvalid,
+)
+from syncd.queries import (
+    FETCHED_BYTES,
+    Fetched,
+    Held,
+    LaneRange,
+    Right,
+    Unknown,
+    Waiting,
+    fate_of,
+    fetch,
+    outcomes,
+    permitted,
+)
+from tests.support.counting import calls, grows_linearly
+from tests.support.sample import Sample
+from tests.support.stories import answer
+from tests.support.writers import Writer, said
+
+ABSENT = EntryId(b"\0" * 32)
+
+
+@pytest.fixture
+def sample() -> Sample:
+    return Sample()
+
+
+# --- who may ask ------------------------------------------------------------------
+
+
+def test_a_member_reads_and_a_stranger_hears_the_same_as_of_no_conversation(sample: Sample) -> None:
+    assert permitted(sample.held, sample.owner.public, Right.READ) is sample.held
+    told = []
+    for held in (sample.held, None):
+        for right in Right:
+            with pytest.raises(ConversationUnknown) as refused:
+                permitted(held, Writer(9).public, right)
+            told.append((refused.value.detail, refused.value.missing))
+    assert len(set(told)) == 1
+
+
+def test_who_was_revoked_is_a_stranger(sample: Sample) -> None:
+    writer = Writer(2)
+    sample.grant(writer, Role.WRITER)
+    assert permitted(sample.held, writer.public, Right.READ)
+    grants = [sample.held.log.entries[i] for i in sample.held.log.membership_heads()]
+    sample.add(sample.owner.write(sample.id, Member(Revocation(writer.public)), parents=grants))
+    with pytest.raises(ConversationUnknown):
+        permitted(sample.held, writer.public, Right.READ)
+
+
+def test_readers_write_no_blobs(sample: Sample) -> None:
+    reader, both, host = Writer(2), Writer(3), Writer(4)
+    sample.grant(reader, Role.READER)
+    sample.grant(both, Role.READER, Role.WRITER)
+    sample.grant(host, Role.HOST)
+    with pytest.raises(NotAllowed):
+        permitted(sample.held, reader.public, Right.WRITE_BLOBS)
+    for writer in (both, host, sample.owner):
+        assert permitted(sample.held, writer.public, Right.WRITE_BLOBS) is sample.held
+
+
+def test_only_an_owner_deletes(sample: Sample) -> None:
+    writer, second = Writer(2), Writer(3)
+    sample.grant(writer, Role.WRITER, Role.HOST)
+    sample.grant(second, Role.OWNER)
+    with pytest.raises(NotAllowed):
+        permitted(sample.held, writer.public, Right.DELETE)
+    for owner in (sample.owner, second):
+        assert permitted(sample.held, owner.public, Right.DELETE) is sample.held
+
+
+# --- Resolve ------------------------------------------------------------------------
+
+
+def test_an_entry_is_unknown_until_it_is_held(sample: Sample) -> None:
+    (entry,) = sample.chain(1)
+    assert fate_of(sample.held, entry.id) == Unknown()
+    sample.add(entry)
+    assert fate_of(sample.held, entry.id) == Held(None, None)
+
+
+def test_a_waiting_entry_names_all_that_is_not_here_at_all(sample: Sample) -> None:
+    line = sample.chain(4)
+    other = Writer(2).write(sample.id, said("never sent"), parents=[sample.genesis])
+    last = sample.owner.write(sample.id, said("both"), parents=[line[-1], other])
+    sample.add(line[1], line[3], last)
+    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[2].id, other.id))))
+    sample.add(line[2])
+    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[0].id, other.id))))
+
+
+def test_what_a_waiting_body_lists_is_among_what_it_waits_for(sample: Sample) -> None:
+    other = Writer(2)
+    lost = other.write(sample.id, said("never sent"), parents=[sample.genesis])
+    cut = Cut(other.epoch, Track.CONVERSATION, 0, lost.id)
+    body = Member(Revocation(other.public, (cut,)))
+    revoked = sample.owner.write(sample.id, body, parents=[sample.genesis], listed=[lost])
+    after = sample.owner.write(sample.id, Member(Revocation(Writer(3).public)), parents=[revoked])
+    sample.add(revoked, after)
+    assert fate_of(sample.held, after.id) == Waiting((lost.id,))
+
+
+def test_an_entry_that_lacks_only_a_grant_waits_for_no_entry(sample: Sample) -> None:
+    stranger = Writer(2).write(sample.id, said("let me in"), parents=[sample.genesis])
+    sample.add(stranger)
+    assert fate_of(sample.held, stranger.id) == Waiting(())
+
+
+def test_a_request_is_told_with_its_seal_and_its_generation(sample: Sample) -> None:
+    host = Writer(6)
+    sample.grant(host, Role.HOST)
+    request = sample.ask(host, sample.genesis)
+    assert fate_of(sample.held, request.id) == Held(None, None)
+    seal = sample.seal(host, request)
+    assert fate_of(sample.held, request.id) == Held(seal.id, None)
+    generation = sample.add(host.write(sample.id, answer(), parents=[seal], basis=seal))
+    assert fate_of(sample.held, request.id) == Held(seal.id, generation.id)
+    assert fate_of(sample.held, seal.id) == Held(None, None)
+
+
+# --- Fetch ----------------------------------------------------------------------------
+
+
+def lane_of(sample: Sample, start: int, end: int) -> LaneRange:
+    return LaneRange(Lane(sample.owner.public, sample.owner.epoch, Track.CONVERSATION), start, end)
+
+
+def fetched(sample: Sample, *ids: EntryId, ranges: tuple[LaneRange, ...] = ()) -> list[EntryId]:
+    responses = list(fetch(sample.held, ids, ranges))
+    return [entry.id for response in responses for entry in response.entries]
+
+
+def test_entries_come_in_send_order_and_what_is_absent_is_named_last(sample: Sample) -> None:
+    line = sample.chain(3)
+    sample.add(*line)
+    sample.grant(Writer(2), Role.READER)
+    (grant,) = (i for i in sample.held.log.membership_heads())
+    absent = [EntryId(bytes([number] * 32)) for number in range(20, 0, -1)]
+    (response,) = fetch(sample.held, [line[2].id, *absent, grant, line[0].id, line[0].id], ())
+    assert [e.id for e in response.entries] == [grant, line[0].id, line[2].id]
+    assert response.absent == tuple(reversed(absent))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "places"),
+    [
+        (1, 3, [1, 2]),
+        (3, 0, [3, 4]),
+        (2, 2**63, [2, 3, 4]),
+        (4, 2, []),
+        (7, 0, []),
+        (2**64 - 1, 0, []),
+    ],
+)
+def test_a_range_ends_before_its_end_or_with_its_lane(
+    sample: Sample, start: int, end: int, places: list[int]
+) -> None:
+    line = sample.chain(5)
+    sample.add(*line)
+    wanted = lane_of(sample, start, end)
+    assert fetched(sample, ranges=(wanted,)) == [line[place].id for place in places]
+
+
+def test_ranges_of_unknown_lanes_yield_nothing(sample: Sample) -> None:
+    sample.add(*sample.chain(2))
+    for lane in (Lane(Writer(9).public, 1, 1), Lane(sample.owner.public, 7, 1)):
+        assert fetched(sample, ranges=(LaneRange(lane, 0, 0),)) == []
+    assert fetched(sample, ranges=(LaneRange(Lane(sample.owner.public, 1, -5), 0, 9),)) == []
+
+
+def test_overlapping_ranges_yield_what_each_alone_would(sample: Sample) -> None:
+    line = sample.chain(12)
+    sample.add(*line)
+    chance = random.Random(1)
+    for _ in range(50):
+        bounds = [(chance.randrange(14), chance.randrange(14)) for _ in range(4)]
+        ranges = [lane_of(sample, *pair) for pair in bounds]
+        places = {p for start, end in bounds for p in range(start, min(end or 12, 12))}
+        assert fetched(sample, ranges=tuple(ranges)) == [line[p].id for p in sorted(places)]
+
+
+def test_a_range_has_both_entries_of_a_forked_position(sample: Sample) -> None:
+    (first,) = sample.chain(1)
+    twin = sample.owner.restored()
+    left = sample.owner.write(sample.id, said("left"), parents=[first])
+    right = twin.write(sample.id, said("right"), parents=[first])
+    sample.add(first, left, right)
+    assert set(fetched(sample, ranges=(lane_of(sample, 1, 2),))) == {left.id, right.id}
+
+
+def test_a_lane_named_a_hundred_times_is_walked_once(sample: Sample) -> None:
+    sample.add(*sample.chain(300))
+    whole, first = lane_of(sample, 0, 0), lane_of(sample, 0, 1)
+    once = calls(lambda: fetched(sample, ranges=(whole,)))
+    assert calls(lambda: fetched(sample, ranges=(whole, first) * 50)) < 2 * once
+
+
+def test_responses_are_cut_so_that_each_fits_a_frame(sample: Sample) -> None:
+    line = [*sample.chain(5, "x" * 170_000), *sample.chain(1, "x" * 400_000)]
+    sample.add(*line)
+    responses = list(fetch(sample.held, [*(entry.id for entry in line), ABSENT], ()))
+    assert [e.id for r in responses for e in r.entries] == [e.id for e in line]
+    assert [len(r.entries) for r in responses] == [3, 2, 1]
+    assert [r.absent for r in responses] == [(), (), (ABSENT,)]
+    sizes = [sum(e.size_bytes for e in r.entries) for r in responses]
+    assert max(sizes) <= FETCHED_BYTES
+
+
+def test_nothing_found_is_one_response(sample: Sample) -> None:
+    assert list(fetch(sample.held, [], ())) == [Fetched(())]
+    assert list(fetch(sample.held, [ABSENT], ())) == [Fetched((), (ABSENT,))]
+
+
+def test_headers_come_alone_where_asked_but_for_control_kinds(sample: Sample) -> None:
+    line = sample.chain(3, "x" * 400_000)
+    sample.add(*line)
+    ids = [sample.genesis.id, *(entry.id for entry in line)]
+    (response,) = fetch(sample.held, ids, (), headers_only=True)
+    assert [e.body is None for e in response.entries] == [False, True, True, True]
+    assert [e.id for e in response.entries] == ids
+    assert sample.held.log.entries[line[0].id].body is not None
+
+
+def test_a_fetch_names_so_many_ids(sample: Sample) -> None:
+    most = [ABSENT] * limits.FETCH_IDS_MAX
+    assert list(fetch(sample.held, most, ())) == [Fetched((), (ABSENT,))]
+    with pytest.raises(ArgumentInvalid):
+        fetch(sample.held, [*most, ABSENT], ())
+
+
+def test_what_is_answered_is_settled_when_it_is_asked(sample: Sample) -> None:
+    early, late = sample.chain(2)
+    sample.add(early)
+    responses = fetch(sample.held, [early.id, late.id], ())
+    sample.add(late)  # and it is not durable yet
+    assert list(responses) == [Fetched((early,), (late.id,))]
+
+
+# --- Push -------------------------------------------------------------------------------
+
+
+def test_what_is_held_is_durable_and_each_refusal_says_its_own(sample: Sample) -> None:
+    here, forged, late = sample.chain(3)
+    sample.add(here)
+    own = Fault.of(SignatureInvalid(), sample.id, forged.id)
+    general = Fault.of(EntriesMissing(missing=[forged.id]), sample.id)
+    told = outcomes([here.id, forged.id, late.id], [own, general], sample.held)
+    assert told == {here.id: None, forged.id: own, late.id: general}
+
+
+def test_what_waits_already_is_not_called_durable(sample: Sample) -> None:
+    _, late = sample.chain(2)
+    sample.add(late)
+    (fault,) = outcomes([late.id], [], sample.held).values()
+    assert fault is not None
+    assert fault.reason == EntriesMissing.reason
+
+
+def test_the_first_of_several_faults_is_told(sample: Sample) -> None:
+    first, second = (entry.id for entry in sample.chain(2))
+    own = [Fault.of(SignatureInvalid(word), sample.id, first) for word in ("this", "that")]
+    general = [Fault.of(EntriesMissing(), sample.id), Fault.of(PendingFull(), sample.id)]
+    told = outcomes([first, second], [*own, *general], sample.held)
+    assert told == {first: own[0], second: general[0]}
+
+
+@pytest.mark.parametrize("kind", [ConversationUnknown, CreateForbidden])
+def test_a_stranger_is_told_one_thing_of_all_it_sent(
+    sample: Sample, kind: type[ConversationUnknown] | type[CreateForbidden]
+) -> None:
+    here, new = sample.chain(2)
+    sample.add(here)
+    fault = Fault.of(kind(), sample.id, here.id)
+    for held in (sample.held, None):
+        told = outcomes([here.id, new.id], [fault], held)
+        assert told == dict.fromkeys((here.id, new.id), Fault.of(kind(), sample.id))
+
+
+def test_the_outcomes_of_a_push_cost_one_pass() -> None:
+    def work(n: int):
+        ids = [EntryId(number.to_bytes(32, "big")) for number in range(n)]
+        faults = [Fault("REFUSED", entry=entry_id) for entry_id in ids]
+        return lambda: outcomes(ids, faults, None)
+
+    assert grows_linearly(work, 200)

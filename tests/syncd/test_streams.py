@@ -1,0 +1,76 @@
+"""How many long calls a key has, and until when its last proof vouches for them (LINK-28)."""
+
+import pytest
+
+from replica.limits import TICKET_LIFETIME_S
+from replica.refusals import QuotaExceeded
+from syncd.streams import Streams
+from tests.support.writers import Writer
+
+ADA, BOB = Writer(1).public, Writer(2).public
+
+
+class Held:
+    """Streams by name, and the names of those that were told to end."""
+
+    def __init__(self, per_key_max: int = 2) -> None:
+        self.streams = Streams(per_key_max)
+        self.ended: list[str] = []
+
+    def begin(self, name: str, key: bytes = ADA, connection: str = "here", now: float = 0.0):
+        return self.streams.begin(key, connection, now, lambda: self.ended.append(name))
+
+
+def test_a_stream_ends_a_lifetime_after_it_began_and_is_told_once() -> None:
+    held = Held()
+    held.begin("early")
+    held.begin("late", now=5.0)
+    held.streams.handle_deadlines(TICKET_LIFETIME_S - 0.001)
+    assert held.ended == []
+    held.streams.handle_deadlines(TICKET_LIFETIME_S)
+    held.streams.handle_deadlines(TICKET_LIFETIME_S + 1.0)
+    assert held.ended == ["early"]
+    held.streams.handle_deadlines(TICKET_LIFETIME_S + 5.0)
+    assert held.ended == ["early", "late"]
+
+
+def test_a_proof_prolongs_the_streams_of_its_key_and_connection_alone() -> None:
+    held = Held()
+    held.begin("proved")
+    held.begin("elsewhere", connection="there")
+    held.begin("another's", key=BOB)
+    held.streams.renew(ADA, "here", 10.0)
+    held.streams.handle_deadlines(TICKET_LIFETIME_S)
+    assert held.ended == ["elsewhere", "another's"]
+    held.streams.handle_deadlines(TICKET_LIFETIME_S + 10.0)
+    assert held.ended[2:] == ["proved"]
+
+
+def test_no_proof_revives_a_stream_that_was_told_to_end() -> None:
+    held = Held()
+    held.begin("late to prove")
+    held.streams.handle_deadlines(TICKET_LIFETIME_S)
+    held.streams.renew(ADA, "here", TICKET_LIFETIME_S)
+    held.streams.handle_deadlines(3 * TICKET_LIFETIME_S)
+    assert held.ended == ["late to prove"]
+
+
+def test_a_key_has_so_many_streams_until_one_has_ended() -> None:
+    held = Held(per_key_max=2)
+    first = held.begin("one")
+    held.begin("two")
+    with pytest.raises(QuotaExceeded, match="2 links already"):
+        held.begin("three")
+    held.begin("another's", key=BOB)
+    # One that was told to end counts until its call is over: nobody may read it.
+    held.streams.handle_deadlines(TICKET_LIFETIME_S)
+    with pytest.raises(QuotaExceeded):
+        held.begin("three")
+    held.streams.end(first)
+    held.begin("three")
+
+
+def test_a_key_without_streams_is_not_remembered() -> None:
+    held = Held()
+    held.streams.end(held.begin("one"))
+    assert held.streams._held == {}

@@ -1,0 +1,67 @@
+"""A Watch as a link: where it begins, what it may take, how it ends (spec/04-link §9)."""
+
+import pytest
+
+from replica import limits
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, EntryId, Lane, Position
+from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Open
+from replica.refusals import ArgumentInvalid, ConversationUnknown, StoreFull
+from syncd.hint import Hint
+from syncd.watch import GREETING, end_of, grant, opening
+from tests.support.writers import Writer, said
+
+UNKNOWN = ConversationId(b"c" * 32)
+
+
+@pytest.fixture
+def held() -> Conversation:
+    """A conversation with several lanes."""
+    owner = Writer(1)
+    genesis = owner.genesis()
+    found = Conversation(genesis.conversation)
+    found.admit(genesis)
+    for writer in (owner, Writer(1, epoch=2), Writer(1, epoch=3)):
+        found.admit(writer.write(found.id, said("x"), parents=[genesis]))
+    return found
+
+
+def test_a_cursor_at_the_end_asks_with_the_digest_of_the_log(held: Conversation) -> None:
+    heads = held.log.heads()
+    for cursor in (heads, heads[::-1]):
+        assert opening(held.id, cursor, drafts=True) == Open(held.id, held.log.digest, cursor, True)
+
+
+def test_a_cursor_that_lags_asks_with_another_digest(held: Conversation) -> None:
+    cursor = held.log.heads()[:-1]
+    asked = opening(held.id, cursor, drafts=False)
+    assert (asked.heads, asked.drafts) == (cursor, False)
+    assert asked.digest != held.log.digest
+    assert opening(held.id, (), drafts=False).heads == ()
+
+
+@pytest.mark.parametrize("track", [-1, 4, 300])
+def test_a_cursor_stands_on_tracks_there_are(track: int) -> None:
+    head = Position(Lane(Writer(1).public, 1, track), 0, EntryId(bytes(32)))
+    with pytest.raises(ArgumentInvalid):
+        opening(UNKNOWN, (head,), drafts=False)
+
+
+def test_a_watcher_may_be_sent_a_window_beyond_what_it_took() -> None:
+    assert grant(0) == Credit(limits.CREDIT_BYTES)
+    assert grant(5_000_000) == Credit(5_000_000 + limits.CREDIT_BYTES)
+
+
+def test_a_watch_greets_like_a_client_that_follows_nothing() -> None:
+    assert Hello((1,), follow=False) == GREETING
+
+
+def test_a_fault_or_a_close_ends_a_watch_with_its_reason() -> None:
+    fault = Fault.of(StoreFull(), UNKNOWN)
+    assert end_of(fault) == end_of(Close(UNKNOWN, fault)) == end_of(Close(None, fault)) == fault
+    assert end_of(Close(UNKNOWN)) == Fault.of(ConversationUnknown())
+
+
+def test_all_else_leaves_a_watch_going_on() -> None:
+    for item in (Entries(UNKNOWN, ()), Ack(UNKNOWN, ()), Hint(UNKNOWN, None, (), 1, (), ())):
+        assert end_of(item) is None
