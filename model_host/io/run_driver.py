@@ -14,9 +14,10 @@ from model_host.engine_api import Logits
 from model_host.errors import PrefillCancelled
 from model_host.io.journal import Journal
 from model_host.io.worker import Found, Worker
+from model_host.refusals import finish_detail
 from model_host.runner import Run
 from replica.conversation import Conversation, Draft
-from replica.errors import AntiphonError, HostError
+from replica.errors import HostError
 from replica.ids import EntryId
 from replica.limits import BODY_BYTES_MAX
 from replica.log import FinishReason, Genesis, Usage
@@ -75,7 +76,7 @@ class Generating:
         except PrefillCancelled:
             self._run.end(FinishReason.CANCELLED, "cancelled by a member")
         except HostError as error:
-            self._run.end(FinishReason.INTERRUPTED, words(error))
+            self._run.end(FinishReason.INTERRUPTED, finish_detail(error))
         self.usage = replace(
             self.usage,
             first_token_us=int((first_token - began) * 1e6),
@@ -147,8 +148,3 @@ def owner_of(held: Conversation) -> bytes:
     genesis = held.log.body(EntryId(held.id))
     assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
     return genesis.owners[0]
-
-
-def words(error: AntiphonError) -> str:
-    """Return what a generation says of why it was refused or interrupted."""
-    return f"{error.reason}: {error.detail} {error.next_step}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from model_host import schedule
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io import request_handler as answering
 from model_host.io import run_driver as generating
@@ -114,7 +115,7 @@ async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_star
         talk = await Talk.begin(house.client, host.key)
         with monkeypatch.context() as patch:
             patch.setattr(answering, "plan", fail)
-            patch.setattr(answering, "words", fail_again)
+            patch.setattr(answering, "finish_detail", fail_again)
             await talk.say("Hello.")
             request = await talk.request()
             await asyncio.wait_for(tried.wait(), 20)
@@ -378,7 +379,7 @@ async def test_a_seal_that_does_not_count_ends_its_request(
         with monkeypatch.context() as patch:
             # As if the host's membership were another than it believes.
             patch.setattr(
-                answering,
+                schedule,
                 "sealable",
                 lambda held, i: replace(sealable(held, i), membership_heads=()),
             )
