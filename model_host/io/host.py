@@ -1,6 +1,6 @@
-"""The host at work: follow conversations, answer requests (spec/07-host §4).
+"""The driver of a host: follows conversations, answers requests (spec/07-host §4).
 
-Whose turn it is says model_host/schedule.py; how one request is answered,
+Whose turn it is, model_host/schedule.py decides; one request is answered by
 model_host/io/request_handler.py. One generation runs at a time.
 """
 
@@ -10,7 +10,7 @@ from typing import assert_never
 
 import structlog
 
-from model_host.io.request_handler import AnswerCounters, Answering
+from model_host.io.request_handler import AnswerCounters, RequestHandler
 from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
@@ -29,10 +29,10 @@ RUNNING_MAX = 1
 class Host:
     """Answers the requests that name it, one after the other."""
 
-    def __init__(self, client: Client, answering: Answering) -> None:
+    def __init__(self, client: Client, handler: RequestHandler) -> None:
         """Follow through `client`; what is answered is durable there."""
         self._client = client
-        self._answering = answering
+        self._handler = handler
         self._awake = asyncio.Event()
         self._schedule = Schedule(client.public, running_max=RUNNING_MAX)
         client.listen(self._receive)
@@ -40,7 +40,7 @@ class Host:
     @property
     def counters(self) -> AnswerCounters:
         """How requests were answered since start."""
-        return self._answering.counters
+        return self._handler.counters
 
     @property
     def running(self) -> int:
@@ -57,17 +57,17 @@ class Host:
             case EntriesAdmitted():
                 self._awake.set()
             case EntriesAcked(conversation, positions):
-                run = self._answering.running
+                run = self._handler.running
                 if run is not None and any(p.id == run.seal_id for p in positions):
-                    self._answering.show_from_start(conversation)
+                    self._handler.show_from_start(conversation)
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
-                self._answering.show_from_start(conversation)
+                self._handler.show_from_start(conversation)
                 held = self._client.shelf.get(conversation)
                 if held is not None:
                     # What can't be deleted now is no hindrance, and is tried with the next link.
                     with suppress(StoreError):
-                        self._answering.forget_answered(held)
+                        self._handler.forget_answered(held)
             case _:
                 pass
 
@@ -103,7 +103,7 @@ class Host:
                 if is_first:
                     await self._act(held, decision)
                 else:
-                    await self._answering.close(held, decision.request, failure)
+                    await self._handler.close(held, decision.request, failure)
             except (StoreError, Unavailable) as error:
                 # The log takes nothing now (disk full, say); the request stays open.
                 await self._pause(error)
@@ -118,11 +118,11 @@ class Host:
     async def _act(self, held: Conversation, decision: Decision) -> None:
         match decision:
             case Begin(_, ready):
-                await self._answering.begin(held, ready)
+                await self._handler.begin(held, ready)
             case Resume(_, request_id):
-                await self._answering.resume(held, request_id)
+                await self._handler.resume(held, request_id)
             case Refuse():
-                await self._answering.refuse(held, decision)
+                await self._handler.refuse(held, decision)
             case GatherHeads(_, _, heads):
                 await self._client.append(held.id, Join(), parents=heads)
             case _:

@@ -1,7 +1,7 @@
-"""What answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
+"""Answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
 
-The tokens between the two are model_host/io/run_driver.py's; whose turn it
-is, model_host/io/host.py's.
+The tokens between the two come from model_host/io/run_driver.py; whose turn it
+is, model_host/schedule.py decides.
 """
 
 import os
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
 from model_host.io.journal import Journals
-from model_host.io.run_driver import Generating, owner_of
+from model_host.io.run_driver import RunDriver, owner_of
 from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
 from model_host.profile import Profile
@@ -57,7 +57,7 @@ class AnswerCounters:
     refusals: int = 0
 
 
-class Answering:
+class RequestHandler:
     """Answers requests, one at a time."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Answering:
             return self._head(request_id, seal_id, _new_run_number()), None
         return found
 
-    # --- generating and closing ---------------------------------------------------
+    # --- generations --------------------------------------------------------------
 
     async def _generate(self, held: Conversation, run: Run, journaled: list[int] | None) -> None:
         head = self._head(run.plan.request_id, run.seal_id, run.run)
@@ -185,9 +185,9 @@ class Answering:
             journal = self._journals.resume(head, journaled)
         self.running = run
         try:
-            generating = Generating(self._worker, held, run, journal, self._show)
-            await generating.finish(journaled or ())
-            usage = generating.usage
+            driver = RunDriver(self._worker, held, run, journal, self._show)
+            await driver.finish(journaled or ())
+            usage = driver.usage
             generation_id = await self._append(held, run, usage, self._offer.numerics_class)
             if usage.prompt_tokens:  # else nothing was computed: memory may hold another branch
                 ids = [*run.plan.prompt, *run.token_ids]

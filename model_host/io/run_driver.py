@@ -1,8 +1,8 @@
-"""One run, from its context to its last token (spec/07-host §4 steps 4 to 8).
+"""The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
 Drives a Run of model_host/runner.py with the engine's worker: prefill, then
-token by token, each in the journal before anyone is shown it. What comes of
-it in the log is model_host/io/request_handler.py's.
+token by token, each in the journal before anyone is shown it. Its entries in
+the log are written by model_host/io/request_handler.py.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _OTHER_BYTES_MAX = 4096
 """All of a generation's body but its ids and its text, and one more token's text."""
 
 
-class Generating:
+class RunDriver:
     """Computes a run; `usage` says what that took, also where it failed."""
 
     def __init__(
