@@ -53,16 +53,16 @@ class Host:
         return self._schedule.waiting(self._client.shelf.values())
 
     def _receive(self, event: Event) -> None:
+        runs = self._handler.runs
         match event:
-            case EntriesAdmitted():
+            case EntriesAdmitted(conversation):
                 self._awake.set()
+                runs.handle_admitted(conversation)
             case EntriesAcked(conversation, positions):
-                run = self._handler.running
-                if run is not None and any(p.id == run.seal_id for p in positions):
-                    self._handler.show_from_start(conversation)
+                runs.handle_acked(conversation, (position.id for position in positions))
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
-                self._handler.show_from_start(conversation)
+                runs.handle_synchronized(conversation)
                 held = self._client.shelf.get(conversation)
                 if held is not None:
                     # What can't be deleted now is no hindrance, and is tried with the next link.

@@ -6,6 +6,7 @@ is, model_host/schedule.py decides.
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import structlog
@@ -15,6 +16,7 @@ from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
 from model_host.io.journal import Journals
 from model_host.io.run_driver import RunDriver, owner_of
+from model_host.io.run_table import RunTable
 from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
 from model_host.profile import Profile
@@ -24,9 +26,9 @@ from model_host.runner import Plan, Run, Sampler, Visible, context_items, plan
 from model_host.sampler import sampler_for
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
-from replica.conversation import Conversation, Draft, Sealable, sign_draft
+from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
-from replica.ids import ConversationId, Digest, EntryId, short
+from replica.ids import Digest, EntryId, short
 from replica.io import Client
 from replica.log import FinishReason, Request, Usage
 from replica.order import SealNode
@@ -58,7 +60,7 @@ class AnswerCounters:
 
 
 class RequestHandler:
-    """Answers requests, one at a time."""
+    """Answers requests, as model_host/schedule.py decides."""
 
     def __init__(
         self,
@@ -70,12 +72,11 @@ class RequestHandler:
     ) -> None:
         """Append through `client`, compute through `worker`, sign drafts with `key`."""
         self._client = client
-        self._key = key
         self._worker = worker
         self._journals = journals
         self._offer = offer
         self.counters = AnswerCounters()
-        self.running: Run | None = None
+        self.runs = RunTable(client, key)
 
     # --- the three ways to an answer ----------------------------------------------
 
@@ -183,9 +184,8 @@ class RequestHandler:
             journal = self._journals.create(head)
         else:
             journal = self._journals.resume(head, journaled)
-        self.running = run
-        try:
-            driver = RunDriver(self._worker, held, run, journal, self._show)
+        driver = RunDriver(self._worker, held, run, journal, self.runs.show)
+        with closing(journal), self.runs.holding(driver):
             await driver.finish(journaled or ())
             usage = driver.usage
             generation_id = await self._append(held, run, usage, self._offer.numerics_class)
@@ -194,9 +194,6 @@ class RequestHandler:
                 await self._worker.checkpoint(
                     held.id, owner_of(held), run.seal_id, generation_id, ids
                 )
-        finally:
-            self.running = None
-            journal.close()
 
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
         """Close a sealed request without computing; what was shown is kept."""
@@ -255,22 +252,6 @@ class RequestHandler:
             **{name: getattr(body.usage, name) for name in _LOGGED},
         )
         return entry.id
-
-    # --- drafts -------------------------------------------------------------------
-
-    def show_from_start(self, conversation: ConversationId) -> None:
-        """Send all frames of a running answer: the hub took none of them yet, or lost them."""
-        if self.running is not None and self.running.plan.conversation == conversation:
-            for frame in self.running.drafts:
-                self._show(frame)
-
-    def _show(self, frame: Draft) -> None:
-        run = self.running
-        # Shown only once the seal is durable at the hub: what it answers must exist first.
-        if run is None or frame.request != run.plan.request_id:
-            return
-        if self._client.is_acked(frame.conversation, run.seal_id):
-            self._client.send_draft(sign_draft(frame, self._key))
 
 
 class _NoText:

@@ -60,15 +60,14 @@ async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         with monkeypatch.context() as patch:
-            steps = iter(range(5))
-            decode = TorchEngine.decode
+            step, decoded = TorchEngine.step, iter(range(5))
 
-            def fail_at_last(engine, cache, token_id):
-                if next(steps, None) is None:
+            def fail_at_last(engine, batch):
+                if len(batch[0].ids) == 1 and next(decoded, None) is None:
                     raise RuntimeError("out of memory")
-                return decode(engine, cache, token_id)
+                return step(engine, batch)
 
-            patch.setattr(TorchEngine, "decode", fail_at_last)
+            patch.setattr(TorchEngine, "step", fail_at_last)
             request, answer = await talk.ask(STORY, tokens=50)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert answer.finish_detail.startswith("HOST_FAILED: ")
