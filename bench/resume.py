@@ -29,6 +29,7 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.worker import Worker
 from model_host.kv.pool import CachePool
+from model_host.prefill import Cancellation, prefill
 from replica.ids import ConversationId, EntryId
 
 SIZES = (512, 2048, 4096)
@@ -40,10 +41,6 @@ OWNER = b"o" * 32
 def token_ids(count: int, seed: int) -> list[int]:
     """Return token ids of plain words, the same for the same seed."""
     return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
-
-
-def never() -> bool:
-    return False
 
 
 def nothing(*_: object) -> None:
@@ -70,7 +67,9 @@ async def first_token(
     """Return the seconds until the logits of the first new token are there, after a restart."""
     async with warm_host(engine, folder) as worker:
         began = time.perf_counter()
-        await worker.prefill(conversation, OWNER, ids, on_progress=nothing, cancelled=never)
+        await worker.prefill(
+            conversation, OWNER, ids, on_progress=nothing, cancellation=Cancellation()
+        )
         return time.perf_counter() - began
 
 
@@ -101,7 +100,9 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
         new = context + token_ids(NEW_TOKENS, size + 1)
         none = EntryId(bytes(32))
         async with warm_host(engine, folder) as worker:
-            await worker.prefill(conversation, OWNER, context, on_progress=nothing, cancelled=never)
+            await worker.prefill(
+                conversation, OWNER, context, on_progress=nothing, cancellation=Cancellation()
+            )
             await worker.checkpoint(conversation, OWNER, none, none, context)
         tiers = checkpoints(folder)
         bare = ConversationId((size + 1).to_bytes(32, "little"))
@@ -186,7 +187,7 @@ def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]
         own, other = [], []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            engine.prefill(engine.new_cache(), ids)
+            prefill(engine, engine.new_cache(), ids)
             own.append(time.perf_counter() - began)
             other.append(theirs(ids))
         figures[size] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from model_host.engine_api import Logits, Progress, Scored
+from model_host.engine_api import Logits, Slice
 from model_host.kv.cache import Bytes
 from model_host.kv.namespace import Namespace
 from model_host.model_config import ModelConfig
@@ -17,6 +17,7 @@ class CountingCache:
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.said = 0
 
     @property
     def nbytes(self) -> int:
@@ -39,7 +40,7 @@ class CountingCache:
 
 
 class ScriptedEngine:
-    """Says `script` token by token, from its start after every prefill."""
+    """Says `script` token by token to whoever repeats it, and its start to everyone else."""
 
     dtype = "scripted"
     numerics_class = b"scripted".ljust(32, b".")
@@ -48,7 +49,6 @@ class ScriptedEngine:
     def __init__(self, config: ModelConfig, script: Sequence[int]) -> None:
         self.config = config
         self._script = script
-        self._at = 0
 
     def namespace(self, salt: bytes) -> Namespace:
         empty = bytes(32)
@@ -57,35 +57,16 @@ class ScriptedEngine:
     def new_cache(self, _claim: Callable[[int], None] | None = None) -> CountingCache:
         return CountingCache()
 
-    def prefill(
-        self,
-        cache: CountingCache,
-        ids: Sequence[int],
-        on_progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Logits:
-        cache.commit(cache.tokens + len(ids))
-        self._at = 0
-        return self._next()
+    def step(self, batch: Sequence[Slice]) -> list[Logits]:
+        return [self._append(part) for part in batch]
 
-    def decode(self, cache: CountingCache, _token_id: int) -> Logits:
-        cache.commit(cache.tokens + 1)
-        return self._next()
-
-    def decode_batch(self, tokens: Sequence[tuple[CountingCache, int]]) -> list[Logits]:
-        return [self.decode(cache, token_id) for cache, token_id in tokens]
-
-    def score(
-        self,
-        cache: CountingCache,
-        ids: Sequence[int],
-        on_scored: Callable[[Scored], None],
-        cancelled: Callable[[], bool] | None = None,
-    ) -> None:
-        raise AssertionError("a script has no scores")
-
-    def _next(self) -> Logits:
-        logits = np.zeros(self.config.vocab, np.float32)
-        logits[self._script[self._at]] = 1
-        self._at += 1
-        return logits
+    def _append(self, part: Slice) -> Logits:
+        cache = part.cache
+        assert isinstance(cache, CountingCache)
+        assert part.logits <= 1, "a script has one row"
+        cache.commit(cache.tokens + len(part.ids))
+        repeats = cache.said and list(part.ids) == [self._script[cache.said - 1]]
+        cache.said = cache.said + 1 if repeats else 1
+        rows = np.zeros((part.logits, self.config.vocab), np.float32)
+        rows[:, self._script[cache.said - 1]] = 1
+        return rows

@@ -1,7 +1,9 @@
-"""The seam between the host and what computes: an engine (spec/07-host).
+"""The seam between the host and what computes: an engine (spec/07-host §5).
 
-The host's own modules import this, not torch. Calls are synchronous and not thread-safe:
-one thread owns an engine, its caches and its pool.
+The host's own modules import this, not torch. `step` is the only way in: prefill, decoding
+and verification differ in the batch alone, so that they can't differ in the result. The
+loops over several steps are the caller's (model_host/prefill.py). Calls are synchronous and
+not thread-safe: one thread owns an engine, its caches and its pool.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +17,25 @@ from model_host.kv import KVCache, Namespace
 from model_host.model_config import ModelConfig
 
 Logits = npt.NDArray[np.float32]
-Progress = Callable[[int, int], None]
+
+CHUNK_TOKENS = 512
+"""Most new tokens of one step, those of all its slices together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """Logits of a run of positions: row i follows token `start + i` of the context."""
+class Slice:
+    """New tokens of one context: `ids`, at least one, follow what its cache holds.
 
-    start: int
-    logits: Logits  # [n, V]
+    `logits` says for how many of the last rows logits are wanted.
+    """
+
+    cache: KVCache
+    ids: Sequence[int]
+    logits: int = 1
 
 
 class Engine(Protocol):
-    """A model that turns tokens into logits, with one KV cache per conversation."""
+    """A model that turns tokens into logits, with one KV cache per context."""
 
     @property
     def config(self) -> ModelConfig:
@@ -51,34 +59,11 @@ class Engine(Protocol):
     def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
         """Return an empty cache; `claim(bytes)` is asked before each growth."""
 
-    def prefill(
-        self,
-        cache: KVCache,
-        ids: Sequence[int],
-        on_progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Logits:
-        """Append `ids`, at least one, to the cache in chunks; return the last logits [V].
+    def step(self, batch: Sequence[Slice]) -> list[Logits]:
+        """Append the new tokens of each slice to its cache; return its logits, [n, V].
 
-        `on_progress(done, total)` is called after each chunk, `cancelled()` before each.
-        Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded or CacheBusy; the
-        cache then keeps the chunks that were finished.
-        """
-
-    def decode(self, cache: KVCache, token_id: int) -> Logits:
-        """Append one token; return the logits after it, [V]. Raises as `prefill` does."""
-
-    def decode_batch(self, tokens: Sequence[tuple[KVCache, int]]) -> list[Logits]:
-        """Append one token to each of several caches in one step; bits as by `decode`."""
-
-    def score(
-        self,
-        cache: KVCache,
-        ids: Sequence[int],
-        on_scored: Callable[[Scored], None],
-        cancelled: Callable[[], bool] | None = None,
-    ) -> None:
-        """Append `ids` as `prefill` does and hand out the logits after every one of them.
-
-        `on_scored` gets up to 512 rows at a time, in order; 4 B * V each.
+        A batch has 1 to CHUNK_TOKENS new tokens, and each cache once at most. Row i of the
+        n rows of a slice follows its token len(ids) - n + i. On return the caches hold the
+        new positions; on any exception they are as before. Raises ContextTooLong,
+        CacheBudgetExceeded or CacheBusy.
         """

@@ -11,7 +11,7 @@
     │       PackageIndexUnreachable, ModelFileUnwritable: model_host/io/fetch.py
     ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
     ├── LogitsInvalid                 logits that are NaN, or none left to choose from
-    ├── PrefillCancelled              the caller asked to stop between two chunks
+    ├── PrefillCancelled              the caller asked to stop between two steps
     ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
     ├── CacheBusy                     the memory is held by conversations that generate now
     ├── CheckpointError
@@ -83,7 +83,7 @@ class LogitsInvalid(HostError):
 
 
 class PrefillCancelled(HostError):
-    """The caller cancelled between two chunks; the cache keeps the finished ones."""
+    """The caller cancelled between two steps; the cache keeps the finished ones."""
 
     reason = "PREFILL_CANCELLED"
     next_step = "Ask again when the answer is wanted."

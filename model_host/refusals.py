@@ -20,7 +20,12 @@
 The other errors of the host are in model_host/errors.py.
 """
 
-from replica.errors import HostError
+from replica.errors import AntiphonError, HostError
+
+
+def finish_detail(error: AntiphonError) -> str:
+    """Return what a generation says of why it was refused or interrupted."""
+    return f"{error.reason}: {error.detail} {error.next_step}"
 
 
 class GenerationRefused(HostError):

@@ -1,7 +1,8 @@
 """One generation's life: request → seal → drafts → generation (spec/07-host §4).
 
 Pure: no clock, disk, network or tensor. `plan` turns a request whose turn has
-come into a Plan or a refusal; a Run then chooses tokens and knows when it has finished.
+come (model_host/schedule.py) into a Plan or a refusal; a Run then chooses
+tokens and knows when it has finished.
 
     plan ─► Run: the seal is appended, the prompt prefilled
               choose ─► journal ─► take ─► drafts, next step … ─► finished
@@ -22,7 +23,6 @@ from model_host.refusals import (
     ContextTooLong,
     ObligationsOpen,
     ProfileUnknown,
-    RequestExpired,
     SealTooLarge,
     TokensForeign,
 )
@@ -122,16 +122,6 @@ def check_obligations(items: Sequence[ContextItem]) -> None:
                 open_calls.pop(part.call_id, None)
     if open_calls:
         raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
-
-
-def check_deadline(request: Request, now_ms: int) -> None:
-    """Raise RequestExpired once `answer_by_ms` has passed; a sealed request is past this check.
-
-    `now_ms` is the host's own clock, in Unix milliseconds (spec/07-host, HOST-27).
-    """
-    if 0 < request.answer_by_ms < now_ms:
-        late_s = (now_ms - request.answer_by_ms) / 1000
-        raise RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
 
 
 def plan(

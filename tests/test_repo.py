@@ -155,6 +155,26 @@ def test_no_forbidden_words() -> None:
     assert found == {}
 
 
+# --- rules ---------------------------------------------------------------------------
+
+DOUBLES = {
+    "tests/simulation/host_node.py": ("model_host.schedule", {"open_requests", "sealable"}),
+    "tests/support/scripted_host.py": ("model_host.schedule", {"open_requests", "sealable"}),
+}
+"""Per test double: the module whose rules it follows, and the names it leaves to that module."""
+
+
+@pytest.mark.parametrize("double", DOUBLES)
+def test_doubles_use_the_rules_of_the_core(double: str) -> None:
+    """A copy of a rule drifts, and a test of the copy proves nothing."""
+    core, left_to_it = DOUBLES[double]
+    imports = [
+        n for n in ast.walk(ast.parse((ROOT / double).read_text())) if isinstance(n, ast.ImportFrom)
+    ]
+    assert core in {node.module for node in imports}
+    assert not left_to_it & {alias.name for node in imports for alias in node.names}
+
+
 # --- documents ---------------------------------------------------------------------------
 
 

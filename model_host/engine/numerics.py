@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from model_host.engine.model import Model, build_model
-from model_host.engine.shapes import CHUNK_TOKENS, Shapes
+from model_host.engine.shapes import Shapes
 from model_host.engine.slab_cache import SlabCache
-from model_host.engine.step import Slice, attend, feed_forward, head, project, step
+from model_host.engine.step import attend, feed_forward, head, project, step
+from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.model_config import ModelConfig
 
 CANARY_LAYERS = 2

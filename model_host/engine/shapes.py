@@ -8,9 +8,10 @@ shown that no row depends on the others. The set is part of the namespace. Pure.
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from model_host.engine_api import CHUNK_TOKENS
+
 # Padding to the next bucket wastes a third at most; each bucket costs self-test time.
-ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
-CHUNK_TOKENS = ROW_BUCKETS[-1]
+ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, CHUNK_TOKENS)
 KEY_BLOCK = 512
 CONTEXT_TOKENS_DEFAULT = 8192
 CONTEXT_TOKENS_MIN = 2

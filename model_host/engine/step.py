@@ -18,20 +18,8 @@ from torch.nn import functional
 
 from model_host.engine.model import Layer, Model
 from model_host.engine.slab_cache import SlabCache
-from model_host.kv import KVCache
+from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.refusals import ContextTooLong
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """New tokens of one conversation: `ids` follow what its cache holds.
-
-    `logits` says for how many of the last rows logits are wanted.
-    """
-
-    cache: KVCache
-    ids: Sequence[int]
-    logits: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +37,13 @@ class _Plan:
 
 @torch.inference_mode()
 def step(model: Model, batch: Sequence[Slice]) -> list[torch.Tensor]:
-    """Run new tokens of one or more conversations; return logits, float32 [n, V] each.
+    """Run new tokens of one or more contexts; return logits, float32 [n, V] each.
 
-    At most CHUNK_TOKENS rows together. On return the caches hold the new positions; on any
-    exception they are as before. Raises ContextTooLong, CacheBudgetExceeded or CacheBusy.
+    See Engine.step.
     """
+    assert all(part.ids for part in batch), "a slice has tokens"
+    assert 0 < sum(len(part.ids) for part in batch) <= CHUNK_TOKENS, "a step has a largest shape"
+    assert len({id(part.cache) for part in batch}) == len(batch), "a context is in a step once"
     try:
         plans = _plan(model, batch)
         hidden = _forward(model, batch, plans)

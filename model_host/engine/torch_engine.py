@@ -1,4 +1,4 @@
-"""The torch engine on CPU: load, prefill, decode, score (spec/07-host)."""
+"""The torch engine on CPU: load and step (spec/07-host)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,20 +11,13 @@ import torch
 from model_host.engine.gguf_file import ModelFile, open_model_file
 from model_host.engine.model import Model, build_model, packed_linear_available
 from model_host.engine.numerics import SelfTest, numerics_class, self_test
-from model_host.engine.shapes import (
-    CHUNK_TOKENS,
-    CONTEXT_TOKENS_DEFAULT,
-    CONTEXT_TOKENS_MIN,
-    candidates,
-)
+from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, candidates
 from model_host.engine.slab_cache import SlabCache
-from model_host.engine.step import Slice, step
+from model_host.engine.step import step as run_step
 from model_host.engine.weights import DTYPES, load_weights, recipe_digest
-from model_host.engine_api import Logits, Progress, Scored
-from model_host.errors import PrefillCancelled
+from model_host.engine_api import Logits, Slice
 from model_host.kv import PAGE_LAYOUT, KVCache, Namespace, canonical_json
 from model_host.model_config import ModelConfig
-from model_host.refusals import ContextTooLong
 from replica.refusals import ArgumentInvalid
 
 log = logging.getLogger(__name__)
@@ -104,60 +97,9 @@ class TorchEngine:
         """Return an empty cache; `claim(bytes)` is asked before each growth."""
         return SlabCache(self.config, self.model.dtype, claim)
 
-    def prefill(
-        self,
-        cache: KVCache,
-        ids: Sequence[int],
-        on_progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Logits:
-        """Append `ids` in chunks; return the logits after the last, [V]. See Engine."""
-        self._check_room(cache, ids)
-        logits: torch.Tensor | None = None
-        for at in range(0, len(ids), CHUNK_TOKENS):
-            if cancelled is not None and cancelled():
-                raise PrefillCancelled
-            part = ids[at : at + CHUNK_TOKENS]
-            is_last = at + len(part) == len(ids)
-            (logits,) = step(self.model, [Slice(cache, part, logits=int(is_last))])
-            if on_progress is not None:
-                on_progress(at + len(part), len(ids))
-        assert logits is not None, "at least one token is always left to compute"
-        return logits[-1].numpy()
-
-    def decode(self, cache: KVCache, token_id: int) -> Logits:
-        """Append one token; return the logits after it, [V]. See Engine."""
-        return self.decode_batch([(cache, token_id)])[0]
-
-    def decode_batch(self, tokens: Sequence[tuple[KVCache, int]]) -> list[Logits]:
-        """Append one token to each of several caches in one step. See Engine."""
-        batch = [Slice(cache, (token_id,)) for cache, token_id in tokens]
-        return [logits[-1].numpy() for logits in step(self.model, batch)]
-
-    def score(
-        self,
-        cache: KVCache,
-        ids: Sequence[int],
-        on_scored: Callable[[Scored], None],
-        cancelled: Callable[[], bool] | None = None,
-    ) -> None:
-        """Append `ids` and hand out the logits after every one of them. See Engine."""
-        self._check_room(cache, ids)
-        for at in range(0, len(ids), CHUNK_TOKENS):
-            if cancelled is not None and cancelled():
-                raise PrefillCancelled
-            start, part = cache.tokens, ids[at : at + CHUNK_TOKENS]
-            (logits,) = step(self.model, [Slice(cache, part, logits=len(part))])
-            on_scored(Scored(start, logits.numpy()))
-
-    def _check_room(self, cache: KVCache, ids: Sequence[int]) -> None:
-        """Refuse before any work what can't fit, and grow once instead of per chunk."""
-        total = cache.tokens + len(ids)
-        if total > self.config.context_tokens:
-            raise ContextTooLong(
-                f"{total} tokens exceed the context of {self.config.context_tokens}."
-            )
-        cache.reserve(total)
+    def step(self, batch: Sequence[Slice]) -> list[Logits]:
+        """Append the new tokens of each slice; return its logits, [n, V]. See Engine."""
+        return [logits.numpy() for logits in run_step(self.model, batch)]
 
 
 def _choose(

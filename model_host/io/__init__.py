@@ -1,4 +1,4 @@
-"""The host's drivers: answering, journals, checkpoint files, services."""
+"""The host's drivers: requests, journals, checkpoint files, services."""
 
 from model_host.io import fetch
 from model_host.io.config import HostConfig

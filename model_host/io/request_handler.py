@@ -1,11 +1,12 @@
-"""What answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
+"""Answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
 
-The tokens between the two are model_host/io/run_driver.py's; whose turn it
-is, model_host/io/host.py's.
+The tokens between the two come from model_host/io/run_driver.py; whose turn it
+is, model_host/schedule.py decides.
 """
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import structlog
@@ -14,20 +15,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
 from model_host.io.journal import Journals
-from model_host.io.run_driver import Generating, owner_of, words
+from model_host.io.run_driver import RunDriver, owner_of
+from model_host.io.run_table import RunTable
 from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
 from model_host.profile import Profile
-from model_host.refusals import StopInvalid
+from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Template, render, render_digests
-from model_host.runner import Plan, Run, Sampler, Visible, check_deadline, context_items, plan
+from model_host.runner import Plan, Run, Sampler, Visible, context_items, plan
 from model_host.sampler import sampler_for
+from model_host.schedule import Refuse
 from model_host.text import VisibleText
-from replica.conversation import Conversation, Draft, Sealable, sealable, sign_draft
+from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
-from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import Replica, now_ms
-from replica.log import FinishReason, Generation, Join, Request, Usage
+from replica.ids import Digest, EntryId, short
+from replica.io import Replica
+from replica.log import FinishReason, Request, Usage
 from replica.order import SealNode
 
 log = structlog.get_logger()
@@ -56,8 +59,8 @@ class AnswerCounters:
     refusals: int = 0
 
 
-class Answering:
-    """Answers requests, one at a time."""
+class RequestHandler:
+    """Answers requests, as model_host/schedule.py decides."""
 
     def __init__(
         self,
@@ -69,33 +72,23 @@ class Answering:
     ) -> None:
         """Append through `client`, compute through `worker`, sign drafts with `key`."""
         self._client = client
-        self._key = key
         self._worker = worker
         self._journals = journals
         self._offer = offer
         self.counters = AnswerCounters()
-        self.running: Run | None = None
+        self.runs = RunTable(client, key)
 
     # --- the three ways to an answer ----------------------------------------------
 
     async def begin(self, held: Conversation, ready: Sealable) -> None:
-        """Seal a request whose turn has come and generate, or refuse it."""
+        """Seal a request whose turn has come and generate, or refuse what can't be planned."""
         request_id = ready.request
-        if held.order.is_cancelled(request_id):
-            detail = "cancelled before it began"
-            await self._refuse(held, request_id, FinishReason.CANCELLED, detail)
-            return
-        joined = await self._with_joined_heads(held, ready)
-        if joined is None:
-            return  # the log went on meanwhile: the request's turn comes again
-        ready = joined
         try:
-            check_deadline(_request(held, request_id), now_ms())
             planned = self._plan(held, ready)
             # All that may refuse comes before the seal: a sealed request has to be answered.
             chooses, shows = self._sampler_and_text(planned)
         except HostError as error:
-            await self._refuse(held, request_id, FinishReason.REFUSED, words(error))
+            await self.refuse(held, _refusal(held, request_id, error))
             return
         seal = planned.seal
         entry = await self._client.append(
@@ -115,7 +108,7 @@ class Answering:
             chooses, shows = self._sampler_and_text(planned)
         except HostError as error:
             # Sealed with another model, a longer context or other rules than there are now.
-            await self._interrupt(held, request_id, words(error))
+            await self._interrupt(held, request_id, finish_detail(error))
             return
         same_text = planned.seal.render_digest == node.seal.render_digest
         if not same_text or head != self._head(request_id, node.id, head.run):
@@ -130,23 +123,24 @@ class Answering:
         if held.order.generation_of(request_id) is not None:
             return
         known = failure if isinstance(failure, AntiphonError) else HostError("The host failed.")
-        detail = words(known)
         if request_id in held.order.seal_of:
-            await self._interrupt(held, request_id, detail)
+            await self._interrupt(held, request_id, finish_detail(known))
         else:
-            await self._refuse(held, request_id, FinishReason.REFUSED, detail)
+            await self.refuse(held, _refusal(held, request_id, known))
+
+    async def refuse(self, held: Conversation, refusal: Refuse) -> None:
+        """Append why a request has no answer."""
+        request_id = refusal.request
+        basis = held.log.entries[request_id].header.basis
+        await self._client.append(held.id, refusal.body, parents=(request_id,), basis=basis)
+        self.counters.refusals += 1
+        log.info("refused", request=short(request_id), detail=refusal.detail)
 
     def forget_answered(self, held: Conversation) -> None:
         """Delete journals that outlived the answer they were for. Raises StoreError."""
         for request_id in self._journals.requests():
             if held.order.generation_of(request_id) is not None:
                 self._journals.discard(request_id)
-
-    async def _with_joined_heads(self, held: Conversation, ready: Sealable) -> Sealable | None:
-        """Gather membership heads until one seal can name them all (spec/03-order §3)."""
-        while parents := held.log.membership_heads_to_join():
-            await self._client.append(held.id, Join(), parents=parents)
-        return sealable(held, ready.request)
 
     # --- plans and runs -----------------------------------------------------------
 
@@ -182,7 +176,7 @@ class Answering:
             return self._head(request_id, seal_id, _new_run_number()), None
         return found
 
-    # --- generating and closing ---------------------------------------------------
+    # --- generations --------------------------------------------------------------
 
     async def _generate(self, held: Conversation, run: Run, journaled: list[int] | None) -> None:
         head = self._head(run.plan.request_id, run.seal_id, run.run)
@@ -190,20 +184,16 @@ class Answering:
             journal = self._journals.create(head)
         else:
             journal = self._journals.resume(head, journaled)
-        self.running = run
-        try:
-            generating = Generating(self._worker, held, run, journal, self._show)
-            await generating.finish(journaled or ())
-            usage = generating.usage
+        driver = RunDriver(self._worker, held, run, journal, self.runs.show)
+        with closing(journal), self.runs.holding(driver):
+            await driver.finish(journaled or ())
+            usage = driver.usage
             generation_id = await self._append(held, run, usage, self._offer.numerics_class)
             if usage.prompt_tokens:  # else nothing was computed: memory may hold another branch
                 ids = [*run.plan.prompt, *run.token_ids]
                 await self._worker.checkpoint(
                     held.id, owner_of(held), run.seal_id, generation_id, ids
                 )
-        finally:
-            self.running = None
-            journal.close()
 
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
         """Close a sealed request without computing; what was shown is kept."""
@@ -263,31 +253,6 @@ class Answering:
         )
         return entry.id
 
-    async def _refuse(
-        self, held: Conversation, request_id: EntryId, reason: FinishReason, detail: str
-    ) -> None:
-        body = Generation((), (), 0, reason, finish_detail=detail)
-        basis = held.log.entries[request_id].header.basis
-        await self._client.append(held.id, body, parents=(request_id,), basis=basis)
-        self.counters.refusals += 1
-        log.info("refused", request=short(request_id), detail=detail)
-
-    # --- drafts -------------------------------------------------------------------
-
-    def show_from_start(self, conversation: ConversationId) -> None:
-        """Send all frames of a running answer: the hub took none of them yet, or lost them."""
-        if self.running is not None and self.running.plan.conversation == conversation:
-            for frame in self.running.drafts:
-                self._show(frame)
-
-    def _show(self, frame: Draft) -> None:
-        run = self.running
-        # Shown only once the seal is durable at the hub: what it answers must exist first.
-        if run is None or frame.request != run.plan.request_id:
-            return
-        if self._client.is_acked(frame.conversation, run.seal_id):
-            self._client.send_draft(sign_draft(frame, self._key))
-
 
 class _NoText:
     """What is visible of tokens nobody here can read."""
@@ -311,6 +276,10 @@ def _request(held: Conversation, request_id: EntryId) -> Request:
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
     return request
+
+
+def _refusal(held: Conversation, request_id: EntryId, error: AntiphonError) -> Refuse:
+    return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(error))
 
 
 def _new_run_number() -> int:

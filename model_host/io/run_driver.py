@@ -1,8 +1,8 @@
-"""One run, from its context to its last token (spec/07-host §4 steps 4 to 8).
+"""The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
 Drives a Run of model_host/runner.py with the engine's worker: prefill, then
-token by token, each in the journal before anyone is shown it. What comes of
-it in the log is model_host/io/request_handler.py's.
+token by token, each in the journal before anyone is shown it. Its entries in
+the log are written by model_host/io/request_handler.py.
 """
 
 import asyncio
@@ -14,9 +14,11 @@ from model_host.engine_api import Logits
 from model_host.errors import PrefillCancelled
 from model_host.io.journal import Journal
 from model_host.io.worker import Found, Worker
+from model_host.prefill import Cancellation
+from model_host.refusals import finish_detail
 from model_host.runner import Run
 from replica.conversation import Conversation, Draft
-from replica.errors import AntiphonError, HostError
+from replica.errors import HostError
 from replica.ids import EntryId
 from replica.limits import BODY_BYTES_MAX
 from replica.log import FinishReason, Genesis, Usage
@@ -28,7 +30,7 @@ _OTHER_BYTES_MAX = 4096
 """All of a generation's body but its ids and its text, and one more token's text."""
 
 
-class Generating:
+class RunDriver:
     """Computes a run; `usage` says what that took, also where it failed."""
 
     def __init__(
@@ -40,12 +42,23 @@ class Generating:
         show: Callable[[Draft], None],
     ) -> None:
         """Compute through `worker`; hand each frame to `show` once it may be seen."""
+        self.run = run
+        self.usage = Usage()
         self._worker = worker
         self._held = held
-        self._run = run
         self._journal = journal
         self._show = show
-        self.usage = Usage()
+        self._cancellation = Cancellation()
+        self._progress_told_at = 0.0
+        self.check_cancelled()
+
+    def check_cancelled(self) -> None:
+        """Let the run end before its next step, if the log shows a CANCEL of its request.
+
+        To be called whenever entries were admitted: the engine's thread reads no log.
+        """
+        if self._held.order.is_cancelled(self.run.plan.request_id):
+            self._cancellation.set()
 
     async def finish(self, journaled: Sequence[int]) -> None:
         """Take what the journal holds, then compute the rest; the run has finished then.
@@ -53,29 +66,29 @@ class Generating:
         Raises StoreError where the journal takes no more.
         """
         for token_id in journaled:
-            self._run.take(token_id)
-        for frame in self._run.drafts:
+            self.run.take(token_id)
+        for frame in self.run.drafts:
             self._show(frame)
         # A crash may have come between the last token and the generation's entry.
-        if self._run.finished is None:
+        if self.run.finished is None:
             async with self._worker.holding(self._held.id):
                 await self._compute()
 
     async def _compute(self) -> None:
-        began, already = time.monotonic(), len(self._run.token_ids)
+        began, already = time.monotonic(), len(self.run.token_ids)
         first_token = began
         try:
             logits = await self._prefill()
             while self._goes_on():
                 token_id = self._take_next(logits)
-                if len(self._run.token_ids) == already + 1:
+                if len(self.run.token_ids) == already + 1:
                     first_token = time.monotonic()
-                if self._run.finished is None:
+                if self.run.finished is None:
                     logits = await self._worker.decode(self._held.id, token_id)
         except PrefillCancelled:
-            self._run.end(FinishReason.CANCELLED, "cancelled by a member")
+            self.run.end(FinishReason.CANCELLED, "cancelled by a member")
         except HostError as error:
-            self._run.end(FinishReason.INTERRUPTED, words(error))
+            self.run.end(FinishReason.INTERRUPTED, finish_detail(error))
         self.usage = replace(
             self.usage,
             first_token_us=int((first_token - began) * 1e6),
@@ -84,8 +97,8 @@ class Generating:
 
     def _goes_on(self) -> bool:
         """Say whether there is a next token; end the run where someone or something forbids it."""
-        run = self._run
-        if run.finished is None and self._is_cancelled():
+        run = self.run
+        if run.finished is None and self._cancellation.is_set:
             run.end(FinishReason.CANCELLED, "cancelled by a member")
         size = len(run.token_ids) * _ID_BYTES_MAX + len(run.visible) + _OTHER_BYTES_MAX
         if run.finished is None and size > BODY_BYTES_MAX:
@@ -93,26 +106,27 @@ class Generating:
         return run.finished is None
 
     def _take_next(self, logits: Logits) -> int:
-        token_id = self._run.choose(logits)
+        token_id = self.run.choose(logits)
         self._journal.append(token_id)
-        self._run.take(token_id)
-        self._show(self._run.drafts[-1])
+        self.run.take(token_id)
+        self._show(self.run.drafts[-1])
         return token_id
-
-    def _is_cancelled(self) -> bool:
-        return self._held.order.is_cancelled(self._run.plan.request_id)
 
     # --- the context ------------------------------------------------------------
 
     async def _prefill(self) -> Logits:
         """Bring the context into memory, telling readers how far it is."""
-        run = self._run
+        run, loop = self.run, asyncio.get_running_loop()
+
+        def on_progress(found: Found, done: int) -> None:  # in the worker's thread
+            loop.call_soon_threadsafe(self._tell_progress, found, done)
+
         prefilled = await self._worker.prefill(
             self._held.id,
             owner_of(self._held),
             [*run.plan.prompt, *run.token_ids],
-            on_progress=self._progress_teller(),
-            cancelled=self._is_cancelled,
+            on_progress=on_progress,
+            cancellation=self._cancellation,
         )
         # Tokens of the answer itself, brought back after a crash, are no part of the prompt.
         prompt = len(run.plan.prompt)
@@ -126,20 +140,13 @@ class Generating:
         )
         return prefilled.logits
 
-    def _progress_teller(self) -> Callable[[Found, int], None]:
-        """Return what the worker's thread calls; readers are told now and then."""
-        loop = asyncio.get_running_loop()
-        run, last_told = self._run, 0.0
-
-        def tell(found: Found, prefilled: int) -> None:
-            nonlocal last_told
-            if time.monotonic() - last_told < PROGRESS_EVERY_S or run.token_ids:
-                return
-            last_told = time.monotonic()
+    def _tell_progress(self, found: Found, prefilled: int) -> None:
+        """Tell readers now and then how far the prompt is."""
+        now = time.monotonic()
+        if now - self._progress_told_at >= PROGRESS_EVERY_S and not self.run.token_ids:
+            self._progress_told_at = now
             usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
-            loop.call_soon_threadsafe(self._show, run.progress(usage, prefilled))
-
-        return tell
+            self._show(self.run.progress(usage, prefilled))
 
 
 def owner_of(held: Conversation) -> bytes:
@@ -147,8 +154,3 @@ def owner_of(held: Conversation) -> bytes:
     genesis = held.log.body(EntryId(held.id))
     assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
     return genesis.owners[0]
-
-
-def words(error: AntiphonError) -> str:
-    """Return what a generation says of why it was refused or interrupted."""
-    return f"{error.reason}: {error.detail} {error.next_step}"

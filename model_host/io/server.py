@@ -18,7 +18,7 @@ from model_host.io.config import HostConfig
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.host import Host
 from model_host.io.journal import Journals
-from model_host.io.request_handler import Answering, Offer
+from model_host.io.request_handler import Offer, RequestHandler
 from model_host.io.service import HostService
 from model_host.io.worker import Worker
 from model_host.kv import CachePool
@@ -50,7 +50,7 @@ class HostServer:
     host: Host
     worker: Worker
     client: Replica
-    answering: "asyncio.Task[None]"
+    task: "asyncio.Task[None]"
 
     @property
     def profile(self) -> Profile:
@@ -59,7 +59,7 @@ class HostServer:
 
     async def failed(self) -> None:
         """Raise what ended one of the tasks a host can't live without."""
-        await asyncio.gather(asyncio.shield(self.answering), self.client.failed())
+        await asyncio.gather(asyncio.shield(self.task), self.client.failed())
 
 
 def load_offer(engine: TorchEngine) -> Offer:
@@ -127,19 +127,19 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     store_path = data_dir / "log" / "log.db"
     async with Replica.open(store_path, key, config.hub, follow=True, host=info) as client:
         journals = Journals(data_dir / "journal")
-        host = Host(client, Answering(client, key, worker, journals, offer))
+        host = Host(client, RequestHandler(client, key, worker, journals, offer))
         service = HostService(client, host, worker, offer, doorkeeper)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
         await server.start()
-        answering = asyncio.create_task(host.run(), name="host")
+        task = asyncio.create_task(host.run(), name="host")
         try:
             log.info("host ready", address=address, key=short(doorkeeper.public))
-            yield HostServer(address, doorkeeper.public, offer, host, worker, client, answering)
+            yield HostServer(address, doorkeeper.public, offer, host, worker, client, task)
         finally:
-            answering.cancel()
+            task.cancel()
             worker.stop()
-            await asyncio.gather(answering, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
             await worker.close()
 

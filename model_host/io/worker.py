@@ -6,19 +6,20 @@ missing is computed from the tokens, and the output is the same either way.
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
 
-from model_host.engine_api import Engine, Logits
+from model_host.engine_api import Engine, Logits, Slice
 from model_host.errors import CheckpointError, CheckpointMissing
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.kv import GROUP_TOKENS, CachePool, KVCache, Manifest
+from model_host.prefill import Cancellation, prefill
 from replica.ids import ConversationId, EntryId, short
 
 log = structlog.get_logger()
@@ -71,7 +72,7 @@ class Worker:
         self._checkpoints = checkpoints
         self._salt_of = salt_of
         self._ids: dict[ConversationId, list[int]] = {}
-        self._stopping = threading.Event()
+        self._stopping = Cancellation()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     async def _call(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -103,14 +104,14 @@ class Worker:
         ids: Sequence[int],
         *,
         on_progress: OnProgress,
-        cancelled: Callable[[], bool],
+        cancellation: Cancellation,
     ) -> Prefilled:
         """Make `ids` the conversation's context; return the logits after the last.
 
         Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded, CacheBusy.
         """
         prefilled: Prefilled = await self._call(
-            self._prefill, conversation, owner, list(ids), on_progress, cancelled
+            self._prefill, conversation, owner, list(ids), on_progress, cancellation
         )
         return prefilled
 
@@ -120,7 +121,7 @@ class Worker:
         owner: bytes,
         ids: list[int],
         on_progress: OnProgress,
-        cancelled: Callable[[], bool],
+        cancellation: Cancellation,
     ) -> Prefilled:
         with self._pool.use(conversation) as cache:
             # One token is always left to compute: its logits are what is asked for.
@@ -132,11 +133,12 @@ class Worker:
             start = cache.tokens
             found = Found(start - restored, restored)
             on_progress(found, 0)
-            logits = self.engine.prefill(
+            logits = prefill(
+                self.engine,
                 cache,
                 ids[start:],
-                lambda done, _total: on_progress(found, done),
-                lambda: self._stopping.is_set() or cancelled(),
+                cancellations=(self._stopping, cancellation),
+                on_progress=partial(on_progress, found),
             )
         self._ids = {key: held for key, held in self._ids.items() if key in self._pool}
         return Prefilled(logits, found)
@@ -170,7 +172,9 @@ class Worker:
     def _decode(self, conversation: ConversationId, token_id: int) -> Logits:
         with self._pool.use(conversation) as cache:
             self._ids[conversation].append(token_id)
-            return self.engine.decode(cache, token_id)
+            (logits,) = self.engine.step([Slice(cache, (token_id,))])
+        last: Logits = logits[-1]
+        return last
 
     async def checkpoint(
         self,

@@ -195,12 +195,8 @@ class Order:
         return self.refusal_of.get(request_id)
 
     def is_cancelled(self, request_id: EntryId) -> bool:
-        """Say whether a visible CANCEL has the request as its only parent (spec/07-host §4).
-
-        May be asked from another thread than the one that folds.
-        """
-        # An immutable fold: `log.membership` may have to be folded first.
-        return self.cancels.is_cancelled(request_id, self._judged_by)
+        """Say whether a visible CANCEL has the request as its only parent (spec/07-host §4)."""
+        return self.cancels.is_cancelled(request_id, self.log.membership)
 
     def closing(self, request_id: EntryId) -> tuple[EntryId, ...]:
         """Return the CANCELs that close a request: visible, by its author or an owner."""

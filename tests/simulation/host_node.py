@@ -1,18 +1,21 @@
-"""A scripted model host: seals what may be sealed, and answers with made-up tokens."""
+"""A scripted model host: does what its schedule says, and answers with made-up tokens."""
 
 from functools import partial
 
+from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.commits import Conversations
 from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
-from replica.conversation.sealing import open_requests, sealable
+from replica.conversation.sealing import Sealable
 from replica.ids import ConversationId, Digest, EntryId
+from replica.link.events import SyncState
 from replica.link.messages import HostInfo
-from replica.log.body import FinishReason, Generation, Role, Seal, Text
+from replica.log.body import FinishReason, Generation, Join, Seal, Text
 from replica.log.entry import Entry
 from tests.simulation.replica_node import ReplicaNode
 
 PROFILE = Digest(b"profile".ljust(32, b"."))
 TOKENS_PER_FRAME = 3
+RUNNING_MAX = 4
 
 
 class HostNode(ReplicaNode):
@@ -21,48 +24,64 @@ class HostNode(ReplicaNode):
     role = "host"
 
     def restore(self) -> None:
-        self.running: set[EntryId] = set()
-        self.tried: set[EntryId] = set()
+        self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
         super().restore()
 
     def undo(self, lost: Conversations) -> None:
         """Take it that what was begun may have been lost; the log says what is open."""
-        self.running.clear()
-        self.tried.clear()
+        self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
         super().undo(lost)
 
     def host_info(self) -> HostInfo | None:
         return HostInfo(self.public, "", ())
 
     def entries_admitted(self, conversation: ConversationId, entries: tuple[Entry, ...]) -> None:
-        self.later(0.01, partial(self.work, conversation))
+        self.later(0.01, self.work)
 
     def synchronized(self, conversation: ConversationId) -> None:
-        self.later(0.0, partial(self.work, conversation))
+        self.later(0.0, self.work)
 
-    def work(self, conversation: ConversationId) -> None:
-        """Seal and answer open requests, once the hub has shown us our own lanes."""
-        held = self.shelf.get(conversation)
-        if held is None or conversation not in self.confirmed or not held.is_member(self.public):
-            return
-        if Role.HOST not in held.log.membership.roles.get(self.public, ()):
-            return
-        for request in open_requests(held, self.public):
-            if request not in self.running:
-                self._take_up(conversation, request)
+    def work(self) -> None:
+        """Do all that may be done now."""
+        while (decision := self._take()) is not None:
+            self._act(decision)
 
-    def _take_up(self, conversation: ConversationId, request: EntryId) -> None:
-        held = self.shelf[conversation]
-        seal_id = held.order.seal_of.get(request)
-        if seal_id is None:
-            seal_id = self._seal(conversation, request)
-        if seal_id is None:
-            return
-        self.running.add(request)
+    def _take(self) -> Decision | None:
+        return self.schedule.take(
+            self.shelf.values(),
+            is_synchronized=lambda c: self.states.get(c) is SyncState.SYNCHRONIZED,
+            now_ms=self._time_ms(),
+        )
+
+    def _act(self, decision: Decision) -> None:
+        conversation, request = decision.conversation, decision.request
+        match decision:
+            case Begin(_, ready):
+                seal_id = self._seal(conversation, ready)
+                if seal_id is not None:
+                    self._run(conversation, request, seal_id)
+                else:
+                    detail = "its seal does not count"
+                    self._answer_refused(Refuse(conversation, request, FinishReason.REFUSED, detail))
+            case Resume():
+                seal_id = self.shelf[conversation].order.seal_of[request]
+                self._run(conversation, request, seal_id)
+            case Refuse():
+                self._answer_refused(decision)
+            case GatherHeads(_, _, heads):
+                self.write(conversation, Join(), heads)
+                self.schedule.end(request)
+
+    def _answer_refused(self, refusal: Refuse) -> None:
+        basis = self.shelf[refusal.conversation].log.entries[refusal.request].header.basis
+        self.write(refusal.conversation, refusal.body, (refusal.request,), basis=basis)
+        self.schedule.end(refusal.request)
+
+    def _run(self, conversation: ConversationId, request: EntryId, seal_id: EntryId) -> None:
         run = self.random.getrandbits(32)
         count = self.random.choice((1, 5, 8))
         token_ids = tuple(self.random.randrange(50_000) for _ in range(count))
-        cancelled = held.order.is_cancelled(request)
+        cancelled = self.shelf[conversation].order.is_cancelled(request)
         delay_s = self.random.choice((0.01, 0.5, 2.0))
         streams = not cancelled and self.random.random() < 0.6
         self.oracle.draft_begun(request, run, token_ids)
@@ -76,15 +95,11 @@ class HostNode(ReplicaNode):
         else:
             self.later(delay_s, answer)
 
-    def _seal(self, conversation: ConversationId, request: EntryId) -> EntryId | None:
+    def _seal(self, conversation: ConversationId, ready: Sealable) -> EntryId | None:
         held = self.shelf[conversation]
-        ready = sealable(held, request) if request not in self.tried else None
-        if ready is None:
-            return None
-        self.tried.add(request)
         basis = ready.parent.id if ready.parent is not None else None
         body = Seal(
-            request,
+            ready.request,
             basis,
             ready.entries,
             PROFILE,
@@ -93,7 +108,7 @@ class HostNode(ReplicaNode):
             tuple(1 for _ in ready.entries),
             ready.membership_heads,
         )
-        seal = self.write(conversation, body, (request,), basis=basis)
+        seal = self.write(conversation, body, (ready.request,), basis=basis)
         self.oracle.sealed(seal, held)
         return seal.id if seal.id in held.order.nodes else None
 
@@ -139,24 +154,22 @@ class HostNode(ReplicaNode):
         token_ids: tuple[int, ...],
         cancelled: bool,
     ) -> None:
+        self.schedule.end(request)
         held = self.shelf.get(conversation)
         node = held.order.nodes.get(seal_id) if held is not None else None
-        self.running.discard(request)
-        if held is None or node is None or node.generation is not None:
-            return  # the seal was displaced, or answered by what arrived meanwhile
-        if not held.is_member(self.public):
-            return
-        token_ids = () if cancelled else token_ids
-        body = Generation(
-            token_ids,
-            (Text(visible(token_ids).decode()),),
-            len(visible(token_ids)),
-            FinishReason.CANCELLED if cancelled else FinishReason.STOP,
-            draft_digest=extend_digest(start_digest(request, run), token_ids),
-            run=run,
-        )
-        self.write(conversation, body, (seal_id,), basis=seal_id)
-        self.work(conversation)
+        # Else the seal was displaced, or answered by what arrived meanwhile.
+        if held and node and node.generation is None and held.is_member(self.public):
+            token_ids = () if cancelled else token_ids
+            body = Generation(
+                token_ids,
+                (Text(visible(token_ids).decode()),),
+                len(visible(token_ids)),
+                FinishReason.CANCELLED if cancelled else FinishReason.STOP,
+                draft_digest=extend_digest(start_digest(request, run), token_ids),
+                run=run,
+            )
+            self.write(conversation, body, (seal_id,), basis=seal_id)
+        self.work()
 
 
 def visible(token_ids: tuple[int, ...]) -> bytes:

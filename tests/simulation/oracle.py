@@ -137,9 +137,10 @@ class Oracle:
                 if not self._may_fork:
                     raise Violation(f"{record.writer} showed two entries at one place: {h.seq}")
         elif h.kind == Kind.GENERATION and not self._may_repeat:
-            seal = self.books[h.parents[0]].body
-            assert isinstance(seal, Seal)
-            if self._answers.setdefault(seal.request, entry.id) != entry.id:
+            answered = self.books[h.parents[0]].body
+            # A refusal follows the request itself.
+            request = answered.request if isinstance(answered, Seal) else h.parents[0]
+            if self._answers.setdefault(request, entry.id) != entry.id:
                 raise Violation(f"{name} answered a request twice")
 
     def sealed(self, entry: Entry, held: Conversation) -> None:

@@ -23,16 +23,19 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.refusals import finish_detail
+from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
-from replica.conversation.sealing import Sealable, open_requests, sealable
+from replica.conversation.sealing import Sealable
 from replica.errors import HostError
-from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
+from replica.ids import ConversationId, Digest, EntryId, PublicKey, tagged_sha256
 from replica.io.keys import load_or_create
 from replica.io.replica import Replica
+from replica.io.rpc import now_ms
 from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
 from replica.link.messages import HostInfo, ProfileInfo
-from replica.log.body import FinishReason, Generation, Request, Role, Seal, Text, Usage, text_of
+from replica.log.body import FinishReason, Generation, Join, Request, Seal, Text, Usage, text_of
 
 PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192)
 RENDER_TAG = b"antiphon/test/render"
@@ -83,6 +86,7 @@ class ScriptedHost:
         self.answered = 0
         self._reply = reply
         self._pace = pace
+        self._schedule = Schedule(client.public, running_max=1)
         self._awake = asyncio.Event()
         client.listen(self._receive)
 
@@ -96,25 +100,31 @@ class ScriptedHost:
         """Answer until cancelled."""
         while True:
             self._awake.clear()
-            ready = self._next()
-            if ready is None:
+            decision = self._schedule.take(
+                self.client.shelf.values(),
+                is_synchronized=self._is_synchronized,
+                now_ms=now_ms(),
+            )
+            if decision is None:
                 await self._awake.wait()
-            else:
-                await self._answer(*ready)
+                continue
+            await self._act(self.client.shelf[decision.conversation], decision)
+            self._schedule.end(decision.request)
 
-    def _next(self) -> tuple[Conversation, Sealable] | None:
-        for held in tuple(self.client.shelf.values()):
-            if self.client.state(held.id) is not SyncState.SYNCHRONIZED:
-                continue
-            if Role.HOST not in held.log.membership.roles.get(self.client.public, ()):
-                continue
-            for request_id in open_requests(held, self.client.public):
-                # One that is sealed already was cut off: a scripted host does not resume.
-                if request_id not in held.order.seal_of:
-                    ready = sealable(held, request_id)
-                    if ready is not None:
-                        return held, ready
-        return None
+    def _is_synchronized(self, conversation: ConversationId) -> bool:
+        return self.client.state(conversation) is SyncState.SYNCHRONIZED
+
+    async def _act(self, held: Conversation, decision: Decision) -> None:
+        match decision:
+            case Begin(_, ready):
+                await self._answer(held, ready)
+            case Resume(_, request):
+                # It was cut off in another life, of which a scripted host keeps nothing.
+                self._schedule.give_up(request)
+            case Refuse():
+                await self._refuse(decision)
+            case GatherHeads(_, _, heads):
+                await self.client.append(held.id, Join(), parents=heads)
 
     async def _answer(self, held: Conversation, ready: Sealable) -> None:
         request = held.order.request(ready.request)
@@ -124,7 +134,8 @@ class ScriptedHost:
         try:
             tokens = self._reply(asked)
         except HostError as error:
-            await self._refuse(asked, error)
+            detail = finish_detail(error)
+            await self._refuse(Refuse(held.id, ready.request, FinishReason.REFUSED, detail))
             return
         prev = seal.prev_seal
         entry = await self.client.append(held.id, seal, parents=(ready.request,), basis=prev)
@@ -132,6 +143,11 @@ class ScriptedHost:
         await self.client.wait_for(lambda: not self.client.unsynced(held.id), 10.0)
         body = await self._stream(asked, tokens)
         await self.client.append(held.id, body, parents=(entry.id,), basis=entry.id)
+        self.answered += 1
+
+    async def _refuse(self, refusal: Refuse) -> None:
+        request = refusal.request
+        await self.client.append(refusal.conversation, refusal.body, parents=(request,))
         self.answered += 1
 
     def _seal(self, held: Conversation, ready: Sealable) -> Seal:
@@ -146,12 +162,6 @@ class ScriptedHost:
             tokens_per_entry=counts,
             membership_heads=ready.membership_heads,
         )
-
-    async def _refuse(self, asked: Asked, error: HostError) -> None:
-        detail = f"{error.reason}: {error.detail} {error.next_step}"
-        body = Generation((), (), 0, FinishReason.REFUSED, detail)
-        await self.client.append(asked.held.id, body, parents=(asked.request_id,))
-        self.answered += 1
 
     async def _stream(self, asked: Asked, tokens: Sequence[Token]) -> Generation:
         began = time.monotonic()

@@ -10,6 +10,8 @@ import pytest
 
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
+from model_host.engine_api import Slice
+from model_host.prefill import prefill
 from tests.model_host.engine import tiny_model
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
@@ -22,7 +24,7 @@ def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
 ) -> None:
     golden, engine = GOLDEN["prompts"][prompt], engine_of("fp32")
     cache = engine.new_cache()
-    logits = engine.prefill(cache, golden["ids"])
+    logits = prefill(engine, cache, golden["ids"])
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1e-3
     assert np.abs(logits[::768] - golden["every_768th"]).max() < 1e-3
     assert abs(np.linalg.norm(logits.astype(np.float64)) - golden["length"]) < 1e-1
@@ -30,14 +32,14 @@ def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
     greedy = []
     for _ in golden["greedy"]:
         greedy.append(int(logits.argmax()))
-        logits = engine.decode(cache, greedy[-1])
+        ((logits,),) = engine.step([Slice(cache, (greedy[-1],))])
     assert greedy == golden["greedy"]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_bf16_logits_are_near(prompt: int, engine_of: Callable[[str], TorchEngine]) -> None:
     golden, engine = GOLDEN["prompts"][prompt], engine_of("bf16")
-    logits = engine.prefill(engine.new_cache(), golden["ids"])
+    logits = prefill(engine, engine.new_cache(), golden["ids"])
     # bf16 has 8 bits: a logit of 20 lies within 1/16 of its neighbours, and 30 layers add up.
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1.0
     assert int(logits.argmax()) in golden["best_ids"][:3]
@@ -55,5 +57,6 @@ def test_the_step_function_agrees_with_a_naive_forward(tiny: TorchEngine) -> Non
     ids = rng.integers(0, len(tiny_model.TOKENS), 600).tolist()
     naive = tiny_model.naive_logits(tiny.file, ids)
     cache, rows = tiny.new_cache(), []
-    tiny.score(cache, ids, lambda scored: rows.append(scored.logits))
+    for part in (ids[:512], ids[512:]):
+        rows += tiny.step([Slice(cache, part, logits=len(part))])
     assert np.abs(np.concatenate(rows) - naive).max() < 1e-3

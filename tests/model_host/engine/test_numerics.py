@@ -10,8 +10,9 @@ import torch
 
 from model_host.engine import shapes
 from model_host.engine.numerics import numerics_class, self_test, synthetic
-from model_host.engine.shapes import CHUNK_TOKENS, FAST, SAFE
+from model_host.engine.shapes import FAST, SAFE
 from model_host.engine.torch_engine import TorchEngine
+from model_host.engine_api import CHUNK_TOKENS
 from tests.model_host.engine import tiny_model
 
 EXPECTED = ("0x1.126788p-2", "-0x1.9a718p-6", "0x1.88eb28p-2")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from model_host import schedule
 from model_host.engine.torch_engine import TorchEngine
-from model_host.io import request_handler as answering
-from model_host.io import run_driver as generating
+from model_host.io import request_handler, run_driver
 from model_host.io.server import HostServer
 from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
@@ -40,7 +40,7 @@ async def is_well(house: House, host: HostServer) -> bool:
     """Say whether the host still answers another conversation."""
     other = await Talk.begin(house.client, host.key)
     _, answer = await other.ask("Name a colour.", tokens=3)
-    return len(answer.token_ids) == 3 and not host.answering.done()
+    return len(answer.token_ids) == 3 and not host.task.done()
 
 
 async def some_words(house: House, talk: Talk, **more) -> EntryId:
@@ -60,15 +60,14 @@ async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         with monkeypatch.context() as patch:
-            steps = iter(range(5))
-            decode = TorchEngine.decode
+            step, decoded = TorchEngine.step, iter(range(5))
 
-            def fail_at_last(engine, cache, token_id):
-                if next(steps, None) is None:
+            def fail_at_last(engine, batch):
+                if len(batch[0].ids) == 1 and next(decoded, None) is None:
                     raise RuntimeError("out of memory")
-                return decode(engine, cache, token_id)
+                return step(engine, batch)
 
-            patch.setattr(TorchEngine, "decode", fail_at_last)
+            patch.setattr(TorchEngine, "step", fail_at_last)
             request, answer = await talk.ask(STORY, tokens=50)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert answer.finish_detail.startswith("HOST_FAILED: ")
@@ -90,7 +89,7 @@ async def test_a_plan_that_fails_refuses_the_request(house: House, monkeypatch: 
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         with monkeypatch.context() as patch:
-            patch.setattr(answering, "plan", fail)
+            patch.setattr(request_handler, "plan", fail)
             request, answer = await talk.ask("Hello.")
         assert answer.finish_reason == FinishReason.REFUSED
         assert answer.finish_detail.startswith("HOST_FAILED: ")
@@ -113,8 +112,8 @@ async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_star
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         with monkeypatch.context() as patch:
-            patch.setattr(answering, "plan", fail)
-            patch.setattr(answering, "words", fail_again)
+            patch.setattr(request_handler, "plan", fail)
+            patch.setattr(request_handler, "finish_detail", fail_again)
             await talk.say("Hello.")
             request = await talk.request()
             await asyncio.wait_for(tried.wait(), 20)
@@ -308,7 +307,7 @@ async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(house:
 async def test_an_answer_ends_before_its_entry_would_grow_too_large(
     house: House, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(generating, "BODY_BYTES_MAX", 4096 + 100)
+    monkeypatch.setattr(run_driver, "BODY_BYTES_MAX", 4096 + 100)
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)
         request, answer = await talk.ask(STORY, tokens=100)
@@ -378,7 +377,7 @@ async def test_a_seal_that_does_not_count_ends_its_request(
         with monkeypatch.context() as patch:
             # As if the host's membership were another than it believes.
             patch.setattr(
-                answering,
+                schedule,
                 "sealable",
                 lambda held, i: replace(sealable(held, i), membership_heads=()),
             )

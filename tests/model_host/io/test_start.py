@@ -21,6 +21,7 @@ from model_host.errors import (
 )
 from model_host.io.config import HostConfig
 from model_host.io.server import start
+from model_host.prefill import prefill
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io.daemon import Stderr
@@ -118,7 +119,7 @@ def test_the_shortest_context_there_is_computes_like_a_longer_one(
     assert shortest.bitwise
     assert shortest.config.context_tokens == 2
     assert shortest.numerics_class == tiny.numerics_class
-    logits = [engine.prefill(engine.new_cache(), [5, 6]) for engine in (tiny, shortest)]
+    logits = [prefill(engine, engine.new_cache(), [5, 6]) for engine in (tiny, shortest)]
     assert logits[0].tobytes() == logits[1].tobytes()
 
 

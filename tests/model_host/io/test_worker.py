@@ -13,6 +13,7 @@ from model_host.errors import CacheBusy, PrefillCancelled
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.worker import Found, Prefilled, Worker
 from model_host.kv.pool import CachePool
+from model_host.prefill import Cancellation
 from replica.ids import ConversationId, EntryId
 
 A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
@@ -34,7 +35,7 @@ async def worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
 async def prefill(
     worker: Worker, ids: Sequence[int], on_progress=lambda _found, _done: None
 ) -> Prefilled:
-    return await worker.prefill(A, OWNER, ids, on_progress=on_progress, cancelled=lambda: False)
+    return await worker.prefill(A, OWNER, ids, on_progress=on_progress, cancellation=Cancellation())
 
 
 async def test_a_failure_right_after_a_restore_does_not_mix_two_branches(
@@ -92,7 +93,7 @@ async def test_what_was_evicted_for_room_is_forgotten(tmp_path: Path, tiny: Torc
             OWNER,
             ids,
             on_progress=lambda _found, _done: None,
-            cancelled=lambda: False,
+            cancellation=Cancellation(),
         )
     assert list(worker._ids) == [bytes([4]) * 32]
     await worker.close()

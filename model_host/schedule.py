@@ -1,0 +1,200 @@
+"""Whose turn it is on a host, and what is done then (spec/03-order §4, spec/07-host §4).
+
+Pure: no clock, and no order of arrival. The driver asks `Schedule.take`, acts on the
+decision, and calls `end` or `give_up`; what it appended meanwhile is read from the log.
+
+    take ─► Begin        seal the request, generate, append the answer
+            Resume       the request is sealed already: go on with its run, or close it
+            Refuse       append the generation that says why there is no answer
+            GatherHeads  append a JOIN of membership heads, then ask again
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from model_host.refusals import RequestExpired, finish_detail
+from replica.conversation import Conversation, Sealable, open_requests, sealable
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.log import FinishReason, Generation, Role
+from replica.order import SealNode
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Seal a request whose turn has come, and generate."""
+
+    conversation: ConversationId
+    ready: Sealable
+
+    @property
+    def request(self) -> EntryId:
+        """The request to answer."""
+        return self.ready.request
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with a request that is sealed and has no answer: its run was cut off."""
+
+    conversation: ConversationId
+    request: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a request that is not begun; nothing of it is sealed."""
+
+    conversation: ConversationId
+    request: EntryId
+    finish: FinishReason
+    detail: str
+
+    @property
+    def body(self) -> Generation:
+        """The generation to append; the request is its only parent (ORD-9)."""
+        return Generation((), (), 0, self.finish, finish_detail=self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class GatherHeads:
+    """Append a JOIN of surplus membership heads: one seal can't name them all (ORD-15)."""
+
+    conversation: ConversationId
+    request: EntryId
+    heads: tuple[EntryId, ...]
+
+
+Decision = Begin | Resume | Refuse | GatherHeads
+
+
+class Schedule:
+    """Decides what a host does next, fairly between conversations.
+
+    The conversation served longest ago comes first; among those never served, the one with
+    the least id. Within a conversation requests come in (lamport, id) order.
+    """
+
+    def __init__(self, host: PublicKey, *, running_max: int) -> None:
+        """Serve the requests that name `host`, at most `running_max` at once."""
+        self._host = host
+        self._running_max = running_max
+        self._running: dict[EntryId, ConversationId] = {}
+        self._given_up: set[EntryId] = set()
+        self._turns = 0
+        self._last_turn: dict[ConversationId, int] = {}
+
+    @property
+    def running(self) -> int:
+        """Decisions that are being acted on now."""
+        return len(self._running)
+
+    def waiting(self, conversations: Iterable[Conversation]) -> int:
+        """Count the requests to this host that have no answer and are not acted on now."""
+        return sum(
+            request not in self._running
+            for held in conversations
+            if is_host_of(held, self._host)
+            for request in open_requests(held, self._host)
+        )
+
+    def take(
+        self,
+        conversations: Iterable[Conversation],
+        *,
+        is_synchronized: Callable[[ConversationId], bool],
+        now_ms: int,
+    ) -> Decision | None:
+        """Return what to do next, None while there is nothing to do.
+
+        It counts as running until `end` or `give_up`. `now_ms` is the host's own clock, in
+        Unix milliseconds (HOST-27).
+        """
+        if len(self._running) >= self._running_max:
+            return None
+        for held in sorted(conversations, key=lambda c: (self._last_turn.get(c.id, 0), c.id)):
+            # ORD-12: what this key sealed in another life may be known to the hub alone.
+            if is_synchronized(held.id) and is_host_of(held, self._host):
+                decision = self._decide(held, now_ms)
+                if decision is not None:
+                    self._note(decision)
+                    return decision
+        return None
+
+    def end(self, request: EntryId) -> None:
+        """Note that a decision was acted on, or can't be for now: then it comes again."""
+        self._running.pop(request, None)
+
+    def give_up(self, request: EntryId) -> None:
+        """Leave a request alone for as long as this schedule lives."""
+        self.end(request)
+        self._given_up.add(request)
+
+    def _note(self, decision: Decision) -> None:
+        self._running[decision.request] = decision.conversation
+        if not isinstance(decision, GatherHeads):  # only the way to a turn
+            self._turns += 1
+            self._last_turn[decision.conversation] = self._turns
+
+    def _decide(self, held: Conversation, now_ms: int) -> Decision | None:
+        """Return the first thing to do in one conversation."""
+        here = [request for request, where in self._running.items() if where == held.id]
+        seals = held.order.seal_of
+        if any(request not in seals for request in here):
+            return None  # where its seal goes decides where those of others go
+        runs = [held.order.nodes[seals[request]] for request in here]
+        for request in open_requests(held, self._host):
+            if request not in self._given_up:
+                decision = _resume(held, request, runs) or _begin(held, request, runs, now_ms)
+                if decision is not None:
+                    return decision
+        return None
+
+
+def is_host_of(held: Conversation, key: PublicKey) -> bool:
+    """Say whether `key` may answer in a conversation now: a member with the role HOST."""
+    return held.is_member(key) and Role.HOST in held.log.membership.roles[key]
+
+
+def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decision | None:
+    """Decide about a request that is sealed; None for others and while its branch is busy."""
+    seal = held.order.seal_of.get(request)
+    # What is behind its own seal comes after it in (lamport, id) order: it can't run yet.
+    if seal is None or _is_busy(held.order.nodes[seal], runs):
+        return None
+    return Resume(held.id, request)
+
+
+def _begin(
+    held: Conversation, request: EntryId, runs: list[SealNode], now_ms: int
+) -> Decision | None:
+    """Decide about a request that is not sealed; None for others and until its turn comes."""
+    ready = None if request in held.order.seal_of else sealable(held, request)
+    # A closed request lets its branch go on; its run may not have ended yet.
+    if ready is None or _is_busy(ready.parent, runs):
+        return None
+    refusal = _refusal(held, request, now_ms)
+    if refusal is not None:
+        return refusal
+    heads = held.log.membership_heads_to_join()
+    return GatherHeads(held.id, request, heads) if heads else Begin(held.id, ready)
+
+
+def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | None:
+    """Return why a request whose turn has come is not begun, None where it is."""
+    if held.order.is_cancelled(request_id):
+        detail = "cancelled before it began"
+        return Refuse(held.id, request_id, FinishReason.CANCELLED, detail)
+    request = held.order.request(request_id)
+    assert request is not None, "only requests are answered"
+    # HOST-27: "a host MUST refuse a request whose `answer_by_ms` lies before its own clock's"
+    if 0 < request.answer_by_ms < now_ms:
+        late_s = (now_ms - request.answer_by_ms) / 1000
+        expired = RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
+        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(expired))
+    return None
+
+
+def _is_busy(node: SealNode | None, runs: list[SealNode]) -> bool:
+    """Say whether one of the seals that are run now is in the chain that ends with `node`."""
+    chain = {each.id for each in node.chain()} if node is not None and runs else set()
+    return any(run.id in chain for run in runs)
