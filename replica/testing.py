@@ -1,23 +1,44 @@
 """A hub core and clients joined in memory: for tests, ours and other people's.
 
+    network = Network(Hub(hub_key, Policy()))
+    ada = network.connect(ada_key)
+    ada.open(conversation)
+    ada.append(entry)                  # persisted, sent, acked, passed on to all others
+    network.loses = lambda message: isinstance(message, Ack)
+    network.advance(limits.RESYNC_S)   # everyone does what is due by then
+
 Synchronous and deterministic: each call delivers everything that follows from
 it before it returns. Messages travel as bytes, so the codec is under test too.
-Time stands still until `advance`.
+Time stands still until `advance`. Each side keeps what it was sent and what it
+made durable, for a test to look at.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from replica.conversation import Shelf
+from replica.conversation import Conversation, Shelf
 from replica.ids import ConversationId, Position, PublicKey
 from replica.limits import VERSION
-from replica.link import Effects, Event, Hello, Link, Message, Side, decode_frame, encode_frame
+from replica.link import (
+    Close,
+    Effects,
+    Event,
+    Fault,
+    Hello,
+    Link,
+    Message,
+    Side,
+    SyncState,
+    decode_frame,
+    encode_frame,
+)
 from replica.log import Entry
 
 LinkId = Any
 """Whatever the hub core names its links by."""
+_T = TypeVar("_T")
 
 
 class HubEffects(Protocol):
@@ -54,8 +75,21 @@ class HubCore(Protocol):
         """Do what is due."""
 
 
+def of(kind: type[_T], items: Iterable[object]) -> list[_T]:
+    """Return the messages or events of one kind, in order."""
+    return [item for item in items if isinstance(item, kind)]
+
+
+def shelf_of(*entries: Entry) -> Shelf:
+    """Return the shelf of a client that has these entries stored."""
+    stored: dict[ConversationId, list[Entry]] = {}
+    for entry in entries:
+        stored.setdefault(entry.conversation, []).append(entry)
+    return {one: Conversation.restore(one, held) for one, held in stored.items()}
+
+
 class Peer:
-    """One client: its link, what it stored, sent, got, and what it told its application."""
+    """The client end of one link: what it stored, sent and received, and told its application."""
 
     def __init__(self, network: "Network", public: PublicKey, shelf: Shelf) -> None:
         """Use `Network.connect` instead."""
@@ -69,6 +103,8 @@ class Peer:
         self.received: list[Message] = []
         self.events: list[Event] = []
 
+    # --- what it does -------------------------------------------------------
+
     def open(
         self,
         conversation: ConversationId,
@@ -81,13 +117,18 @@ class Peer:
         self.perform(self.link.open(conversation, now, acked=acked, drafts=drafts))
 
     def append(self, *entries: Entry) -> None:
-        """Append entries of one's own."""
+        """Append entries of one's own. Raises EntryRefused."""
         for entry in entries:
             self.perform(self.link.append(entry, self.network.now))
 
-    def send(self, message: Message) -> None:
-        """Send any message, also one no honest client sends."""
-        self.perform(Effects(send=(message,)))
+    def send(self, *messages: Message) -> None:
+        """Send any messages, also some that no honest client sends."""
+        for message in messages:
+            self.perform(Effects(send=(message,)))
+
+    def receive(self, message: Message) -> None:
+        """Take a message as if the hub had sent it now."""
+        self.perform(self.link.receive(message, self.network.now))
 
     def perform(self, effects: Effects) -> None:
         """Do what the link wants done, and deliver all that follows."""
@@ -104,6 +145,22 @@ class Peer:
         """Let the link do what is due."""
         self.perform(self.link.handle_deadline(self.network.now))
 
+    # --- what became of it --------------------------------------------------
+
+    def held(self, conversation: ConversationId) -> Conversation:
+        """Return a conversation as this client has it."""
+        return self.shelf[conversation]
+
+    def state(self, conversation: ConversationId) -> SyncState:
+        """Return what this client believes of a conversation it has open."""
+        return self.link.exchange.channels[conversation].state
+
+    @property
+    def faults(self) -> list[str]:
+        """The reasons this client was told, in order, also those something was closed with."""
+        told = (m.fault if isinstance(m, Close) else m for m in self.received)
+        return [fault.reason for fault in of(Fault, told)]
+
 
 class Network:
     """A hub and any number of clients, without loss unless `loses` says so."""
@@ -112,9 +169,14 @@ class Network:
         """Start at time 0 with no client."""
         self.hub = hub
         self.now = 0.0
+        """Seconds on everyone's monotonic clock."""
         self.stored: list[Entry] = []
+        """What the hub made durable, in order."""
         self.peers: dict[LinkId, Peer] = {}
+        self.closed: list[LinkId] = []
+        """Links the hub ended, in order."""
         self.loses: Callable[[Message], bool] = lambda _message: False
+        """Says of each message, in both directions, whether it is lost on its way."""
         self._queue: deque[Callable[[], None]] = deque()
         self._is_running = False
 
@@ -130,9 +192,13 @@ class Network:
 
     def disconnect(self, peer: Peer) -> None:
         """Cut a client off; both sides learn of it."""
-        self.peers.pop(peer.link_id, None)
+        self.silence(peer)
         self.hub.disconnect(peer.link_id)
         peer.events += peer.link.handle_disconnect().deliver
+
+    def silence(self, peer: Peer) -> None:
+        """Cut a client off; neither side learns of it."""
+        self.peers.pop(peer.link_id, None)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, then let everyone do what is due."""
@@ -141,9 +207,12 @@ class Network:
             peer.handle_deadline()
         self.perform(self.hub.handle_deadlines(self.now))
 
-    def do_next(self, step: Callable[[], None]) -> None:
-        """Take a step once everything before it has been done."""
-        self._queue.append(step)
+    def perform(self, effects: HubEffects) -> None:
+        """Do what the hub wants done, and deliver all that follows."""
+        self._take(effects)
+        self.run()
+
+    # --- the wire -------------------------------------------------------------
 
     def carry_to_hub(self, peer: Peer, message: Message) -> None:
         """Put a client's message on the wire."""
@@ -151,37 +220,9 @@ class Network:
         if not self.loses(message):
             self._queue.append(partial(self._arrive_at_hub, peer, data))
 
-    def _arrive_at_hub(self, peer: Peer, data: bytes) -> None:
-        if peer.link_id in self.peers:
-            message = decode_frame(data, "to_hub")
-            self._take(self.hub.receive(peer.link_id, message, self.now, len(data)))
-
-    def _arrive_at_client(self, peer: Peer, data: bytes) -> None:
-        message = decode_frame(data, "to_client")
-        peer.received.append(message)
-        peer.perform(peer.link.receive(message, self.now, len(data)))
-
-    def perform(self, effects: HubEffects) -> None:
-        """Do what the hub wants done, and deliver all that follows."""
-        self._take(effects)
-        self.run()
-
-    def _take(self, effects: HubEffects) -> None:
-        self.stored += effects.persist
-        for link_id, message in effects.send:
-            peer = self.peers.get(link_id)
-            if peer is not None and not self.loses(message):
-                data = encode_frame(message, "to_client")
-                self._queue.append(partial(self._arrive_at_client, peer, data))
-        for link_id in effects.closed:
-            self._queue.append(partial(self._end, link_id))
-
-    def _end(self, link_id: LinkId) -> None:
-        peer = self.peers.get(link_id)
-        if peer is not None:
-            self.disconnect(peer)
-        else:
-            self.hub.disconnect(link_id)
+    def do_next(self, step: Callable[[], None]) -> None:
+        """Take a step once everything before it has been done."""
+        self._queue.append(step)
 
     def run(self) -> None:
         """Deliver until nothing is on the way."""
@@ -193,6 +234,34 @@ class Network:
                 self._queue.popleft()()
         finally:
             self._is_running = False
+
+    def _arrive_at_hub(self, peer: Peer, data: bytes) -> None:
+        if peer.link_id in self.peers:
+            message = decode_frame(data, "to_hub")
+            self._take(self.hub.receive(peer.link_id, message, self.now, len(data)))
+
+    def _arrive_at_client(self, peer: Peer, data: bytes) -> None:
+        message = decode_frame(data, "to_client")
+        peer.received.append(message)
+        peer.perform(peer.link.receive(message, self.now, len(data)))
+
+    def _take(self, effects: HubEffects) -> None:
+        self.stored += effects.persist
+        for link_id, message in effects.send:
+            peer = self.peers.get(link_id)
+            if peer is not None and not self.loses(message):
+                data = encode_frame(message, "to_client")
+                self._queue.append(partial(self._arrive_at_client, peer, data))
+        for link_id in effects.closed:
+            self.closed.append(link_id)
+            self._queue.append(partial(self._end, link_id))
+
+    def _end(self, link_id: LinkId) -> None:
+        peer = self.peers.get(link_id)
+        if peer is not None:
+            self.disconnect(peer)
+        else:
+            self.hub.disconnect(link_id)
 
 
 class Pair(Network):

@@ -94,6 +94,8 @@ class FanOut:
 
     def list_all(self, link_id: LinkId) -> None:
         """Name all its conversations to a follower that has just arrived (LINK-8)."""
+        if not self._connected.links[link_id].follows:
+            return
         for held in sorted(self._shelf.values(), key=lambda c: c.id):
             self._list(link_id, held)
 
@@ -112,7 +114,7 @@ class FanOut:
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
                 self.take(link_id, link.offer(conversation, lacking, self._now))
-            if membership_changed:
+            if membership_changed and link.follows:
                 self._list(link_id, self._shelf[conversation])
 
     def _has(self, source: Link, entry_id: EntryId) -> bool:
@@ -125,9 +127,7 @@ class FanOut:
 
     def _list(self, link_id: LinkId, held: Conversation) -> None:
         link, listed = self._connected.links[link_id], self._connected.listed[link_id]
-        if not link.follows or held.id in listed or link.peer is None:
-            return
-        if held.is_member(link.peer):
+        if link.peer is not None and held.id not in listed and held.is_member(link.peer):
             listed.add(held.id)
             item = ListingItem(held.id, held.log.digest)
             self.take(link_id, link.list_conversations([item]))

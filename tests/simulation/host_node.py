@@ -62,7 +62,9 @@ class HostNode(ReplicaNode):
                     self._run(conversation, request, seal_id)
                 else:
                     detail = "its seal does not count"
-                    self._answer_refused(Refuse(conversation, request, FinishReason.REFUSED, detail))
+                    self._answer_refused(
+                        Refuse(conversation, request, FinishReason.REFUSED, detail)
+                    )
             case Resume():
                 seal_id = self.shelf[conversation].order.seal_of[request]
                 self._run(conversation, request, seal_id)

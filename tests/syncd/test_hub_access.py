@@ -21,19 +21,15 @@ from replica.link.messages import (
 )
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
-from replica.refusals import ConversationDeleted, EntriesMissing, SignatureInvalid
-from syncd.fan_out import HubEffects
+from replica.refusals import EntriesMissing
+from replica.testing import of, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.link_scene import HUB_KEY, Scene, grant, of
+from tests.support.scene import HUB_KEY, Scene
 from tests.support.writers import Writer, said
 
 EVE = Writer(66)
 HELLO = Hello((1,))
-
-
-def gone(conversation: ConversationId) -> Fault:
-    return Fault.of(ConversationDeleted(), conversation)
 
 
 @pytest.fixture
@@ -67,7 +63,7 @@ def test_a_push_tells_a_stranger_nothing_of_what_is_here(scene: Scene):
 def test_who_may_not_create_learns_no_more_by_trying():
     writer = Writer(1)
     scene = Scene(Policy(creators=frozenset({writer.public})))
-    member = grant(scene, EVE.public)
+    member = scene.grant(EVE.public)
     revoked = scene.writer.write(scene.id, Member(Revocation(EVE.public)), parents=[member])
     scene.begin().client.append(member)
     scene.client.append(revoked)
@@ -86,7 +82,7 @@ def test_who_may_not_create_learns_no_more_by_trying():
 
 
 def test_nothing_of_a_stranger_waits_here(scene: Scene):
-    peer = scene.pair.connect(EVE.public)
+    peer = scene.network.connect(EVE.public)
     first = EVE.write(scene.id, Member(Grant(EVE.public, Role.WRITER)), parents=[scene.genesis])
     peer.send(Entries(scene.id, (first,)))
     assert of(Fault, peer.received)[-1].reason == "CONVERSATION_NOT_FOUND"
@@ -95,10 +91,10 @@ def test_nothing_of_a_stranger_waits_here(scene: Scene):
 
 
 def test_a_stranger_drops_nothing_that_waits_for_a_member(scene: Scene):
-    first = grant(scene, Writer(2).public)
-    second = grant(scene, Writer(3).public)
+    first = scene.grant(Writer(2).public)
+    second = scene.grant(Writer(3).public)
     scene.client.send(Entries(scene.id, (second,)))
-    scene.pair.connect(EVE.public).send(Entries(scene.id, (second,)))
+    scene.network.connect(EVE.public).send(Entries(scene.id, (second,)))
     assert second.id in scene.held.log.pending
     scene.client.send(Entries(scene.id, (first,)))
     assert second.id in scene.held.log.entries
@@ -119,7 +115,7 @@ PROFILE = ProfileInfo(Digest(bytes(32)), "p", 1)
     ],
 )
 def test_a_host_speaks_for_its_own_key_and_briefly(scene: Scene, host: HostInfo):
-    peer = scene.pair.connect(EVE.public, hello=Hello((1,), host=host))
+    peer = scene.network.connect(EVE.public, hello=Hello((1,), host=host))
     (close,) = of(Close, peer.received)
     assert close.fault.reason == "ARGUMENT_INVALID"
     assert scene.hub.hosts() == ()
@@ -133,7 +129,7 @@ def test_a_welcome_stays_a_frame_whoever_calls_itself_a_host(scene: Scene):
         host = HostInfo(key, "x" * limits.HOST_TEXT_BYTES_MAX, (longest,) * 16)
         link_id = scene.hub.connect(key, 0.0)
         scene.hub.receive(link_id, Hello((1,), host=host), 0.0)
-    (welcome,) = of(Welcome, scene.pair.connect(Writer(2).public).received)
+    (welcome,) = of(Welcome, scene.network.connect(Writer(2).public).received)
     assert len(encode_frame(welcome, "to_client")) < limits.FRAME_BYTES_MAX
     assert len(welcome.hosts) == limits.HOSTS_MAX
     assert first.public in {host.key for host in welcome.hosts}
@@ -143,7 +139,7 @@ def test_a_welcome_stays_a_frame_whoever_calls_itself_a_host(scene: Scene):
 
 
 def test_a_link_is_offered_what_its_own_entries_set_free(scene: Scene):
-    other = scene.pair.connect(scene.writer.public, shelf=scene.shelf_of(scene.genesis))
+    other = scene.network.connect(scene.writer.public, shelf=shelf_of(scene.genesis))
     other.open(scene.id)
     first, second, third = scene.chain(3)
     scene.client.send(Entries(scene.id, (second,)))
@@ -161,7 +157,7 @@ def test_all_links_together_keep_a_bounded_amount_waiting():
     waits = [scene.writer.write(scene.id, said("x" * 9000), parents=[big[-1]])]
     waits.append(scene.writer.write(scene.id, said("x" * 9000), parents=[waits[0]]))
     scene.hub.policy = Policy(pending_bytes_max=20_000)
-    modest = scene.pair.connect(scene.writer.public)
+    modest = scene.network.connect(scene.writer.public)
     lacking = small.write(scene.id, said("lacking"), parents=[scene.genesis])
     late = small.write(scene.id, said("y" * 1500), parents=[lacking])
     modest.send(Entries(scene.id, (late,)))
@@ -171,12 +167,26 @@ def test_all_links_together_keep_a_bounded_amount_waiting():
     assert set(scene.held.log.pending) == {late.id}
 
 
+def test_a_link_pays_for_nothing_that_others_have_set_free_meanwhile(scene: Scene):
+    first, freed, absent, waits = scene.chain(4)
+    del absent
+    scene.client.send(Entries(scene.id, (freed,)))
+    scene.give(first)
+    charged = scene.hub.links[scene.client.link_id].pending_bytes
+    assert charged >= freed.size_bytes
+    scene.hub.policy = Policy(pending_bytes_max=waits.size_bytes)
+    modest = scene.network.connect(scene.writer.public)
+    modest.send(Entries(scene.id, (waits,)))
+    assert "PENDING_FULL" not in [*scene.client.faults, *modest.faults]
+    assert set(scene.held.log.pending) == {waits.id}
+
+
 def test_a_full_conversation_still_takes_its_owners_membership_entries():
     scene = Scene(Policy(entries_max=2)).begin()
     (entry,) = scene.chain(1)
     scene.client.append(entry)
     member = Writer(2)
-    granted = grant(scene, member.public)
+    granted = scene.grant(member.public)
     scene.client.append(granted)
     assert granted.id in scene.held.log.entries
     joined = member.write(scene.id, Member(Grant(EVE.public, Role.WRITER)), parents=[granted])
@@ -214,71 +224,12 @@ def test_nothing_is_queued_for_a_link_that_has_ended(scene: Scene):
     assert not channel.drafts_due
 
 
-# --- deletion -----------------------------------------------------------------------------
-
-
-def test_of_a_deleted_conversation_a_hub_says_so_to_anyone(scene: Scene):
-    scene.hub.delete(scene.id)
-    for writer in (scene.writer, EVE):
-        with pytest.raises(ConversationDeleted):
-            scene.hub.permitted(writer.public, scene.id)
-        link_id = scene.hub.connect(writer.public, 0.0)
-        scene.hub.receive(link_id, HELLO, 0.0)
-        for message in (Open(scene.id, Digest(bytes(32))), Entries(scene.id, (scene.genesis,))):
-            effects = scene.hub.receive(link_id, message, 0.0)
-            assert effects.persist == ()
-            assert effects.send == ((link_id, gone(scene.id)),)
-    assert scene.hub.shelf == {}
-
-
-def test_a_deletion_is_told_on_the_links_it_ends_the_conversation_on(scene: Scene):
-    other = scene.pair.connect(scene.writer.public)
-    scene.pair.perform(scene.hub.delete(scene.id))
-    assert of(Close, scene.client.received) == [Close(scene.id, gone(scene.id))]
-    assert of(Close, other.received) == []
-    assert scene.client.link.phase is Phase.READY
-
-
-def test_each_entry_pushed_to_a_deleted_conversation_is_told_so(scene: Scene):
-    good, broken = scene.chain(2)
-    refused = ((broken.id, SignatureInvalid()),)
-    scene.hub.delete(scene.id)
-    for peer in (scene.writer.public, EVE.public):
-        message = Entries(scene.id, (good,), refused)  # the decoder set one aside
-        effects, outcomes = scene.hub.push(peer, message, 0.0)
-        assert outcomes == dict.fromkeys((good.id, broken.id), gone(scene.id))
-        assert effects == HubEffects()
-
-
-def test_a_deletion_concerns_one_conversation_and_may_come_before_it_is_known(scene: Scene):
-    other = EVE.genesis()
-    scene.hub.delete(other.conversation)
-    assert scene.hub.is_deleted(other.conversation)
-    assert not scene.hub.is_deleted(scene.id)
-    assert scene.hub.permitted(scene.writer.public, scene.id) is scene.held
-    assert push(scene.hub, EVE, other.conversation, other) == ["CONVERSATION_DELETED"]
-
-
-def test_what_is_deleted_is_listed_in_ascending_order(scene: Scene):
-    conversations = [ConversationId(bytes([number] * 32)) for number in range(20)]
-    for conversation in reversed(conversations):
-        scene.hub.delete(conversation)
-    assert scene.hub.deleted == tuple(conversations)
-
-
-def test_a_deletion_that_was_taken_back_leaves_the_conversation_welcome(scene: Scene):
-    scene.hub.delete(scene.id)
-    scene.hub.undelete(scene.id)
-    assert not scene.hub.is_deleted(scene.id)
-    assert push(scene.hub, scene.writer, scene.id, scene.genesis) == ["durable"]
-
-
 # --- hints --------------------------------------------------------------------------------
 
 
 def test_a_watchers_hint_is_of_the_step_that_checked_its_membership(scene: Scene):
     bob = Writer(2)
-    granted = grant(scene, bob.public)
+    granted = scene.grant(bob.public)
     scene.give(granted)
     link_id = scene.hub.connect(bob.public, 0.0, watches=True)
     scene.hub.receive(link_id, HELLO, 0.0)

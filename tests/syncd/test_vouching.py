@@ -5,10 +5,10 @@ import pytest
 from replica import limits
 from replica.ids import PublicKey
 from replica.link.messages import Hello, HostInfo, LinkedHost, Welcome
-from replica.testing import Network, Peer
+from replica.testing import Network, Peer, of
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.link_scene import HUB_KEY, of
+from tests.support.scene import HUB_KEY
 from tests.support.writers import Writer
 
 OURS, SPARE, READER = Writer(1).public, Writer(2).public, Writer(3).public

@@ -6,17 +6,15 @@ import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
-from replica.ids import ConversationId, Digest
+from replica.ids import Digest
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.exchange import BUSY_CHECKS_MAX
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
-from replica.log.body import Grant, Member, Role
-from replica.log.entry import Entry, entry_id
-from replica.refusals import NotAllowed, SignatureInvalid
-from replica.testing import Network
-from syncd.hub import Hub
+from replica.log.entry import Entry
+from replica.refusals import NotAllowed
+from replica.testing import of
 from syncd.policy import Policy
-from tests.support.link_scene import HUB_KEY, Scene, grant, of
+from tests.support.scene import Scene
 from tests.support.writers import Writer, said
 
 
@@ -44,7 +42,7 @@ def test_what_both_lack_crosses_in_one_round_trip(scene: Scene):
     known = scene.chain(2)
     scene.give(*known)
     other = Writer(2)
-    scene.give(grant(scene, other.public))
+    scene.give(scene.grant(other.public))
     theirs = other.write(scene.id, said("from afar"), parents=[known[-1]])
     scene.hub.push(other.public, Entries(scene.id, (theirs,)), 0.0)
     ours = scene.chain(2)
@@ -84,12 +82,12 @@ def test_an_unknown_conversation_is_seeded_from_the_genesis():
 def test_a_seeding_lost_on_the_way_is_tried_again():
     scene = Scene()
     scene.client.append(scene.genesis, *scene.chain(3))
-    scene.pair.loses = lambda message: isinstance(message, Entries)
+    scene.network.loses = lambda message: isinstance(message, Entries)
     scene.client.open(scene.id)
     assert scene.id not in scene.hub.shelf
-    scene.pair.loses = lambda _: False
+    scene.network.loses = lambda _: False
     for _ in range(3):
-        scene.pair.advance(limits.RESYNC_S)
+        scene.network.advance(limits.RESYNC_S)
     assert scene.held.log.digest == scene.client.shelf[scene.id].log.digest
     assert scene.state() is SyncState.SYNCHRONIZED
 
@@ -97,13 +95,13 @@ def test_a_seeding_lost_on_the_way_is_tried_again():
 def test_what_was_written_while_the_first_open_was_under_way_is_sent_at_once(scene: Scene):
     client = scene.reconnect(scene.genesis)
     opened: list[Opened] = []
-    scene.pair.loses = lambda m: isinstance(m, Opened) and not opened.append(m)
+    scene.network.loses = lambda m: isinstance(m, Opened) and not opened.append(m)
     client.open(scene.id)
-    scene.pair.loses = lambda _: False
+    scene.network.loses = lambda _: False
     (entry,) = scene.chain(1)
     client.append(entry)
     assert entry.id not in scene.held.log.entries
-    client.perform(client.link.receive(opened[0], 0.0))  # equal to what we had when we asked
+    client.receive(opened[0])  # equal to what we had when we asked
     assert entry.id in scene.held.log.entries
     assert scene.state() is SyncState.SYNCHRONIZED
 
@@ -111,88 +109,16 @@ def test_what_was_written_while_the_first_open_was_under_way_is_sent_at_once(sce
 # --- who is let in -------------------------------------------------------------------------
 
 
-def test_unknown_and_not_yours_get_the_same_words(scene: Scene):
-    stranger = scene.pair.connect(Writer(66).public)
-    stranger.open(scene.id)
-    stranger.open(ConversationId(b"?" * 32))
-    first, second = of(Fault, stranger.received)
-    assert (first.reason, first.detail, first.next_step, first.entry, first.missing) == (
-        second.reason,
-        second.detail,
-        second.next_step,
-        second.entry,
-        second.missing,
-    )
-    assert scene.state(stranger) is SyncState.DENIED
-
-
-@pytest.mark.parametrize("kind", ["new", "known", "pending", "forged", "membership", "none"])
-def test_what_a_stranger_sends_is_answered_alike_whether_the_conversation_is_here_or_not(
-    scene: Scene, kind: str
-):
-    stranger = Writer(66)
-    line = scene.chain(3)
-    scene.give(line[0])
-    sent: dict[str, tuple[Entry, ...]] = {
-        "new": (line[1],),
-        "known": (line[0],),
-        "pending": (line[2],),
-        "forged": (stranger.write(scene.id, said("let me in"), parents=[line[0]]),),
-        "membership": (
-            stranger.write(
-                scene.id, Member(Grant(stranger.public, Role.OWNER)), parents=[scene.genesis]
-            ),
-        ),
-        "none": (),
-    }
-    answers = []
-    for hub in (scene.hub, Hub(HUB_KEY, Policy())):
-        network = Network(hub)
-        peer = network.connect(stranger.public)
-        before = len(peer.received)
-        peer.send(Entries(scene.id, sent[kind]))
-        answers.append(peer.received[before:])
-    assert answers[0] == answers[1]
-
-
-def test_a_stranger_who_shows_its_grant_is_let_in():
-    scene = Scene()
-    other = Writer(2)
-    entries = (scene.genesis, grant(scene, other.public))
-    peer = scene.pair.connect(other.public, shelf=scene.shelf_of(*entries))
-    peer.open(scene.id)
-    assert scene.state(peer) is SyncState.SYNCHRONIZED
-    assert set(scene.held.log.entries) == {e.id for e in entries}
-
-
-def test_a_stranger_can_not_bring_a_conversation_it_is_no_member_of():
-    scene = Scene()
-    peer = scene.pair.connect(Writer(66).public, shelf=scene.shelf_of(scene.genesis))
-    peer.open(scene.id)
-    for _ in range(4):
-        scene.pair.advance(limits.RESYNC_S)
-    assert scene.id not in scene.hub.shelf
-    assert not scene.pair.stored
-    assert scene.state(peer) is SyncState.DENIED
-
-
 def test_someone_denied_asks_again_later_and_is_let_in_once_granted(scene: Scene):
     other = Writer(2)
-    peer = scene.pair.connect(other.public)
+    peer = scene.network.connect(other.public)
     peer.open(scene.id)
     assert scene.state(peer) is SyncState.DENIED
     assert len(of(EntryFailed, peer.events)) == 1
-    scene.client.append(grant(scene, other.public))
-    scene.pair.advance(limits.DENIED_RECHECK_S / 2)
-    scene.pair.advance(limits.DENIED_RECHECK_S / 2)
+    scene.client.append(scene.grant(other.public))
+    scene.network.advance(limits.DENIED_RECHECK_S / 2)
+    scene.network.advance(limits.DENIED_RECHECK_S / 2)
     assert scene.state(peer) is SyncState.SYNCHRONIZED
-
-
-def test_only_keys_the_policy_names_may_create():
-    scene = Scene(Policy(creators=frozenset()))
-    scene.begin()
-    assert "CREATE_FORBIDDEN" in [f.reason for f in of(Fault, scene.client.received)]
-    assert scene.id not in scene.hub.shelf
 
 
 # --- appending -----------------------------------------------------------------------------
@@ -211,13 +137,13 @@ def test_who_is_no_member_appends_nothing(scene: Scene):
 
 def spoilt(scene: Scene) -> list[Open]:
     """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
-    scene.pair.loses = lambda message: isinstance(message, (Ack, Opened))
+    scene.network.loses = lambda message: isinstance(message, (Ack, Opened))
     (entry,) = scene.chain(1)
     scene.client.append(entry)
     before = len(of(Open, scene.client.sent))
     for late in (Opened(scene.id, Digest(bytes(32)), False), Ack(scene.id, (entry.id,))):
-        scene.client.perform(scene.client.link.receive(late, scene.pair.now))
-    scene.pair.advance(limits.RESYNC_S)
+        scene.client.receive(late)
+    scene.network.advance(limits.RESYNC_S)
     return of(Open, scene.client.sent)[before:]
 
 
@@ -240,7 +166,7 @@ def test_comparisons_spoilt_again_and_again_show_heads_at_last(scene: Scene):
 def test_a_difference_nothing_explains_is_said_and_repaired(scene: Scene):
     lost = scene.chain(1)
     scene.hub.shelf[scene.id].admit(lost[0])  # the client is never told
-    scene.pair.advance(limits.HEARTBEAT_S)
+    scene.network.advance(limits.HEARTBEAT_S)
     states = [e.state for e in scene.client.events if isinstance(e, StateChanged)]
     assert SyncState.DESYNCHRONIZED in states
     assert states[-1] is SyncState.SYNCHRONIZED
@@ -268,7 +194,7 @@ def test_what_must_wait_is_not_acked(scene: Scene):
 
 
 def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene):
-    scene.pair.loses = lambda message: isinstance(message, Ack)
+    scene.network.loses = lambda message: isinstance(message, Ack)
     line = scene.chain(3)
     scene.client.append(*line)
     channel = scene.client.link.exchange.channels[scene.id]
@@ -287,7 +213,7 @@ def test_a_guess_about_a_longer_lane_is_never_an_ack(scene: Scene):
     ours = [twin.write(scene.id, said("other"), parents=[common[-1]])]
     scene.give(*common, *theirs)
     client = scene.reconnect(scene.genesis, *common, *ours)
-    scene.pair.loses = lambda message: isinstance(message, (Entries, Ids))
+    scene.network.loses = lambda message: isinstance(message, (Entries, Ids))
     client.open(scene.id)
     acked = {p.id for e in of(EntriesAcked, client.events) for p in e.positions}
     assert ours[0].id not in acked
@@ -298,18 +224,9 @@ def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
     line = scene.chain(3)
     scene.give(*line)
     client = scene.reconnect(scene.genesis, *line[:2])
-    scene.pair.loses = lambda message: isinstance(message, Opened)
+    scene.network.loses = lambda message: isinstance(message, Opened)
     client.open(scene.id)
     assert client.link.exchange.channels[scene.id].unacked <= {scene.genesis.id}
-
-
-def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
-    good = scene.chain(1)[0]
-    bad = Entry(good.header_bytes, bytes(64), good.body, good.id, good.header)
-    scene.client.send(Entries(scene.id, (bad,)))
-    (fault,) = of(Fault, scene.client.received)[-1:]
-    assert (fault.reason, fault.entry) == (SignatureInvalid.reason, good.id)
-    assert good.id not in scene.held.log.entries
 
 
 def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
@@ -320,7 +237,7 @@ def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
     refused = {e.id for e in line[1:]}
     assert channel.refused == refused
     for _ in range(12):
-        scene.pair.advance(limits.RESYNC_S)
+        scene.network.advance(limits.RESYNC_S)
     sent = [e.id for frame in of(Entries, scene.client.sent) for e in frame.entries]
     assert [sent.count(i) for i in refused] == [1, 1]
     acked = [p.id for event in of(EntriesAcked, scene.client.events) for p in event.positions]
@@ -331,21 +248,12 @@ def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
 def test_a_conversation_refused_for_good_is_asked_about_once_a_minute(scene: Scene):
     scene.hub.delete(scene.id)
     scene.client.append(*scene.chain(1))
-    scene.pair.advance(limits.RESYNC_S)
+    scene.network.advance(limits.RESYNC_S)
     assert scene.state() is SyncState.DENIED
     before = len(of(Open, scene.client.sent))
     for _ in range(20):
-        scene.pair.advance(limits.DENIED_RECHECK_S / 5)
+        scene.network.advance(limits.DENIED_RECHECK_S / 5)
     assert len(of(Open, scene.client.sent)) - before <= 4
-
-
-def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
-    good, next_one = scene.chain(2)
-    broken = replace(next_one, header_bytes=next_one.header_bytes + b"\x00")
-    scene.client.send(Entries(scene.id, (good, broken)))
-    fault = of(Fault, scene.client.received)[-1]
-    assert (fault.reason, fault.entry) == ("WIRE_MALFORMED", entry_id(broken.header_bytes))
-    assert good.id in scene.held.log.entries
 
 
 # --- bodies ----------------------------------------------------------------------------------
@@ -360,7 +268,7 @@ def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(sc
     held = [scene.genesis, entry]
     hub = scene.hub
     hub.load(scene.id, [scene.genesis, without_body(entry)])
-    other = scene.pair.connect(scene.writer.public)
+    other = scene.network.connect(scene.writer.public)
     other.open(scene.id)
     assert other.shelf[scene.id].log.entries[entry.id].body is None
     scene.reconnect(*held).open(scene.id)
@@ -380,27 +288,13 @@ def test_a_body_a_replica_lost_comes_back_from_the_hub(scene: Scene):
 # --- what goes missing -------------------------------------------------------------------------
 
 
-def test_a_gap_is_named_once_and_filled(scene: Scene):
-    line = scene.chain(6)
-    lost = {line[0].id}
-    scene.pair.loses = lambda m: isinstance(m, Entries) and m.entries[0].id in lost
-    scene.client.append(line[0])
-    scene.pair.loses = lambda _: False
-    scene.client.send(Entries(scene.id, tuple(line[2:])))
-    missing = [f.missing for f in of(Fault, scene.client.received)[-1:]]
-    assert missing == [(line[1].id,)]
-    scene.client.append(*line[1:])
-    assert scene.held.log.lane_length(line[0].header.lane) == 6
-    assert not scene.client.link.exchange.channels[scene.id].unacked
-
-
 def test_a_lost_entry_is_sent_again_after_the_recheck(scene: Scene):
     (entry,) = scene.chain(1)
-    scene.pair.loses = lambda message: isinstance(message, Entries)
+    scene.network.loses = lambda message: isinstance(message, Entries)
     scene.client.append(entry)
-    scene.pair.loses = lambda _: False
+    scene.network.loses = lambda _: False
     assert entry.id not in scene.held.log.entries
-    scene.pair.advance(limits.RESYNC_S)
+    scene.network.advance(limits.RESYNC_S)
     assert entry.id in scene.held.log.entries
     assert scene.state() is SyncState.SYNCHRONIZED
 
@@ -409,89 +303,40 @@ def test_what_late_ids_made_a_replica_send_again_is_settled_though_the_ack_is_lo
     scene.client.append(*scene.chain(2))
     client = scene.client
     client.send(Open(scene.id, scene.held.log.digest, None))
-    scene.pair.advance(limits.RESYNC_S)
+    scene.network.advance(limits.RESYNC_S)
     assert scene.state() is SyncState.SYNCHRONIZED
-    scene.pair.loses = lambda message: isinstance(message, Ack)
+    scene.network.loses = lambda message: isinstance(message, Ack)
     # A list that lost a chunk on its way: the replica takes all of its log for new to the hub.
-    client.perform(client.link.receive(Ids(scene.id, (), answer=True), scene.pair.now))
-    scene.pair.loses = lambda message: False
+    client.receive(Ids(scene.id, (), answer=True))
+    scene.network.loses = lambda message: False
     channel = client.link.exchange.channels[scene.id]
     assert channel.unacked
-    scene.pair.advance(limits.RESYNC_S)
+    scene.network.advance(limits.RESYNC_S)
     assert not channel.unacked
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
 def test_a_steady_writer_still_checks_again(scene: Scene):
     line = scene.chain(4)
-    scene.pair.loses = lambda message: isinstance(message, (Entries, Ack, Fault))
+    scene.network.loses = lambda message: isinstance(message, (Entries, Ack, Fault))
     for entry in line:
         scene.client.append(entry)
-        scene.pair.advance(limits.RESYNC_S / 3)
-    scene.pair.loses = lambda _: False
-    scene.pair.advance(limits.RESYNC_S / 3)
-    scene.pair.advance(limits.RESYNC_S)
+        scene.network.advance(limits.RESYNC_S / 3)
+    scene.network.loses = lambda _: False
+    scene.network.advance(limits.RESYNC_S / 3)
+    scene.network.advance(limits.RESYNC_S)
     assert scene.held.log.lane_length(line[0].header.lane) == 4
 
 
 def test_what_a_reader_missed_is_found_at_the_next_beat(scene: Scene):
     reader_key = Writer(3)
-    scene.client.append(grant(scene, reader_key.public))
-    reader = scene.pair.connect(reader_key.public)
+    scene.client.append(scene.grant(reader_key.public))
+    reader = scene.network.connect(reader_key.public)
     reader.open(scene.id)
-    scene.pair.advance(limits.HEARTBEAT_S)
+    scene.network.advance(limits.HEARTBEAT_S)
     (entry,) = scene.chain(1)
     scene.hub.push(scene.writer.public, Entries(scene.id, (entry,)), 0.0)  # and nothing is sent
-    scene.pair.advance(limits.HEARTBEAT_S)
+    scene.network.advance(limits.HEARTBEAT_S)
     assert entry.id in reader.shelf[scene.id].log.entries
     states = [e.state for e in of(StateChanged, reader.events)]
     assert [s.value for s in states[-3:]] == ["desynchronized", "reconciling", "synchronized"]
-
-
-def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_500)
-    line = scene.chain(10)
-    scene.client.send(Entries(scene.id, tuple(line[1:])))
-    assert "PENDING_FULL" in [f.reason for f in of(Fault, scene.client.received)]
-    assert scene.held.log.pending_bytes <= 1_500
-    scene.client.append(*line)
-    assert scene.held.log.lane_length(line[0].header.lane) == 10
-
-
-def test_a_link_stops_paying_for_what_another_set_free(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-):
-    line = scene.chain(20)
-    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_200)
-    for number in range(0, 20, 2):
-        scene.client.send(Entries(scene.id, (line[number + 1],)))
-        scene.give(line[number])
-    assert "PENDING_FULL" not in [f.reason for f in of(Fault, scene.client.received)]
-    assert scene.held.log.lane_length(line[0].header.lane) == 20
-
-
-def test_what_waits_is_forgotten_with_the_link_that_brought_it(scene: Scene):
-    line = scene.chain(2)
-    scene.client.send(Entries(scene.id, (line[1],)))
-    assert scene.held.log.pending
-    scene.pair.disconnect(scene.client)
-    assert not scene.held.log.pending
-
-
-def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene):
-    other = Writer(2)
-    member = grant(scene, other.public)
-    line = scene.chain(1)
-    answer = other.write(scene.id, said("to that"), parents=[line[0]])
-    scene.client.append(member)
-    peer = scene.pair.connect(
-        other.public, shelf=scene.shelf_of(scene.genesis, member, *line, answer)
-    )
-    scene.pair.loses = lambda m: isinstance(m, Entries) and m.entries[0] == line[0]
-    peer.send(Open(scene.id, scene.held.log.digest))
-    peer.open(scene.id)
-    scene.pair.loses = lambda _: False
-    scene.give(*line)
-    scene.pair.advance(limits.RESYNC_S)
-    assert not peer.link.exchange.channels[scene.id].unacked
-    assert answer.id in scene.held.log.entries

@@ -24,7 +24,7 @@ from replica.link.messages import (
     Pong,
     Welcome,
 )
-from replica.testing import Network, Pair
+from replica.testing import Network, Pair, of
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.writers import Writer, said
@@ -46,10 +46,6 @@ def writer() -> Writer:
 @pytest.fixture
 def pair(hub: Hub, writer: Writer) -> Pair:
     return Pair(hub, writer.public)
-
-
-def of(kind: type, messages: list) -> list:
-    return [message for message in messages if isinstance(message, kind)]
 
 
 def begin(pair: Pair, writer: Writer) -> ConversationId:

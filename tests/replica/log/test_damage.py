@@ -18,10 +18,10 @@ from replica.log.damage import Lost
 from replica.log.entry import Entry, Kind
 from replica.log.log import Admitted
 from replica.refusals import ConversationDamaged
-from replica.testing import Peer
+from replica.testing import Peer, of, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.link_scene import HUB_KEY, Scene, grant, of
+from tests.support.scene import HUB_KEY, Scene
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said
 
@@ -47,8 +47,8 @@ class Damaged(Scene):
     def __init__(self, policy: Policy | None = None) -> None:
         super().__init__(policy)
         self.bob, self.eve = Writer(2), Writer(66)
-        self.bob_in = grant(self, BOB.public)
-        self.eve_in = grant(self, EVE.public)
+        self.bob_in = self.grant(BOB.public)
+        self.eve_in = self.grant(EVE.public)
         self.first = self.writer.write(self.id, said("first"), parents=[self.genesis])
         self.eves = self.eve.write(self.id, said("from Eve"), parents=[self.first])
         out = Member(Revocation(EVE.public, (cut_at(self.eves),)))
@@ -67,11 +67,11 @@ class Damaged(Scene):
     def pass_minutes(self, minutes: int) -> None:
         """Let time pass, in steps shorter than what ends an idle link."""
         for _ in range(minutes * 12):
-            self.pair.advance(5.0)
+            self.network.advance(5.0)
 
     def member(self, writer: Writer, *entries: Entry) -> Peer:
         """Link a replica that holds these entries."""
-        return self.pair.connect(writer.public, shelf=self.shelf_of(*entries) if entries else {})
+        return self.network.connect(writer.public, shelf=shelf_of(*entries) if entries else {})
 
     @property
     def digest(self) -> bytes:
@@ -88,7 +88,7 @@ def reasons(peer: Peer) -> set[str]:
 
 
 def stored_since(scene: Damaged, before: int) -> list[EntryId]:
-    return [entry.id for entry in scene.pair.stored[before:]]
+    return [entry.id for entry in scene.network.stored[before:]]
 
 
 # --- what waits after a restore -----------------------------------------------------------
@@ -180,7 +180,6 @@ def test_a_hub_that_lost_membership_entries_knows_nobody(name: str) -> None:
         assert of(Listing, peer.received) == []
         peer.send(Open(scene.id, scene.held.log.digest, ()))
         assert reasons(peer) == {NOT_FOUND}
-        assert scene.hub.member_conversations(writer.public) == []
         # What a stranger is told is what a hub says that never heard of the conversation.
         message = Entries(scene.id, (scene.first,))
         assert scene.hub.push(writer.public, message, 0.0) == empty.push(
@@ -194,7 +193,7 @@ def test_a_member_that_seeds_a_damaged_hub_heals_it(name: str) -> None:
     gone = getattr(whole, name)
     scene = Damaged().lose(gone)
     waiting = set(scene.held.log.pending)
-    before = len(scene.pair.stored)
+    before = len(scene.network.stored)
     owner = scene.member(scene.writer, *scene.all)
     owner.open(scene.id)
     assert stored_since(scene, before) == [gone.id]
@@ -225,7 +224,7 @@ def test_anyone_may_bring_exactly_what_is_missing_and_nothing_else(scene: Damage
     stranger = scene.member(Writer(7))
     other = scene.eve.write(scene.id, said("more of Eve"), parents=[scene.eves])
     forged = replace(scene.eve_out, signature=bytes(64))
-    before = len(scene.pair.stored)
+    before = len(scene.network.stored)
     for entries in ((other,), (forged,), (replace(scene.eve_in, body=None),), (scene.eve_out,)):
         stranger.send(Entries(scene.id, entries))
         assert stored_since(scene, before) == []
@@ -271,7 +270,7 @@ def test_what_waits_in_the_store_is_no_links_expense_and_leaves_with_none(scene:
     bob = scene.member(BOB, scene.genesis, scene.bob_in)
     bob.send(Entries(scene.id, (scene.eves, scene.last)))
     assert not scene.hub.links[bob.link_id].exchange.intake.pending_bytes
-    scene.pair.disconnect(bob)
+    scene.network.disconnect(bob)
     assert scene.held.log.pending == waiting
 
 
@@ -309,7 +308,7 @@ def test_a_hub_that_lost_a_message_gets_it_again_with_what_waited(scene: Damaged
     scene.lose(messages[0])
     assert not scene.held.is_blocked
     assert scene.held.log.pending.keys() == {e.id for e in messages[1:]}
-    before = len(scene.pair.stored)
+    before = len(scene.network.stored)
     owner = scene.member(scene.writer, *scene.all)
     acked = owner.shelf[scene.id].log.heads()
     owner.open(scene.id, acked=acked)  # an earlier link had all of it acked
@@ -323,7 +322,7 @@ def test_a_hub_that_lost_a_message_gets_it_again_with_what_waited(scene: Damaged
 
 def damaged_client(scene: Damaged, writer: Writer, *gone: Entry) -> Peer:
     """Link a replica whose store lost some entries."""
-    return scene.pair.connect(writer.public, shelf={scene.id: without(scene.all, *gone)})
+    return scene.network.connect(writer.public, shelf={scene.id: without(scene.all, *gone)})
 
 
 @pytest.mark.parametrize("name", [*CLOSING, "first", "last"])

@@ -9,9 +9,9 @@ from replica.link.events import EntryFailed, SyncState
 from replica.link.messages import Ack, Entries, Fault, Ids
 from replica.log.entry import Entry
 from replica.refusals import CriticalKindUnknown
-from replica.testing import Peer
+from replica.testing import Peer, of
 from syncd.policy import Policy
-from tests.support.link_scene import Scene, grant, of
+from tests.support.scene import Scene
 from tests.support.writers import Writer, said
 
 
@@ -73,7 +73,7 @@ def test_ids_come_in_chunks_and_count_only_when_complete(monkeypatch: pytest.Mon
 
 def test_someone_who_is_no_member_any_more_gets_no_ids(scene: Scene):
     stranger = Writer(66)
-    peer = scene.pair.connect(stranger.public)
+    peer = scene.network.connect(stranger.public)
     hub_link = scene.hub.links[peer.link_id]
     hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].exchange.channels)
     peer.send(Ids(scene.id, ()))
@@ -105,8 +105,8 @@ def test_conversations_per_link_are_capped(scene: Scene, monkeypatch: pytest.Mon
 
 def test_unknown_kinds_are_carried_by_hub_and_replica_alike(scene: Scene):
     reader_key = Writer(3)
-    scene.client.append(grant(scene, reader_key.public))
-    reader = scene.pair.connect(reader_key.public)
+    scene.client.append(scene.grant(reader_key.public))
+    reader = scene.network.connect(reader_key.public)
     reader.open(scene.id)
     strange = scene.writer.write(scene.id, said("?"), parents=[scene.genesis], kind=99)
     scene.client.append(strange)

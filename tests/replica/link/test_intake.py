@@ -1,0 +1,183 @@
+"""Taking entries from a peer: who may add, what waits, what is refused (spec/04-link §5)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica import limits
+from replica.ids import ConversationId
+from replica.link.events import SyncState
+from replica.link.messages import Entries, Fault, Open
+from replica.log.body import Grant, Member, Role
+from replica.log.entry import Entry, entry_id
+from replica.refusals import SignatureInvalid
+from replica.testing import Network, of, shelf_of
+from syncd.hub import Hub
+from syncd.policy import Policy
+from tests.support.scene import HUB_KEY, Scene
+from tests.support.writers import Writer, said
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene().begin()
+
+
+# --- strangers -------------------------------------------------------------------------
+
+
+def test_unknown_and_not_yours_get_the_same_words(scene: Scene):
+    stranger = scene.network.connect(Writer(66).public)
+    stranger.open(scene.id)
+    stranger.open(ConversationId(b"?" * 32))
+    first, second = of(Fault, stranger.received)
+    assert (first.reason, first.detail, first.next_step, first.entry, first.missing) == (
+        second.reason,
+        second.detail,
+        second.next_step,
+        second.entry,
+        second.missing,
+    )
+    assert scene.state(stranger) is SyncState.DENIED
+
+
+@pytest.mark.parametrize("kind", ["new", "known", "pending", "forged", "membership", "none"])
+def test_what_a_stranger_sends_is_answered_alike_whether_the_conversation_is_here_or_not(
+    scene: Scene, kind: str
+):
+    stranger = Writer(66)
+    line = scene.chain(3)
+    scene.give(line[0])
+    sent: dict[str, tuple[Entry, ...]] = {
+        "new": (line[1],),
+        "known": (line[0],),
+        "pending": (line[2],),
+        "forged": (stranger.write(scene.id, said("let me in"), parents=[line[0]]),),
+        "membership": (
+            stranger.write(
+                scene.id, Member(Grant(stranger.public, Role.OWNER)), parents=[scene.genesis]
+            ),
+        ),
+        "none": (),
+    }
+    answers = []
+    for hub in (scene.hub, Hub(HUB_KEY, Policy())):
+        network = Network(hub)
+        peer = network.connect(stranger.public)
+        before = len(peer.received)
+        peer.send(Entries(scene.id, sent[kind]))
+        answers.append(peer.received[before:])
+    assert answers[0] == answers[1]
+
+
+def test_a_stranger_who_shows_its_grant_is_let_in():
+    scene = Scene()
+    other = Writer(2)
+    entries = (scene.genesis, scene.grant(other.public))
+    peer = scene.network.connect(other.public, shelf=shelf_of(*entries))
+    peer.open(scene.id)
+    assert scene.state(peer) is SyncState.SYNCHRONIZED
+    assert set(scene.held.log.entries) == {e.id for e in entries}
+
+
+def test_a_stranger_can_not_bring_a_conversation_it_is_no_member_of():
+    scene = Scene()
+    peer = scene.network.connect(Writer(66).public, shelf=shelf_of(scene.genesis))
+    peer.open(scene.id)
+    for _ in range(4):
+        scene.network.advance(limits.RESYNC_S)
+    assert scene.id not in scene.hub.shelf
+    assert not scene.network.stored
+    assert scene.state(peer) is SyncState.DENIED
+
+
+def test_only_keys_the_policy_names_may_create():
+    scene = Scene(Policy(creators=frozenset()))
+    scene.begin()
+    assert "CREATE_FORBIDDEN" in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.id not in scene.hub.shelf
+
+
+# --- what is refused -------------------------------------------------------------------
+
+
+def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
+    good = scene.chain(1)[0]
+    bad = Entry(good.header_bytes, bytes(64), good.body, good.id, good.header)
+    scene.client.send(Entries(scene.id, (bad,)))
+    (fault,) = of(Fault, scene.client.received)[-1:]
+    assert (fault.reason, fault.entry) == (SignatureInvalid.reason, good.id)
+    assert good.id not in scene.held.log.entries
+
+
+def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
+    good, next_one = scene.chain(2)
+    broken = replace(next_one, header_bytes=next_one.header_bytes + b"\x00")
+    scene.client.send(Entries(scene.id, (good, broken)))
+    fault = of(Fault, scene.client.received)[-1]
+    assert (fault.reason, fault.entry) == ("WIRE_MALFORMED", entry_id(broken.header_bytes))
+    assert good.id in scene.held.log.entries
+
+
+# --- what waits ------------------------------------------------------------------------
+
+
+def test_a_gap_is_named_once_and_filled(scene: Scene):
+    line = scene.chain(6)
+    lost = {line[0].id}
+    scene.network.loses = lambda m: isinstance(m, Entries) and m.entries[0].id in lost
+    scene.client.append(line[0])
+    scene.network.loses = lambda _: False
+    scene.client.send(Entries(scene.id, tuple(line[2:])))
+    missing = [f.missing for f in of(Fault, scene.client.received)[-1:]]
+    assert missing == [(line[1].id,)]
+    scene.client.append(*line[1:])
+    assert scene.held.log.lane_length(line[0].header.lane) == 6
+    assert not scene.client.link.exchange.channels[scene.id].unacked
+
+
+def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_500)
+    line = scene.chain(10)
+    scene.client.send(Entries(scene.id, tuple(line[1:])))
+    assert "PENDING_FULL" in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.held.log.pending_bytes <= 1_500
+    scene.client.append(*line)
+    assert scene.held.log.lane_length(line[0].header.lane) == 10
+
+
+def test_a_link_stops_paying_for_what_another_set_free(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
+    line = scene.chain(20)
+    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 1_200)
+    for number in range(0, 20, 2):
+        scene.client.send(Entries(scene.id, (line[number + 1],)))
+        scene.give(line[number])
+    assert "PENDING_FULL" not in [f.reason for f in of(Fault, scene.client.received)]
+    assert scene.held.log.lane_length(line[0].header.lane) == 20
+
+
+def test_what_waits_is_forgotten_with_the_link_that_brought_it(scene: Scene):
+    line = scene.chain(2)
+    scene.client.send(Entries(scene.id, (line[1],)))
+    assert scene.held.log.pending
+    scene.network.disconnect(scene.client)
+    assert not scene.held.log.pending
+
+
+def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene):
+    other = Writer(2)
+    member = scene.grant(other.public)
+    line = scene.chain(1)
+    answer = other.write(scene.id, said("to that"), parents=[line[0]])
+    scene.client.append(member)
+    peer = scene.network.connect(other.public, shelf=shelf_of(scene.genesis, member, *line, answer))
+    scene.network.loses = lambda m: isinstance(m, Entries) and m.entries[0] == line[0]
+    peer.send(Open(scene.id, scene.held.log.digest))
+    peer.open(scene.id)
+    scene.network.loses = lambda _: False
+    scene.give(*line)
+    scene.network.advance(limits.RESYNC_S)
+    assert not peer.link.exchange.channels[scene.id].unacked
+    assert answer.id in scene.held.log.entries

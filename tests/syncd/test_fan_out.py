@@ -1,0 +1,291 @@
+"""What one link brings, on all the others: entries, members, listings, hints, drafts."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica.conversation.drafts import Draft, Progress, sign_draft, start_digest
+from replica.ids import ConversationId, Digest
+from replica.link.events import Listed
+from replica.link.exchange import Side
+from replica.link.link import Link
+from replica.link.messages import (
+    Close,
+    Entries,
+    Fault,
+    Hello,
+    Listing,
+    Open,
+    Opened,
+    Ping,
+)
+from replica.log.body import Role
+from replica.testing import of
+from syncd.fan_out import Connected, FanOut, LinkId
+from syncd.hint import hint_for
+from tests.support.host_scene import RUN, HostScene, read
+from tests.support.scene import HUB_KEY
+from tests.support.writers import Writer, said
+
+
+@pytest.fixture
+def scene() -> HostScene:
+    return HostScene()
+
+
+# --- entries --------------------------------------------------------------------
+
+
+def test_what_one_link_brings_the_others_are_sent(scene: HostScene):
+    entry = scene.say()
+    for peer in (scene.reading, scene.hosting):
+        assert entry.id in peer.held(scene.id).log.entries
+    assert entry not in [e for m in of(Entries, scene.client.received) for e in m.entries]
+
+
+def test_entries_that_came_together_go_on_together(scene: HostScene):
+    line = tuple(scene.chain(5))
+    effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
+    to_reader = [m for link_id, m in effects.send if link_id == scene.reading.link_id]
+    assert to_reader == [Entries(scene.id, line)]
+
+
+def test_everything_sent_on_is_persisted_in_the_same_effects(scene: HostScene):
+    (entry,) = scene.chain(1)
+    effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, (entry,)), 0.0)
+    assert effects.persist == (entry,)
+    assert {link_id for link_id, _ in effects.send} == set(scene.hub.links)
+
+
+def test_a_link_that_has_not_opened_the_conversation_is_sent_nothing(scene: HostScene):
+    idle = scene.network.connect(scene.reader.public)
+    scene.say()
+    assert not of(Entries, idle.received)
+
+
+# --- members --------------------------------------------------------------------
+
+
+def test_a_revoked_member_is_told_the_conversation_is_closed_and_gets_no_more(scene: HostScene):
+    scene.client.append(scene.revoke(scene.reader.public))
+    entry = scene.say("in private")
+    (close,) = of(Close, scene.reading.received)
+    assert close.conversation == scene.id
+    assert close.fault is not None
+    assert close.fault.reason == "CONVERSATION_NOT_FOUND"
+    assert entry.id not in scene.reading.held(scene.id).log.entries
+
+
+def test_a_revoked_member_that_opens_again_is_denied(scene: HostScene):
+    scene.client.append(scene.revoke(scene.reader.public))
+    scene.reading.open(scene.id)
+    assert set(scene.reading.faults) == {"CONVERSATION_NOT_FOUND"}
+    # Its copy of the log is its own to keep.
+    assert scene.reading.held(scene.id).log.genesis is not None
+
+
+def test_a_revoked_member_reads_no_drafts(scene: HostScene):
+    request = scene.ask()
+    scene.client.append(scene.revoke(scene.reader.public))
+    scene.stream(*scene.frames(request, [(1, 2)]))
+    assert read(scene.client)
+    assert not read(scene.reading)
+
+
+def test_what_a_revoked_member_writes_is_not_taken(scene: HostScene):
+    scene.client.append(scene.revoke(scene.reader.public))
+    entry = scene.reader.write(scene.id, said("still here"), parents=[scene.genesis])
+    scene.reading.send(Entries(scene.id, (entry,)))
+    assert not scene.at_hub(entry)
+
+
+# --- listings -------------------------------------------------------------------
+
+
+def test_a_follower_is_told_of_conversations_once_and_of_new_ones_as_it_joins(scene: HostScene):
+    newcomer = Writer(5)
+    peer = scene.network.connect(newcomer.public)
+    assert not of(Listing, peer.received)
+    scene.client.append(scene.grant(newcomer.public))
+    (listed,) = of(Listed, peer.events)
+    assert [item.conversation for item in listed.items] == [scene.id]
+    scene.client.append(scene.grant(Writer(6).public))
+    assert len(of(Listing, peer.received)) == 1
+
+
+def test_a_follower_is_told_on_arrival_what_it_is_a_member_of(scene: HostScene):
+    peer = scene.network.connect(scene.reader.public)
+    (listing,) = of(Listing, peer.received)
+    assert [item.conversation for item in listing.items] == [scene.id]
+    assert listing.items[0].digest == scene.held.log.digest
+
+
+def test_conversations_are_listed_on_arrival_in_the_order_of_their_ids(scene: HostScene):
+    for number in range(20, 30):
+        genesis = Writer(number).genesis([Writer(number).public, scene.reader.public])
+        message = Entries(genesis.conversation, (genesis,))
+        scene.hub.push(Writer(number).public, message, 0.0)
+    listed = [
+        item.conversation
+        for listing in of(Listing, scene.network.connect(scene.reader.public).received)
+        for item in listing.items
+    ]
+    assert len(listed) == 11
+    assert listed == sorted(scene.hub.shelf)
+
+
+def test_who_does_not_follow_is_told_nothing(scene: HostScene):
+    peer = scene.network.connect(scene.reader.public, hello=Hello((1,), follow=False))
+    scene.client.append(scene.grant(scene.reader.public, Role.WRITER))
+    assert not of(Listing, peer.received)
+
+
+# --- hints ----------------------------------------------------------------------
+
+
+def watching(scene: HostScene, writer: Writer) -> LinkId:
+    link_id = scene.hub.connect(writer.public, 0.0, watches=True)
+    scene.hub.receive(link_id, Hello((1,)), 0.0)
+    return link_id
+
+
+def test_a_watcher_that_holds_all_there_is_gets_a_hint_with_the_answer(scene: HostScene):
+    link_id = watching(scene, scene.reader)
+    effects = scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest), 0.0)
+    assert [type(message) for _, message in effects.send] == [Opened]
+    assert effects.hints == ((link_id, hint_for(scene.held, scene.reader.public)),)
+
+
+def test_a_watcher_gets_one_hint_with_all_that_one_step_sends_it(scene: HostScene):
+    link_id = watching(scene, scene.reader)
+    opened = scene.hub.receive(link_id, Open(scene.id, Digest(bytes(32)), ()), 0.0)
+    assert [type(m) for to, m in opened.send if to == link_id][-2:] == [Opened, Entries]
+    assert len(opened.hints) == 1
+    line = tuple(scene.chain(2))
+    live, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
+    ((to, hint),) = live.hints
+    assert (to, hint.parents) == (link_id, (line[-1].id,))
+
+
+def test_a_watcher_that_is_sent_nothing_new_gets_no_hint(scene: HostScene):
+    link_id = watching(scene, scene.reader)
+    scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest), 0.0)
+    assert scene.hub.receive(link_id, Ping(1), 0.0).hints == ()
+
+
+def test_who_is_no_member_gets_no_hint_whatever_it_is_sent(scene: HostScene):
+    for key, hints in ((scene.reader.public, 1), (Writer(66).public, 0)):
+        link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf={}, now=0.0)
+        connected = Connected({LinkId(1): link}, {LinkId(1): set()}, {LinkId(1)})
+        out = FanOut(connected, dict(scene.hub.shelf), 0.0)
+        out.tell(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
+        assert len(out.build().hints) == hints
+
+
+# --- drafts ---------------------------------------------------------------------
+
+
+def test_drafts_reach_every_reader_in_order(scene: HostScene):
+    request = scene.ask()
+    sent = scene.frames(request, [(1, 2), (3,), (4, 5)])
+    scene.stream(*sent)
+    assert read(scene.reading) == read(scene.client) == sent
+
+
+def test_a_draft_does_not_come_back_to_the_host_that_streams_it(scene: HostScene):
+    request = scene.ask()
+    scene.stream(*scene.frames(request, [(1,)]))
+    assert not of(Draft, scene.hosting.received)
+    other = scene.network.connect(scene.host.public)  # another link of the same key is a reader
+    other.open(scene.id)
+    assert len(read(other)) == 1
+
+
+def test_drafts_wait_for_the_seal(scene: HostScene):
+    request = scene.request()
+    scene.stream(*scene.frames(request.id, [(1,)]))
+    assert not read(scene.reading)
+
+
+def test_a_late_reader_gets_the_draft_from_its_start(scene: HostScene):
+    request = scene.ask()
+    sent = scene.frames(request, [(1, 2), (3,)])
+    scene.stream(*sent)
+    late = scene.network.connect(scene.reader.public)
+    late.open(scene.id)
+    assert read(late) == sent
+
+
+def test_a_draft_is_dropped_once_its_generation_is_here(scene: HostScene):
+    request = scene.ask()
+    first, second = scene.frames(request, [(1,), (2,)])
+    scene.stream(first)
+    assert scene.held.drafts
+    scene.answer()
+    assert not scene.held.drafts
+    scene.stream(second)
+    late = scene.network.connect(scene.reader.public)
+    late.open(scene.id)
+    assert read(scene.reading) == [first]
+    assert not read(late)
+
+
+def test_only_the_requests_host_may_stream(scene: HostScene):
+    request = scene.ask()
+    scene.client.send(*scene.frames(request, [(1,)]))
+    assert of(Fault, scene.client.received)[-1].reason == "ROLE_FORBIDS"
+    assert not read(scene.reading)
+
+
+def test_a_draft_with_a_wrong_signature_goes_no_further(scene: HostScene):
+    request = scene.ask()
+    (draft,) = scene.frames(request, [(1,)])
+    scene.stream(replace(draft, data=b"y"))
+    assert of(Fault, scene.hosting.received)[-1].reason == "SIGNATURE_INVALID"
+    assert not read(scene.reading)
+
+
+def test_a_stranger_learns_nothing_by_streaming(scene: HostScene):
+    request = scene.ask()
+    stranger = scene.network.connect(Writer(66).public)
+    (draft,) = scene.frames(request, [(1,)])
+    before = len(stranger.received)
+    stranger.send(draft)
+    stranger.send(replace(draft, conversation=ConversationId(b"?" * 32)))
+    assert len(stranger.received) == before
+
+
+def test_a_new_run_replaces_the_one_before(scene: HostScene):
+    request = scene.ask()
+    scene.stream(*scene.frames(request, [(1, 2), (3,)]))
+    again = scene.frames(request, [(8,), (9,)], run=8)
+    scene.stream(*again)
+    assert read(scene.reading)[-2:] == again
+    late = scene.network.connect(scene.reader.public)
+    late.open(scene.id)
+    assert read(late) == again
+
+
+def test_a_late_frame_of_an_old_run_erases_nothing(scene: HostScene):
+    request = scene.ask()
+    old = scene.frames(request, [(1,), (2,)])
+    new = scene.frames(request, [(8,), (9,)], run=8)
+    scene.stream(old[0], new[0], old[1], new[1])
+    assert read(scene.reading) == [old[0], *new]
+
+
+def test_progress_before_the_first_token_is_kept_only_while_it_is_the_newest(scene: HostScene):
+    request = scene.ask()
+    start = start_digest(request, RUN)
+    reports = [
+        sign_draft(
+            Draft(scene.id, request, RUN, 0, (), 0, b"", start, progress=Progress(9, 0, 0, done)),
+            scene.host.key,
+        )
+        for done in (3, 6)
+    ]
+    scene.stream(*reports, *scene.frames(request, [(1,)]))
+    assert len(read(scene.reading)) == 3
+    late = scene.network.connect(scene.reader.public)
+    late.open(scene.id)
+    assert [d.token_ids for d in read(late)] == [(1,)]
