@@ -28,7 +28,7 @@ from model_host.engine.torch_engine import TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.worker import Worker
-from model_host.kv.pool import CachePool
+from model_host.kv.pool import CachePool, Hold
 from model_host.prefill import Cancellation, prefill
 from replica.ids import ConversationId, EntryId
 
@@ -41,10 +41,6 @@ OWNER = b"o" * 32
 def token_ids(count: int, seed: int) -> list[int]:
     """Return token ids of plain words, the same for the same seed."""
     return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
-
-
-def nothing(*_: object) -> None:
-    """Take progress, and say nothing."""
 
 
 def checkpoints(folder: Path) -> Checkpoints:
@@ -65,12 +61,17 @@ async def first_token(
     engine: TorchEngine, folder: Path, conversation: ConversationId, ids: list[int]
 ) -> float:
     """Return the seconds until the logits of the first new token are there, after a restart."""
-    async with warm_host(engine, folder) as worker:
+    async with warm_host(engine, folder) as worker, worker.holding(conversation) as hold:
         began = time.perf_counter()
-        await worker.prefill(
-            conversation, OWNER, ids, on_progress=nothing, cancellation=Cancellation()
-        )
+        await prefill_context(worker, hold, ids)
         return time.perf_counter() - began
+
+
+async def prefill_context(worker: Worker, hold: Hold, ids: list[int]) -> None:
+    """Bring a context into memory, saying nothing of the progress."""
+    await worker.prefill(
+        hold, OWNER, ids, on_progress=lambda _found, _done: None, cancellation=Cancellation()
+    )
 
 
 def process_ready_seconds(folder: Path) -> float:
@@ -100,18 +101,17 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
         new = context + token_ids(NEW_TOKENS, size + 1)
         none = EntryId(bytes(32))
         async with warm_host(engine, folder) as worker:
-            await worker.prefill(
-                conversation, OWNER, context, on_progress=nothing, cancellation=Cancellation()
-            )
+            async with worker.holding(conversation) as hold:
+                await prefill_context(worker, hold, context)
             await worker.checkpoint(conversation, OWNER, none, none, context)
-        tiers = checkpoints(folder)
+        stored = checkpoints(folder)
         bare = ConversationId((size + 1).to_bytes(32, "little"))
         restored, computed, floor, restore = [], [], [], []
         for _ in range(ROUNDS):
             restored.append(await first_token(engine, folder, conversation, new))
             computed.append(await first_token(engine, folder, bare, new))
-            restore.append(restore_seconds(engine, tiers, conversation, new))
-            floor.append(floor_seconds(engine, tiers, conversation, size))
+            restore.append(restore_seconds(engine, stored, conversation, new))
+            floor.append(floor_seconds(engine, stored, conversation, size))
         ratios = [c / r for c, r in zip(computed, restored, strict=True)]
         figures[size] = {
             "ttft_restored_s": statistics.median(restored),
@@ -127,23 +127,25 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
 
 
 def restore_seconds(
-    engine: TorchEngine, tiers: Checkpoints, conversation: bytes, ids: list[int]
+    engine: TorchEngine, stored: Checkpoints, conversation: bytes, ids: list[int]
 ) -> float:
     """Return what restoring alone takes, verification and all."""
     cache = engine.new_cache()
     cache.reserve(len(ids))
     namespace = engine.namespace(OWNER).digest
     began = time.perf_counter()
-    tiers.restore(conversation, namespace, ids, cache)
+    stored.restore(conversation, namespace, ids, cache)
     return time.perf_counter() - began
 
 
-def floor_seconds(engine: TorchEngine, tiers: Checkpoints, conversation: bytes, size: int) -> float:
+def floor_seconds(
+    engine: TorchEngine, stored: Checkpoints, conversation: bytes, size: int
+) -> float:
     """Return what reading, hashing and copying the same bytes takes, without any rule."""
     cache = engine.new_cache()
     cache.reserve(size)
-    folder = tiers._folder(conversation)
-    manifest = tiers.manifests(conversation)[0]
+    folder = stored._folder(conversation)
+    manifest = stored.manifests(conversation)[0]
     handles = {g.file: os.open(folder / g.file, os.O_RDONLY) for g in manifest.groups}
     at = 0
     began = time.perf_counter()

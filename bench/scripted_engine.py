@@ -30,7 +30,7 @@ class CountingCache:
         self.tokens = tokens
 
     def truncate(self, tokens: int) -> None:
-        self.tokens = tokens
+        self.tokens, self.said = tokens, 0
 
     def read(self, start: int, stop: int) -> Bytes:
         return np.zeros(stop - start, np.uint8)

@@ -21,6 +21,11 @@ SKIPPED = {"build", "dist", "node_modules", "__pycache__"}
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+HOST_FILE_LINES_MAX = 450
+HOST_FUNCTION_LINES_MAX = 60
+HOST_CLASS_METHODS_MAX = 20
+HOST_NESTING_MAX = 4
 REQUIREMENT = re.compile(r"\*\*([A-Z]{2,6}-\d+)\*\*")
 # Put together here, so that this file does not hold them itself.
 _WORDS = ("(?i:clau" + "de)", "/wo" + "rk/", r"\bTO" + r"DO\b", "FIX" + "ME", "XX" + "X")
@@ -146,6 +151,49 @@ def _own_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     inner = [n for n in ast.walk(function) if isinstance(n, FUNCTIONS) and n is not function]
     nested = {line for n in inner for line in range(n.lineno, (n.end_lineno or 0) + 1)}
     return len(set(range(function.lineno, (function.end_lineno or 0) + 1)) - nested)
+
+
+def _host_modules() -> list[Path]:
+    return [p for p in _sources() if p.is_relative_to(ROOT / "model_host")]
+
+
+def test_the_hosts_modules_stay_small() -> None:
+    large = {}
+    for path in _host_modules():
+        text = path.read_text()
+        if (lines := len(text.splitlines())) > HOST_FILE_LINES_MAX:
+            large[_name(path)] = lines
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, FUNCTIONS):
+                if (lines := _own_lines(node)) > HOST_FUNCTION_LINES_MAX:
+                    large[f"{_name(path)}::{node.name}"] = lines
+                if (depth := _nesting(node)) > HOST_NESTING_MAX:
+                    large[f"{_name(path)}::{node.name} nesting"] = depth
+            elif isinstance(node, ast.ClassDef):
+                methods = sum(isinstance(each, FUNCTIONS) for each in node.body)
+                if methods > HOST_CLASS_METHODS_MAX:
+                    large[f"{_name(path)}::{node.name} methods"] = methods
+    assert large == {}
+
+
+def _nesting(node: ast.AST) -> int:
+    """Return how deep blocks lie in one another; an elif lies no deeper than its if."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        is_elif = isinstance(node, ast.If) and node.orelse == [child] and isinstance(child, ast.If)
+        deepest = max(deepest, _nesting(child) + (isinstance(child, BLOCKS) and not is_elif))
+    return deepest
+
+
+def test_every_pure_module_of_the_host_has_its_test_file() -> None:
+    missing = []
+    for path in _host_modules():
+        inside = path.relative_to(ROOT / "model_host")
+        if inside.name.startswith("__") or inside.parts[0] in ("io", "engine"):
+            continue
+        test = ROOT / "tests" / "model_host" / inside.parent / f"test_{inside.name}"
+        missing += [] if test.exists() else [str(inside)]
+    assert missing == []
 
 
 def test_no_forbidden_words() -> None:

@@ -37,6 +37,7 @@ from model_host.kv import (
     KVCache,
     Lineage,
     Manifest,
+    StoreCounters,
     decode_manifest,
     encode_manifest,
     group_bounds,
@@ -47,16 +48,6 @@ PACK_BYTES_MAX = 64 << 20
 # Branches and turns of one conversation that stay restorable; older ones go first.
 MANIFESTS_MAX = 32
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-@dataclass(slots=True)
-class TierCounters:
-    """What happened to files since start; what became of it for a user, the worker counts."""
-
-    corrupt: int = 0
-    evicted_conversations: int = 0
-    groups_written: int = 0
-    groups_reused: int = 0
 
 
 @dataclass(slots=True)
@@ -77,7 +68,7 @@ class _Files:
 
 
 class Checkpoints:
-    """The checkpoints of all conversations within one byte budget, oldest used out first."""
+    """A PageStore (model_host/kv/page_store.py) on disk; those unused for longest go first."""
 
     def __init__(self, root: Path, *, mac_key: bytes, budget_bytes: int) -> None:
         """Keep checkpoints below `root`, created private; authenticate with `mac_key`.
@@ -87,7 +78,7 @@ class Checkpoints:
         self._root = root
         self._mac_key = mac_key
         self._budget_bytes = budget_bytes
-        self.counters = TierCounters()
+        self.counters = StoreCounters()
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -119,12 +110,11 @@ class Checkpoints:
         ids: Sequence[int],
         cache: KVCache,
     ) -> Manifest | None:
-        """Store the keys and values of `ids`, of which the cache holds all; fsynced.
+        """Store the keys and values of `ids`; fsynced. See PageStore.
 
         Only groups not yet stored for the same lineage are written; others make room once
-        this one is whole, so the budget is exceeded meanwhile. None if `ids` is empty.
-        Raises CheckpointTooLarge, CheckpointDiskFull or CheckpointWriteFailed; nothing of
-        the new checkpoint remains then, and older ones stay.
+        this one is whole, so the budget is exceeded meanwhile. Raises CheckpointTooLarge,
+        CheckpointDiskFull or CheckpointWriteFailed.
         """
         if not ids:
             return None
@@ -240,11 +230,9 @@ class Checkpoints:
         cache: KVCache,
         common: int = 0,
     ) -> int:
-        """Load the longest stored prefix of `ids` into a cache; return its tokens.
+        """Load the longest stored prefix of `ids` into a cache; return its tokens. See PageStore.
 
-        The cache holds the first `common` tokens of `ids` already. At least one token is
-        left to compute. Raises CheckpointMissing if nothing stored reaches further,
-        CheckpointCorrupt if it fails a check: the cache then holds at most what it held.
+        Raises CheckpointMissing or CheckpointCorrupt.
         """
         folder = self._folder(conversation)
         limit = len(ids) - 1

@@ -14,6 +14,7 @@ from model_host.engine_api import Logits
 from model_host.errors import PrefillCancelled
 from model_host.io.journal import Journal
 from model_host.io.worker import Found, Worker
+from model_host.kv import Hold
 from model_host.prefill import Cancellation
 from model_host.refusals import finish_detail
 from model_host.runner import Run
@@ -71,20 +72,20 @@ class RunDriver:
             self._show(frame)
         # A crash may have come between the last token and the generation's entry.
         if self.run.finished is None:
-            async with self._worker.holding(self._held.id):
-                await self._compute()
+            async with self._worker.holding(self._held.id) as hold:
+                await self._compute(hold)
 
-    async def _compute(self) -> None:
+    async def _compute(self, hold: Hold) -> None:
         began, already = time.monotonic(), len(self.run.token_ids)
         first_token = began
         try:
-            logits = await self._prefill()
+            logits = await self._prefill(hold)
             while self._goes_on():
                 token_id = self._take_next(logits)
                 if len(self.run.token_ids) == already + 1:
                     first_token = time.monotonic()
                 if self.run.finished is None:
-                    logits = await self._worker.decode(self._held.id, token_id)
+                    logits = await self._worker.decode(hold, token_id)
         except PrefillCancelled:
             self.run.end(FinishReason.CANCELLED, "cancelled by a member")
         except HostError as error:
@@ -114,7 +115,7 @@ class RunDriver:
 
     # --- the context ------------------------------------------------------------
 
-    async def _prefill(self) -> Logits:
+    async def _prefill(self, hold: Hold) -> Logits:
         """Bring the context into memory, telling readers how far it is."""
         run, loop = self.run, asyncio.get_running_loop()
 
@@ -122,7 +123,7 @@ class RunDriver:
             loop.call_soon_threadsafe(self._tell_progress, found, done)
 
         prefilled = await self._worker.prefill(
-            self._held.id,
+            hold,
             owner_of(self._held),
             [*run.plan.prompt, *run.token_ids],
             on_progress=on_progress,

@@ -160,13 +160,15 @@ def _worker(config: HostConfig, data_dir: Path, engine: TorchEngine) -> Worker:
     pool = CachePool(engine.new_cache, config.kv_bytes_max)
     mac_key = load_or_create_secret(data_dir / "checkpoint.secret")
     salt_key = load_or_create_secret(data_dir / "salt.secret")
-    tiers = Checkpoints(
+    checkpoints = Checkpoints(
         data_dir / "derived" / "checkpoints",
         mac_key=mac_key,
         budget_bytes=config.checkpoint_bytes_max,
     )
     # Two owners never share derived state: its timing would tell one of the other.
-    return Worker(engine, pool, tiers, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256))
+    return Worker(
+        engine, pool, checkpoints, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256)
+    )
 
 
 async def serve(config: HostConfig) -> None:

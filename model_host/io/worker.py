@@ -17,8 +17,7 @@ import structlog
 
 from model_host.engine_api import Engine, Logits, Slice
 from model_host.errors import CheckpointError, CheckpointMissing
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.kv import GROUP_TOKENS, CachePool, KVCache, Manifest
+from model_host.kv import GROUP_TOKENS, CachePool, Hold, KVCache, Manifest, PageStore
 from model_host.prefill import Cancellation, prefill
 from replica.ids import ConversationId, EntryId, short
 
@@ -62,16 +61,15 @@ class Worker:
         self,
         engine: Engine,
         pool: CachePool,
-        checkpoints: Checkpoints,
+        pages: PageStore,
         salt_of: Callable[[bytes], bytes],
     ) -> None:
         """`salt_of` turns an owner's key into the salt of its derived state."""
         self.engine = engine
         self.counters = Counters()
         self._pool = pool
-        self._checkpoints = checkpoints
+        self._pages = pages
         self._salt_of = salt_of
-        self._ids: dict[ConversationId, list[int]] = {}
         self._stopping = Cancellation()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
@@ -79,7 +77,7 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def stop(self) -> None:
-        """Let a running prefill end between two chunks, as if cancelled."""
+        """Let a running prefill end between two steps, as if cancelled; `close` comes next."""
         self._stopping.set()
 
     async def close(self) -> None:
@@ -88,64 +86,56 @@ class Worker:
         await asyncio.to_thread(self._thread.shutdown)
 
     @asynccontextmanager
-    async def holding(self, conversation: ConversationId) -> AsyncIterator[None]:
+    async def holding(self, conversation: ConversationId) -> AsyncIterator[Hold]:
         """Keep a conversation in memory for the block: `evict` raises CacheBusy meanwhile."""
         pin = ExitStack()
         try:
-            await self._call(pin.enter_context, self._pool.use(conversation))
-            yield
+            yield await self._call(pin.enter_context, self._pool.hold(conversation))
         finally:
-            await self._call(pin.close)
+            if not self._stopping.is_set:  # else all memory goes with the thread
+                await self._call(pin.close)
 
     async def prefill(
         self,
-        conversation: ConversationId,
+        hold: Hold,
         owner: bytes,
         ids: Sequence[int],
         *,
         on_progress: OnProgress,
         cancellation: Cancellation,
     ) -> Prefilled:
-        """Make `ids` the conversation's context; return the logits after the last.
+        """Bring the context `ids` into memory, for `hold`; return the logits after the last.
 
         Raises PrefillCancelled, ContextTooLong, CacheBudgetExceeded, CacheBusy.
         """
         prefilled: Prefilled = await self._call(
-            self._prefill, conversation, owner, list(ids), on_progress, cancellation
+            self._prefill, hold, owner, list(ids), on_progress, cancellation
         )
         return prefilled
 
     def _prefill(
         self,
-        conversation: ConversationId,
+        hold: Hold,
         owner: bytes,
         ids: list[int],
         on_progress: OnProgress,
         cancellation: Cancellation,
     ) -> Prefilled:
-        with self._pool.use(conversation) as cache:
-            # One token is always left to compute: its logits are what is asked for.
-            common = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids[:-1])
-            cache.truncate(common)
-            # What is in memory from here on, however far it comes, is of these tokens.
-            self._ids[conversation] = ids
-            restored = self._restore(conversation, owner, ids, cache)
-            start = cache.tokens
-            found = Found(start - restored, restored)
-            on_progress(found, 0)
-            logits = prefill(
-                self.engine,
-                cache,
-                ids[start:],
-                cancellations=(self._stopping, cancellation),
-                on_progress=partial(on_progress, found),
-            )
-        self._ids = {key: held for key, held in self._ids.items() if key in self._pool}
+        cache = self._pool.choose(hold, ids).cache
+        restored = self._restore(hold.conversation, owner, ids, cache)
+        start = cache.tokens
+        found = Found(start - restored, restored)
+        on_progress(found, 0)
+        logits = prefill(
+            self.engine,
+            cache,
+            ids[start:],
+            cancellations=(self._stopping, cancellation),
+            on_progress=partial(on_progress, found),
+        )
         return Prefilled(logits, found)
 
-    def _restore(
-        self, conversation: ConversationId, owner: bytes, ids: list[int], cache: KVCache
-    ) -> int:
+    def _restore(self, conversation: bytes, owner: bytes, ids: list[int], cache: KVCache) -> int:
         """Restore a checkpoint that reaches further than memory; return the tokens it added.
 
         Any failure means computing from the log: never an error, always counted.
@@ -154,7 +144,7 @@ class Worker:
         # Whole groups are restored, so a started group in memory is read again.
         kept = cache.tokens // GROUP_TOKENS * GROUP_TOKENS
         try:
-            tokens = self._checkpoints.restore(conversation, namespace, ids, cache, cache.tokens)
+            tokens = self._pages.restore(conversation, namespace, ids, cache, cache.tokens)
         except CheckpointMissing:
             return 0
         except CheckpointError as error:
@@ -164,15 +154,15 @@ class Worker:
         self.counters.restores += 1
         return tokens - kept
 
-    async def decode(self, conversation: ConversationId, token_id: int) -> Logits:
-        """Append one token; return the logits after it."""
-        logits: Logits = await self._call(self._decode, conversation, token_id)
+    async def decode(self, hold: Hold, token_id: int) -> Logits:
+        """Append one token to the context of `hold`; return the logits after it."""
+        logits: Logits = await self._call(self._decode, hold, token_id)
         return logits
 
-    def _decode(self, conversation: ConversationId, token_id: int) -> Logits:
-        with self._pool.use(conversation) as cache:
-            self._ids[conversation].append(token_id)
-            (logits,) = self.engine.step([Slice(cache, (token_id,))])
+    def _decode(self, hold: Hold, token_id: int) -> Logits:
+        assert hold.context is not None, "a context is prefilled first"
+        hold.context.expect((token_id,))
+        (logits,) = self.engine.step([Slice(hold.context.cache, (token_id,))])
         last: Logits = logits[-1]
         return last
 
@@ -196,18 +186,14 @@ class Worker:
         ids: list[int],
     ) -> None:
         namespace = self.engine.namespace(self._salt_of(owner)).digest
-        with self._pool.use(conversation) as cache:
-            # A run that was closed without computing may find another branch in memory.
-            tokens = _common_prefix(self._ids.get(conversation, [])[: cache.tokens], ids)
-            try:
-                saved = self._checkpoints.save(
-                    conversation, namespace, seal, generation, ids[:tokens], cache
-                )
-            except CheckpointError as error:
-                self.counters.checkpoint_failures += 1
-                log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
-                return
-        if saved is None:
+        context, tokens = self._pool.closest(conversation, ids)
+        if context is None or not tokens:
+            return
+        try:
+            self._pages.save(conversation, namespace, seal, generation, ids[:tokens], context.cache)
+        except CheckpointError as error:
+            self.counters.checkpoint_failures += 1
+            log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
             return
         self.counters.checkpoints += 1
         log.info("checkpoint", conversation=short(conversation), tokens=tokens)
@@ -221,24 +207,14 @@ class Worker:
         return dropped
 
     def _evict(self, conversation: ConversationId, checkpoints: bool) -> tuple[int, int]:
-        with self._pool.use(conversation) as cache:
-            tokens = cache.tokens
-        self._pool.drop(conversation)
-        self._ids.pop(conversation, None)
+        tokens = self._pool.drop(conversation)
         count = 0
         if checkpoints:
-            count = len(self._checkpoints.manifests(conversation))
-            self._checkpoints.delete(conversation)
+            count = len(self._pages.manifests(conversation))
+            self._pages.delete(conversation)
         return tokens, count
 
     async def checkpoints(self, conversation: ConversationId) -> list[Manifest]:
         """Return the checkpoints held of a conversation, newest first."""
-        held: list[Manifest] = await self._call(self._checkpoints.manifests, conversation)
+        held: list[Manifest] = await self._call(self._pages.manifests, conversation)
         return held
-
-
-def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    for index, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return index
-    return min(len(a), len(b))

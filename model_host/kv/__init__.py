@@ -11,7 +11,8 @@ from model_host.kv.checkpoint import (
     usable_tokens,
 )
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
-from model_host.kv.pool import CachePool
+from model_host.kv.page_store import PageStore, StoreCounters
+from model_host.kv.pool import CachePool, Hold
 
 __all__ = [
     "GROUP_TOKENS",
@@ -20,10 +21,13 @@ __all__ = [
     "Bytes",
     "CachePool",
     "Group",
+    "Hold",
     "KVCache",
     "Lineage",
     "Manifest",
     "Namespace",
+    "PageStore",
+    "StoreCounters",
     "canonical_json",
     "decode_manifest",
     "encode_manifest",

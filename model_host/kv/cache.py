@@ -1,4 +1,4 @@
-"""The KV cache of one conversation, as the host sees it (spec/08-checkpoint).
+"""The KV cache of one context, as the host sees it (spec/08-checkpoint).
 
 Derived state, discard at will. The host and the checkpoint files see bytes;
 what computes with them is the engine's own.

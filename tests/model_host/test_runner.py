@@ -408,9 +408,3 @@ def test_a_missing_body_refuses_and_names_the_entry():
     with pytest.raises(BodyUnavailable) as refusal:
         plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
     assert refusal.value.missing == (entry.id,)
-
-
-def test_the_profile_digest_covers_every_field():
-    others = {replace(PROFILE, name="x"), replace(PROFILE, dtype="bf16")}
-    others.add(replace(PROFILE, context_tokens_max=201))
-    assert len({p.digest for p in (*others, PROFILE)}) == 4

@@ -7,7 +7,6 @@ import pytest
 from model_host.engine.tokenizer import Tokenizer
 from model_host.refusals import StopInvalid
 from model_host.stop import PartialText, StopMatcher, unfinished
-from model_host.text import VisibleText
 
 
 def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
@@ -77,28 +76,6 @@ def test_a_stop_string_over_real_tokens_is_found(tokenizer: Tokenizer) -> None:
         shown, found = run([tokenizer.token_bytes(token) for token in ids], [stop])
         assert found == stop
         assert shown.decode() == text.partition(stop)[0]
-
-
-def test_a_continuation_begins_with_the_character_the_answer_before_was_cut_in(
-    tokenizer: Tokenizer,
-) -> None:
-    ids = tokenizer.encode("a🦊b")
-    assert len(ids) == 5  # the fox is three tokens
-    for cut in range(len(ids) + 1):
-        first = VisibleText(tokenizer, ())
-        shown = b"".join(map(first.push, ids[:cut])) + first.finish()
-        second = VisibleText(tokenizer, (), ids[:cut])
-        shown += b"".join(map(second.push, ids[cut:])) + second.finish()
-        assert shown.decode() == "a🦊b"
-
-
-def test_a_stop_string_may_begin_with_the_character_an_answer_was_cut_in(
-    tokenizer: Tokenizer,
-) -> None:
-    ids = tokenizer.encode("a🦊b")
-    second = VisibleText(tokenizer, ("🦊",), ids[:2])
-    assert b"".join(map(second.push, ids[2:4])) == b""
-    assert second.stopped_by == "🦊"
 
 
 def test_partial_text_is_the_text_of_all_bytes() -> None:

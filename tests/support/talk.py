@@ -1,5 +1,7 @@
 """A person's side of a conversation with a real hub and host, for tests."""
 
+from dataclasses import replace
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.conversation import Conversation
@@ -86,9 +88,9 @@ class Talk:
         return (await self.add(body, at=at)).id
 
     async def regenerate(self, request: EntryId, **more) -> EntryId:
-        """Ask again for the answer to the same message, on the same basis."""
+        """Ask again for the answer to the same message, on the same basis; `more` changes it."""
         entry = self.held.log.entries[request]
-        body = self.held.log.body(request)
+        body = replace(self.held.log.body(request), **more)
         again = await self.client.append(
             self.id, body, parents=entry.header.parents, basis=entry.header.basis,
             conflict=Conflict.FORK,

@@ -163,6 +163,20 @@ async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_show
         assert len(more.token_ids) == 3
 
 
+async def test_a_request_cancelled_while_its_host_is_away_ends_with_what_was_shown(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request = await some_words(house, talk)
+    shown = talk.shown(request)
+    await talk.cancel(request)
+    async with house.host() as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.CANCELLED
+        assert text_of(answer.parts).startswith(shown)
+        assert len(answer.token_ids) < 1000
+        assert await is_well(house, host)
+
+
 async def test_a_sealed_request_against_newer_rules_keeps_what_was_shown(
     house: House, monkeypatch: pytest.MonkeyPatch
 ):

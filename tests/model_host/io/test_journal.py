@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model_host.io.journal import Journals
-from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES, JournalHead, decode_journal
+from model_host.journal_records import JournalHead
 from replica.errors import StoreError
 from replica.ids import Digest, EntryId
 
@@ -30,21 +30,6 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert Journals(tmp_path).requests() == [HEAD.request]
     Journals(tmp_path).discard(HEAD.request)
     assert Journals(tmp_path).read(HEAD.request) is None
-
-
-def test_a_head_cut_off_is_no_journal_and_a_torn_token_is_no_token(tmp_path: Path):
-    data = written(tmp_path).read_bytes()
-    for size in range(len(data)):
-        expected = (HEAD, TOKENS[: (size - HEAD_BYTES) // TOKEN_BYTES])
-        assert decode_journal(data[:size]) == (expected if size >= HEAD_BYTES else None)
-
-
-@pytest.mark.parametrize("tail", [bytes(24), b"\x05\0\0\0" * 6, bytes(range(1, 25))])
-def test_bytes_that_power_loss_left_behind_are_no_tokens(tmp_path: Path, tail: bytes):
-    data = written(tmp_path).read_bytes()
-    assert decode_journal(data + tail) == (HEAD, TOKENS)
-    at = HEAD_BYTES + 2 * TOKEN_BYTES
-    assert decode_journal(data[:at] + tail) == (HEAD, TOKENS[:2])
 
 
 def test_a_resumed_journal_goes_on_behind_the_last_whole_token(tmp_path: Path):

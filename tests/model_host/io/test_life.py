@@ -72,6 +72,27 @@ async def test_the_second_turn_computes_only_what_is_new(house: House):
     assert second.usage.prefilled_tokens == second.usage.prompt_tokens - held + 1
 
 
+async def test_two_branches_answered_in_turns_each_compute_only_what_is_new(house: House):
+    async with house.host() as host:
+        talk = await Talk.begin(house.client, host.key)
+        request, first = await talk.ask("Tell me about rivers.", sampling=SEEDED)
+        other = await talk.regenerate(request, sampling=replace(SEEDED, seed=12))
+        second = await talk.answer(other)
+        assert second.token_ids != first.token_ids
+        assert second.usage.cached_tokens == second.usage.prompt_tokens - 1
+        for asked, before in ((request, first), (other, second)):
+            node = talk.held.order.nodes[talk.held.order.seal_of[asked]]
+            said = await talk.client.append(
+                talk.id, by_user(Text("Go on.")), parents=(node.generation,), basis=node.id
+            )
+            more = await talk.client.append(
+                talk.id, talk.held.log.body(asked), parents=(said.id,), basis=node.id
+            )
+            answer = await talk.answer(more.id)
+            held = before.usage.prompt_tokens + before.usage.output_tokens
+            assert answer.usage.cached_tokens == held - 1
+
+
 async def test_a_restarted_host_restores_its_checkpoint(house: House):
     async with house.host() as host:
         talk = await Talk.begin(house.client, host.key)

@@ -11,36 +11,88 @@ import pytest
 from model_host.engine.torch_engine import TorchEngine
 from model_host.errors import CacheBusy, PrefillCancelled
 from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.worker import Found, Prefilled, Worker
+from model_host.io.worker import Found, OnProgress, Prefilled, Worker
 from model_host.kv.pool import CachePool
 from model_host.prefill import Cancellation
+from model_host.prefill import prefill as run_prefill
 from replica.ids import ConversationId, EntryId
 
 A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
 OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
 
 
+def nothing(_found: Found, _done: int) -> None:
+    """Take progress, and say nothing."""
+
+
 def token_ids(engine: TorchEngine, count: int, seed: int) -> list[int]:
     return np.random.default_rng(seed).integers(4, engine.config.vocab, count).tolist()
 
 
+def new_worker(folder: Path, engine: TorchEngine, kv_bytes: int = 1 << 30) -> Worker:
+    checkpoints = Checkpoints(folder, mac_key=b"k" * 32, budget_bytes=1 << 30)
+    return Worker(engine, CachePool(engine.new_cache, kv_bytes), checkpoints, lambda owner: owner)
+
+
 @pytest.fixture
 async def worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
-    tiers = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 30)
-    worker = Worker(tiny, CachePool(tiny.new_cache, 1 << 30), tiers, lambda owner: owner)
+    worker = new_worker(tmp_path, tiny)
+    yield worker
+    await worker.close()
+
+
+@pytest.fixture
+async def small_worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
+    """One that has memory for one context of up to 512 tokens."""
+    one = tiny.new_cache()
+    one.reserve(1)
+    worker = new_worker(tmp_path, tiny, one.nbytes)
     yield worker
     await worker.close()
 
 
 async def prefill(
-    worker: Worker, ids: Sequence[int], on_progress=lambda _found, _done: None
+    worker: Worker,
+    ids: Sequence[int],
+    on_progress: OnProgress = nothing,
+    conversation: ConversationId = A,
 ) -> Prefilled:
-    return await worker.prefill(A, OWNER, ids, on_progress=on_progress, cancellation=Cancellation())
+    async with worker.holding(conversation) as hold:
+        return await worker.prefill(
+            hold, OWNER, ids, on_progress=on_progress, cancellation=Cancellation()
+        )
+
+
+async def test_two_branches_answered_in_turns_each_find_their_own_turns_in_memory(
+    worker: Worker, tiny: TorchEngine
+):
+    shared = token_ids(tiny, 300, 0)
+    branches = [[*shared, *token_ids(tiny, 100, seed)] for seed in (1, 2)]
+    found, last = [], []
+    for turn in range(3):
+        for number in (0, 1):
+            branch = branches[number]
+            async with worker.holding(A) as hold:
+                prefilled = await worker.prefill(
+                    hold, OWNER, branch, on_progress=nothing, cancellation=Cancellation()
+                )
+                found.append(prefilled.found)
+                branch.append(int(prefilled.logits.argmax()))
+                last.append((list(branch), await worker.decode(hold, branch[-1])))
+            branches[number] = branch + token_ids(tiny, 20, 10 + turn)
+    # The second branch begins with what both have in common; then each has all it had.
+    assert found == [Found(n, 0) for n in (0, 300, 401, 401, 422, 422)]
+    for ids, logits in last:
+        alone = run_prefill(tiny, tiny.new_cache(), ids)
+        assert np.array_equal(logits, alone)
+    evicted, _ = await worker.evict(A, checkpoints=False)
+    assert evicted == 2 * 443
 
 
 async def test_a_failure_right_after_a_restore_does_not_mix_two_branches(
-    worker: Worker, tiny: TorchEngine
+    small_worker: Worker, tiny: TorchEngine
 ):
+    worker = small_worker
     one, other = token_ids(tiny, 300, 1), token_ids(tiny, 300, 2)
     await prefill(worker, one)
     await worker.checkpoint(A, OWNER, SEAL, GENERATION, one)
@@ -70,33 +122,26 @@ async def test_only_what_is_in_memory_is_written(worker: Worker, tiny: TorchEngi
 
 async def test_what_is_held_is_not_evicted(worker: Worker, tiny: TorchEngine):
     ids = token_ids(tiny, 100, 1)
-    async with worker.holding(A):
-        await prefill(worker, ids)
+    async with worker.holding(A) as hold:
+        with pytest.raises(CacheBusy):
+            await worker.evict(A, checkpoints=True)
+        await worker.prefill(hold, OWNER, ids, on_progress=nothing, cancellation=Cancellation())
         await worker.checkpoint(A, OWNER, SEAL, GENERATION, ids)
         with pytest.raises(CacheBusy):
             await worker.evict(A, checkpoints=True)
         assert await worker.evict(B, checkpoints=True) == (0, 0)
         assert len(await worker.checkpoints(A)) == 1
-        await worker.decode(A, 5)
+        await worker.decode(hold, 5)
     assert await worker.evict(A, checkpoints=True) == (101, 1)
 
 
-async def test_what_was_evicted_for_room_is_forgotten(tmp_path: Path, tiny: TorchEngine):
+async def test_what_was_evicted_for_room_is_forgotten(small_worker: Worker, tiny: TorchEngine):
     ids = token_ids(tiny, 100, 1)
-    one = tiny.new_cache()
-    one.reserve(1)
-    tiers = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 30)
-    worker = Worker(tiny, CachePool(tiny.new_cache, one.nbytes), tiers, lambda owner: owner)
-    for number in range(5):
-        await worker.prefill(
-            ConversationId(bytes([number]) * 32),
-            OWNER,
-            ids,
-            on_progress=lambda _found, _done: None,
-            cancellation=Cancellation(),
-        )
-    assert list(worker._ids) == [bytes([4]) * 32]
-    await worker.close()
+    conversations = [ConversationId(bytes([number]) * 32) for number in range(5)]
+    for conversation in conversations:
+        assert (await prefill(small_worker, ids, nothing, conversation)).found == Found(0, 0)
+    assert (await prefill(small_worker, ids, nothing, conversations[-1])).found == Found(99, 0)
+    assert (await small_worker.evict(conversations[0], checkpoints=False))[0] == 0
 
 
 async def test_stopping_cuts_a_prefill_short_and_lets_the_loop_go_on(

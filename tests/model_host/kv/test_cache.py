@@ -1,4 +1,4 @@
-"""KV caches: zero beyond what is valid, bounded by a budget, least recently used out first."""
+"""KV caches: zero beyond what is valid, grown by slabs, read and written as bytes."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from model_host.engine.slab_cache import SlabCache
-from model_host.errors import CacheBudgetExceeded, CacheBusy
-from model_host.kv.pool import CachePool
+from model_host.errors import CacheBudgetExceeded
 from model_host.model_config import ModelConfig
 
 CONFIG = ModelConfig(
@@ -116,56 +115,3 @@ def test_a_refused_growth_changes_nothing() -> None:
     with pytest.raises(CacheBudgetExceeded):
         cache.reserve(5)
     assert cache.nbytes == 0
-
-
-def _pool(slabs: int) -> CachePool:
-    return CachePool(_cache, slabs * SLAB_BYTES)
-
-
-def _use(pool: CachePool, key: bytes, tokens: int) -> None:
-    with pool.use(key) as cache:
-        assert isinstance(cache, SlabCache)
-        _fill(cache, tokens)
-
-
-def test_the_least_recently_used_conversation_goes_first() -> None:
-    pool = _pool(3)
-    for key in (b"a", b"b", b"c"):
-        _use(pool, key, 10)
-    _use(pool, b"a", 20)
-    _use(pool, b"d", 10)
-    assert [key in pool for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
-    assert pool.evictions == 1
-    assert pool.nbytes == 3 * SLAB_BYTES
-
-
-def test_a_conversation_that_alone_exceeds_the_budget_is_refused() -> None:
-    pool = _pool(2)
-    _use(pool, b"other", 10)
-    with pytest.raises(CacheBudgetExceeded) as caught:
-        _use(pool, b"big", 1025)
-    assert not caught.value.retryable
-    assert b"other" in pool  # not evicted for what can't fit anyway
-
-
-def test_a_conversation_in_use_is_never_evicted() -> None:
-    pool = _pool(2)
-    with pool.use(b"a") as a:
-        a.reserve(600)
-        with pytest.raises(CacheBusy) as caught:
-            _use(pool, b"b", 10)
-        assert caught.value.retryable
-        with pytest.raises(CacheBusy):
-            pool.drop(b"a")
-    _use(pool, b"b", 10)
-    assert b"a" not in pool
-
-
-def test_a_dropped_conversation_starts_anew() -> None:
-    pool = _pool(2)
-    _use(pool, b"a", 10)
-    pool.drop(b"a")
-    pool.drop(b"never there")
-    with pool.use(b"a") as cache:
-        assert cache.tokens == 0
-    assert len(pool) == 1

@@ -1,0 +1,27 @@
+"""Refusals: each says why, and what its reader can do about it."""
+
+import pytest
+
+from model_host import refusals
+from model_host.refusals import GenerationRefused, TokenizerBytesMissing, finish_detail
+from replica.errors import HostError, StoreError
+
+KINDS = [k for k in GenerationRefused.__subclasses__() if k is not TokenizerBytesMissing]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_generation_says_reason_detail_and_next_step(kind: type[GenerationRefused]) -> None:
+    assert kind.__module__ == refusals.__name__
+    said = finish_detail(kind("what it was about"))
+    assert said == f"{kind.reason}: what it was about {kind.next_step}"
+
+
+def test_a_failure_that_is_no_refusal_is_told_in_the_same_words() -> None:
+    for error in (HostError("The host failed."), StoreError("no space")):
+        assert finish_detail(error) == f"{error.reason}: {error.detail} {error.next_step}"
+
+
+def test_bytes_the_vocabulary_lacks_are_named() -> None:
+    error = TokenizerBytesMissing(b"\x04\x1d")
+    assert error.bytes_missing == b"\x04\x1d"
+    assert "04 1d" in finish_detail(error)
