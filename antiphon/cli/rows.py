@@ -37,6 +37,7 @@ from replica.log import (
     Tools,
     ToolStarted,
     Usage,
+    is_known,
 )
 from replica.order import SealNode
 
@@ -226,7 +227,7 @@ def role_name(role: int) -> str:
 
 def kind_name(kind: int) -> str:
     """Return the kind's word."""
-    return Kind(kind).name.lower() if kind in set(Kind) else f"kind {kind}"
+    return Kind(kind).name.lower() if is_known(kind) else f"kind {kind}"
 
 
 def entries_at(held: Conversation, place: Place) -> list[Entry]:

@@ -15,42 +15,24 @@ from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
     Body,
-    Cancel,
     Conflict,
-    DocumentUpdate,
     Entry,
-    Generation,
     Genesis,
     Header,
-    Join,
     Kind,
     Member,
-    Message,
-    Request,
     Revocation,
     Seal,
-    Tools,
     body_digest,
     codec,
     entry_id,
+    kind_of,
     listed_ids,
+    rules_of,
     salted,
     sign,
 )
 from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
-
-KIND_OF_BODY: dict[type[Body], Kind] = {
-    Genesis: Kind.GENESIS,
-    Member: Kind.MEMBER,
-    Message: Kind.MESSAGE,
-    Tools: Kind.TOOLS,
-    Request: Kind.REQUEST,
-    Seal: Kind.SEAL,
-    Generation: Kind.GENERATION,
-    Cancel: Kind.CANCEL,
-    DocumentUpdate: Kind.DOCUMENT,
-    Join: Kind.JOIN,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +77,7 @@ class Author:
         Raises ConversationDamaged, NotAllowed, CriticalKindUnknown, BodyTooLarge.
         """
         held.require_whole()
-        kind = KIND_OF_BODY[type(body)]
+        kind = kind_of(body)
         if not self.may_write(held, body):
             # Others would carry it and count it for nothing.
             raise NotAllowed(f"your role in this conversation takes no {kind.name} entry")
@@ -109,7 +91,7 @@ class Author:
         content = salted(salt, codec.encode_body(body))
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
-        track = codec.TRACK_OF_KIND.get(kind) or _track_of(held, parents)
+        track = rules_of(kind).track or _track_of(held, parents)
         seq, prev = held.next_place(self.lane(track))
         named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
         lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
@@ -125,7 +107,7 @@ class Author:
             case Member(Revocation(key)) if key == self.public:
                 return True  # anyone may leave
             case _:
-                return held.log.membership.may_write(self.public, KIND_OF_BODY[type(body)])
+                return held.log.membership.may_write(self.public, kind_of(body))
 
     def _signed(self, header: Header, content: bytes) -> Entry:
         data = codec.encode_header(header)

@@ -40,12 +40,9 @@ from replica.log.codec import decode_body, parse
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
 from replica.log.entry import (
-    CONTEXT_KINDS,
-    CONTROL_KINDS,
     Conflict,
     Entry,
     Header,
-    Kind,
     body_digest,
     entry_id,
     salted,
@@ -54,6 +51,7 @@ from replica.log.entry import (
     verify_body,
     verify_signature,
 )
+from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
 from replica.log.log import Admitted, Duplicate, Log, Pending, Verdict, digest_of, send_order
 from replica.log.members import Membership
 
@@ -114,8 +112,11 @@ __all__ = [
     "entry_from_pb",
     "entry_id",
     "entry_to_pb",
+    "is_known",
+    "kind_of",
     "listed_ids",
     "parse",
+    "rules_of",
     "salted",
     "send_order",
     "sign",

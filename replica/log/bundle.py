@@ -19,7 +19,8 @@ from replica.errors import EntryRefused
 from replica.ids import ID_BYTES, Digest
 from replica.limits import DRAFT
 from replica.log import codec
-from replica.log.entry import Entry, Kind, verify_body
+from replica.log.entry import Entry, verify_body
+from replica.log.kinds import Kind
 from replica.refusals import BundleInvalid, DraftUnknown
 
 MAGIC = b"antiphon/v1/bundle\r\n"

@@ -30,28 +30,6 @@ from replica.log import ed25519 as ed25519_rules
 from replica.refusals import BodyDigestMismatch, SignatureInvalid
 
 
-class Kind(IntEnum):
-    """What an entry is; other numbers are carried and ignored."""
-
-    GENESIS = 1
-    MEMBER = 2
-    MESSAGE = 3
-    TOOLS = 4
-    REQUEST = 5
-    SEAL = 6
-    GENERATION = 7
-    CANCEL = 8
-    DOCUMENT = 12
-    JOIN = 13
-
-
-CONTROL_KINDS = frozenset({Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL})
-"""Kinds whose body is needed for admission and never withheld: verdicts depend on it."""
-
-CONTEXT_KINDS = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION})
-"""Kinds a seal lists; closure passes through all others without listing them."""
-
-
 class Conflict(IntEnum):
     """Where a request goes whose branch went on meanwhile."""
 

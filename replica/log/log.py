@@ -25,7 +25,8 @@ from replica.ids import (
 from replica.log.body import Body, Genesis, Grant, Member, listed_ids
 from replica.log.codec import decode_body
 from replica.log.cover import Covering
-from replica.log.entry import CONTROL_KINDS, Entry, Header, Kind, verify_body, verify_signature
+from replica.log.entry import Entry, Header, verify_body, verify_signature
+from replica.log.kinds import CONTROL_KINDS, Kind, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster
 from replica.log.waiting import Waiting
@@ -260,7 +261,7 @@ class Log:
         for parent in header.parents:
             self.children.setdefault(parent, []).append(entry.id)
         self._lanes.receive(entry)
-        if header.critical and header.kind not in Kind._value2member_map_:
+        if header.critical and not is_known(header.kind):
             self._critical_unknown.append(entry.id)
         self._covering.receive(entry)
         if header.track in (Track.ALL, Track.MEMBERSHIP):
@@ -316,8 +317,9 @@ class Log:
     def is_malformed(self, entry_id: EntryId) -> bool:
         """Say whether a present body of a known kind does not parse."""
         entry = self.entries[entry_id]
-        known = entry.header.kind in Kind._value2member_map_
-        return known and entry.body is not None and self.body(entry_id) is None
+        if not is_known(entry.header.kind):
+            return False
+        return entry.body is not None and self.body(entry_id) is None
 
     def is_withholdable(self, entry: Entry) -> bool:
         """Say whether the entry may travel without its body."""

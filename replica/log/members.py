@@ -15,28 +15,14 @@ from dataclasses import dataclass, field, replace
 from replica import limits
 from replica.ids import EntryId, PublicKey, Track
 from replica.log.body import Cut, Genesis, Grant, Member, Revocation, Role
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind, rules_of
 
 Rank = tuple[int, int]
 """(depth of grant, place in the genesis); smaller is senior."""
 
-_OWNERS = frozenset({Role.OWNER})
-_WRITERS = frozenset({Role.WRITER, Role.OWNER})
-_EVERYONE = frozenset(Role)
-
-ROLES_OF_KIND: dict[int, frozenset[Role]] = {
-    Kind.GENESIS: _OWNERS,
-    Kind.MEMBER: _OWNERS,
-    Kind.MESSAGE: _WRITERS,
-    Kind.TOOLS: _WRITERS,
-    Kind.REQUEST: _WRITERS,
-    Kind.CANCEL: _WRITERS,
-    Kind.DOCUMENT: _WRITERS,
-    Kind.SEAL: frozenset({Role.HOST}),
-    Kind.GENERATION: frozenset({Role.HOST}),
-    Kind.JOIN: _EVERYONE,
-}
-"""What each kind takes; an entry its author's roles don't allow is void."""
+_ROLES = frozenset(Role)
+"""A grant of any other number is of no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +41,8 @@ class Membership:
         return bool(self.roles.get(key)) and key not in self.kept
 
     def may_write(self, key: PublicKey, kind: int, *, critical: bool = False) -> bool:
-        """Say whether the roles of `key` allow `kind`.
-
-        Unknown kinds take any role, critical ones an owner: such an entry
-        stops everyone who does not know its kind.
-        """
-        unknown = _OWNERS if critical else _EVERYONE
-        return bool(self.roles.get(key, frozenset()) & ROLES_OF_KIND.get(kind, unknown))
+        """Say whether the roles of `key` allow `kind`."""
+        return bool(self.roles.get(key, frozenset()) & rules_of(kind, critical=critical).roles)
 
     def satisfies_cuts(self, entry: Entry) -> bool:
         """Say whether `entry` lies inside every cut on its author."""
@@ -163,7 +144,7 @@ class _Fold:
                 continue
             if isinstance(change, Revocation):
                 self.revoked_by.setdefault(change.key, []).append((owner, change))
-            elif change.role in _EVERYONE:
+            elif change.role in _ROLES:
                 if change.role == Role.OWNER and Role.OWNER not in self.roles.get(
                     change.key, frozenset()
                 ):
@@ -267,7 +248,7 @@ class Roster:
             or change.key in self._revoked
         ):
             return None
-        if change.role not in _EVERYONE:
+        if change.role not in _ROLES:
             return now
         held = now.roles.get(change.key, frozenset())
         roles = now.roles | {change.key: held | {Role(change.role)}}

@@ -12,7 +12,8 @@ from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link.messages import Fault
 from replica.log.body import Body, Genesis, Grant, Member, Revocation, Role, Seal
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.order.tail import tail
 from tests.simulation.disk import Disk
 

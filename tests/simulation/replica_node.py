@@ -24,7 +24,8 @@ from replica.link.events import (
 )
 from replica.link.messages import Fault, Hello, HostInfo, Message
 from replica.log.body import Body, Genesis
-from replica.log.entry import Conflict, Entry, Kind
+from replica.log.entry import Conflict, Entry
+from replica.log.kinds import Kind
 from replica.refusals import StoreFull
 from tests.simulation.clock import Clock
 from tests.simulation.hub_node import HubNode

@@ -19,7 +19,8 @@ from replica.log.body import (
     Seal,
     Text,
 )
-from replica.log.entry import Conflict, Entry, Kind
+from replica.log.entry import Conflict, Entry
+from replica.log.kinds import Kind
 from replica.order.coverage import coverage
 from replica.order.tail import frontier
 from tests.support.writers import Writer, said

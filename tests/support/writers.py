@@ -8,37 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.ids import SALT_BYTES, ConversationId, Lane, PublicKey, Track
 from replica.log import codec
-from replica.log.body import (
-    Body,
-    Cancel,
-    DocumentUpdate,
-    Generation,
-    Genesis,
-    Join,
-    Member,
-    Message,
-    Request,
-    Sampling,
-    Seal,
-    Speaker,
-    Text,
-    Tools,
-    listed_ids,
-)
-from replica.log.entry import Entry, Header, Kind, body_digest, entry_id, salted, sign
-
-KIND_OF_BODY: dict[type, Kind] = {
-    Genesis: Kind.GENESIS,
-    Member: Kind.MEMBER,
-    Message: Kind.MESSAGE,
-    Tools: Kind.TOOLS,
-    Request: Kind.REQUEST,
-    Seal: Kind.SEAL,
-    Generation: Kind.GENERATION,
-    Cancel: Kind.CANCEL,
-    DocumentUpdate: Kind.DOCUMENT,
-    Join: Kind.JOIN,
-}
+from replica.log.body import Body, Genesis, Message, Sampling, Speaker, Text, listed_ids
+from replica.log.entry import Entry, Header, body_digest, entry_id, salted, sign
+from replica.log.kinds import Kind, kind_of, rules_of
 
 
 def said(text: str, speaker: int = Speaker.USER) -> Message:
@@ -96,9 +68,10 @@ class Writer:
         conversation's if that is the genesis; `track` overrides. Among `listed`
         are the entries a seal or a revocation lists; lamport exceeds theirs.
         """
-        kind = KIND_OF_BODY[type(body)] if kind is None else kind
+        kind = kind_of(body) if kind is None else kind
         if track is None:
-            track = codec.TRACK_OF_KIND.get(kind, parents[0].header.track) or Track.CONVERSATION
+            own = rules_of(kind).track
+            track = (parents[0].header.track if own is None else own) or Track.CONVERSATION
         prev = self.last(conversation, track)
         named = [entry for entry in (prev, *parents, basis) if entry is not None]
         by_id = {entry.id: entry for entry in (*listed, *named)}

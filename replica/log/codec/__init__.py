@@ -1,7 +1,6 @@
 """Between bytes and dataclasses: the only pure modules that see generated message types."""
 
 from replica.log.codec.entries import (
-    TRACK_OF_KIND,
     decode_body,
     decode_entry,
     decode_entry_message,
@@ -15,7 +14,6 @@ from replica.log.codec.entries import (
 )
 
 __all__ = [
-    "TRACK_OF_KIND",
     "decode_body",
     "decode_entry",
     "decode_entry_message",

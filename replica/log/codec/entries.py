@@ -27,7 +27,8 @@ from replica.ids import (
 from replica.log import wire
 from replica.log.body import Body
 from replica.log.codec.bodies import body_from_pb, body_to_pb
-from replica.log.entry import CONTROL_KINDS, Entry, Header, Kind, entry_id
+from replica.log.entry import Entry, Header, entry_id
+from replica.log.kinds import CONTROL_KINDS, Kind, rules_of
 from replica.refusals import (
     BodyMalformed,
     BodyTooLarge,
@@ -55,19 +56,6 @@ _FORMS = {
     FieldDescriptor.TYPE_MESSAGE: wire.Form.MESSAGE,
 }
 
-TRACK_OF_KIND: dict[int, int] = {
-    Kind.GENESIS: Track.ALL,
-    Kind.MEMBER: Track.MEMBERSHIP,
-    Kind.DOCUMENT: Track.DOCUMENT,
-    Kind.MESSAGE: Track.CONVERSATION,
-    Kind.TOOLS: Track.CONVERSATION,
-    Kind.REQUEST: Track.CONVERSATION,
-    Kind.SEAL: Track.CONVERSATION,
-    Kind.GENERATION: Track.CONVERSATION,
-    Kind.CANCEL: Track.CONVERSATION,
-}
-"""The track each kind belongs on; a JOIN may stand on any."""
-
 _SHAPES: dict[str, wire.Shape] = {}
 
 
@@ -92,18 +80,8 @@ def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
 
 _HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
 
-_MESSAGES: dict[int, type[PbMessage]] = {
-    Kind.GENESIS: pb.Genesis,
-    Kind.MEMBER: pb.Member,
-    Kind.MESSAGE: pb.Message,
-    Kind.TOOLS: pb.Tools,
-    Kind.REQUEST: pb.Request,
-    Kind.SEAL: pb.Seal,
-    Kind.GENERATION: pb.Generation,
-    Kind.CANCEL: pb.Cancel,
-    Kind.DOCUMENT: pb.Document,
-    Kind.JOIN: pb.Join,
-}
+_MESSAGES: dict[int, type[PbMessage]] = {kind: getattr(pb, kind.name.capitalize()) for kind in Kind}
+"""The generated message of each kind's body: it has the name of the kind."""
 
 
 def parse(message: type[_M], data: bytes, error: Callable[[str], Exception]) -> _M:
@@ -196,8 +174,8 @@ def _check_fields(header: Header) -> None:
         raise FieldInvalid("prev is absent exactly at seq 0")
     if header.track not in (Track.CONVERSATION, Track.DOCUMENT, Track.MEMBERSHIP):
         raise TrackInvalid(f"track {header.track} is not defined")
-    track = TRACK_OF_KIND.get(header.kind, header.track)
-    if track != header.track:
+    track = rules_of(header.kind).track
+    if track not in (None, header.track):
         raise TrackInvalid(f"kind {header.kind} stands on track {track}")
 
 

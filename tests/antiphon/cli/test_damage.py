@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from replica.log import codec
-from replica.log.entry import Kind
+from replica.log.kinds import Kind
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import break_page, flip_byte, query
 

@@ -28,7 +28,8 @@ from replica.log.body import (
     Speaker,
     Text,
 )
-from replica.log.entry import Conflict, Kind
+from replica.log.entry import Conflict
+from replica.log.kinds import Kind
 from tests.model_host.io.house import House
 from tests.support.talk import Talk, text_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replica.conversation.author import KIND_OF_BODY, Author
+from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
@@ -19,10 +19,9 @@ from replica.log.body import (
     Speaker,
     Text,
 )
-from replica.log.entry import Conflict, Entry, Kind
+from replica.log.entry import Conflict, Entry
 from replica.log.log import Admitted
 from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
-from tests.support.writers import KIND_OF_BODY as WRITERS_KINDS
 from tests.support.writers import Writer, said
 
 SALT = bytes(16)
@@ -173,8 +172,3 @@ def critical(desk: Desk, author: Writer) -> Entry:
 
 def test_the_same_inputs_give_the_same_bytes() -> None:
     assert Desk().write(said("x")) == Desk().write(said("x"))
-
-
-def test_every_body_has_its_kind() -> None:
-    assert set(KIND_OF_BODY.values()) == set(Kind)
-    assert WRITERS_KINDS == KIND_OF_BODY

@@ -3,7 +3,8 @@
 from replica.conversation.conversation import Conversation
 from replica.conversation.sealing import open_requests, sealable
 from replica.log.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
-from replica.log.entry import Conflict, Entry, Kind
+from replica.log.entry import Conflict, Entry
+from replica.log.kinds import Kind
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer, said
 

@@ -14,7 +14,8 @@ from replica.ids import ConversationId, EntryId
 from replica.io.readonly import open_read_only
 from replica.io.store import Loaded, Store, Stored
 from replica.log.damage import NOTHING_LOST, Lost
-from replica.log.entry import CONTROL_KINDS, Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import CONTROL_KINDS, Kind
 from tests.support.files import flip_byte, query
 from tests.support.stories import Story
 from tests.support.writers import Writer, said

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from replica.ids import EntryId, PublicKey
 from replica.log.body import Cut, Genesis, Grant, Member, Revocation, Role, Seal
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.log.log import Log
 
 Rank = tuple[int, int]

@@ -19,7 +19,8 @@ from replica.link import messages as m
 from replica.log import body as b
 from replica.log import codec, wire
 from replica.log.codec.entries import shape_of
-from replica.log.entry import CONTROL_KINDS, Entry, Header, Kind, entry_id, salted
+from replica.log.entry import Entry, Header, entry_id, salted
+from replica.log.kinds import CONTROL_KINDS, KINDS, Kind, kind_of, rules_of
 from replica.refusals import (
     BodyMalformed,
     BodyTooLarge,
@@ -30,7 +31,7 @@ from replica.refusals import (
     WireMalformed,
 )
 from spec.vectors.make.build import one_field
-from tests.support.writers import KIND_OF_BODY, Writer, said
+from tests.support.writers import Writer, said
 
 SALT = bytes(16)
 
@@ -118,7 +119,7 @@ def headers(draw: st.DrawFn) -> Header:
         conversation=ConversationId(draw(ids)),
         author=PublicKey(draw(ids)),
         epoch=draw(st.integers(1, 2**64 - 1)),
-        track=codec.TRACK_OF_KIND.get(kind) or draw(st.integers(1, 3)),
+        track=rules_of(kind).track or draw(st.integers(1, 3)),
         seq=seq,
         prev=EntryId(draw(ids)) if seq else None,
         parents=tuple(sorted(draw(st.sets(ids, min_size=1, max_size=4)))),
@@ -149,7 +150,7 @@ def test_a_body_comes_back_and_is_in_the_strict_subset(body: b.Body) -> None:
     data = codec.encode_body(body)
     message = getattr(log_pb2, _message_name(body))
     wire.check(data, shape_of(message.DESCRIPTOR))
-    assert codec.decode_body(KIND_OF_BODY[type(body)], salted(SALT, data)) == body
+    assert codec.decode_body(kind_of(body), salted(SALT, data)) == body
 
 
 def _message_name(body: b.Body) -> str:
@@ -179,9 +180,9 @@ def test_an_absent_body_is_not_an_empty_one() -> None:
 def test_random_bytes_raise_nothing_but_typed_errors(data: bytes) -> None:
     assert isinstance(read_or_refusal(codec.decode_header, data), (Header, EntryRefused))
     assert isinstance(read_or_refusal(codec.decode_entry_message, data), (Entry, EntryRefused))
-    for body, kind in KIND_OF_BODY.items():
+    for kind, rules in KINDS.items():
         found = read_or_refusal(partial(codec.decode_body, kind), SALT + data)
-        assert isinstance(found, (body, BodyMalformed))
+        assert isinstance(found, (rules.body, BodyMalformed))
     assert codec.decode_body(99, SALT + data) is None
     for direction in ("to_hub", "to_client"):
         found = read_or_refusal(lambda d, way=direction: frames.decode_frame(d, way), data)
@@ -192,7 +193,7 @@ def test_random_bytes_raise_nothing_but_typed_errors(data: bytes) -> None:
 def test_a_damaged_body_raises_nothing_but_typed_errors(body: b.Body, data: st.DataObject) -> None:
     raw = bytearray(codec.encode_body(body) or b"\0")
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    found = read_or_refusal(partial(codec.decode_body, KIND_OF_BODY[type(body)]), SALT + raw)
+    found = read_or_refusal(partial(codec.decode_body, kind_of(body)), SALT + raw)
     assert isinstance(found, (type(body), BodyMalformed))
 
 
@@ -275,7 +276,7 @@ KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
 def test_a_body_outside_its_bounds_is_malformed(body: b.Body) -> None:
     data = salted(SALT, codec.encode_body(body))
     with pytest.raises(BodyMalformed):
-        codec.decode_body(KIND_OF_BODY[type(body)], data)
+        codec.decode_body(kind_of(body), data)
 
 
 def test_parts_nest_to_a_bound() -> None:

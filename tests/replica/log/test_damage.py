@@ -15,7 +15,8 @@ from replica.link.events import EntriesAdmitted, StateChanged, SyncState
 from replica.link.messages import Entries, Fault, Listing, Open, Opened
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.damage import Lost
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.log.log import Admitted
 from replica.refusals import ConversationDamaged
 from replica.testing import Peer, of, shelf_of

@@ -7,9 +7,6 @@ import pytest
 from replica import ids
 from replica.log import ed25519 as ed25519_rules
 from replica.log.entry import (
-    CONTEXT_KINDS,
-    CONTROL_KINDS,
-    Kind,
     body_digest,
     salted,
     sign,
@@ -91,11 +88,6 @@ def test_size_counts_header_signature_and_body() -> None:
     size = len(MESSAGE.header_bytes) + 64 + len(MESSAGE.body)
     assert MESSAGE.size_bytes == size
     assert replace(MESSAGE, body=None).size_bytes == size - len(MESSAGE.body)
-
-
-def test_verdicts_rest_on_control_kinds_alone() -> None:
-    assert {Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL} == CONTROL_KINDS
-    assert {Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION} == CONTEXT_KINDS
 
 
 # --- Ed25519 rules ------------------------------------------------------------

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from replica.ids import ConversationId, EntryId, Lane, Track
 from replica.log.body import Cancel, Grant, Join, Member, Revocation, Role
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.log.log import Admitted, Duplicate, Log, Pending, send_order
 from replica.refusals import (
     BodyDigestMismatch,

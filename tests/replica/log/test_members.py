@@ -9,9 +9,10 @@ from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import members
 from replica.log.body import Grant, Join, Member, Revocation, Role
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.log.log import Log
-from replica.log.members import ROLES_OF_KIND, Membership
+from replica.log.members import Membership
 from tests.replica.log.naive_members import naive_membership
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said
@@ -145,13 +146,6 @@ def test_a_junior_never_changes_what_a_senior_may() -> None:
         ]
         if not own:
             assert first not in family.log.membership.kept
-
-
-@pytest.mark.parametrize("kind", list(Kind))
-def test_an_owner_may_do_what_a_writer_may(kind: Kind) -> None:
-    allowed = ROLES_OF_KIND[kind]
-    assert (Role.WRITER not in allowed) or (Role.OWNER in allowed)
-    assert (Role.READER in allowed) == (kind == Kind.JOIN)
 
 
 def test_no_member_without_a_role() -> None:

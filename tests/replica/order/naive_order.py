@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from replica.ids import EntryId, Track
 from replica.log.body import Request, Seal
-from replica.log.entry import Conflict, Entry, Kind
+from replica.log.entry import Conflict, Entry
+from replica.log.kinds import Kind
 from replica.log.log import Log
 from tests.replica.log.naive_members import NaiveMembership, naive_covered, naive_membership_at
 

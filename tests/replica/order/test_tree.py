@@ -7,7 +7,8 @@ import pytest
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import place_on_branch
 from replica.log.body import Cancel, Grant, Join, Member, Request, Role, Sampling
-from replica.log.entry import Entry, Kind
+from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.order.tail import frontier, tail
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason

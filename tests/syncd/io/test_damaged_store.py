@@ -17,7 +17,8 @@ from replica.io.store import Loaded, Store
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.damage import NOTHING_LOST
-from replica.log.entry import CONTROL_KINDS, Entry
+from replica.log.entry import Entry
+from replica.log.kinds import CONTROL_KINDS
 from replica.refusals import ConversationDamaged, StoreCorrupt
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
