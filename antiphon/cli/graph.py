@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from antiphon.cli.rows import ID_DIGITS, Row, is_open, row_of
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey, Track
-from replica.log import Entry, Kind
+from replica.log import Entry, Kind, reach
 from replica.order import SealNode
 
 _SHOWN = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
@@ -155,18 +155,17 @@ class _Drawing:
         Not only what follows its answer: words written while it came follow the request.
         """
         log = self._held.log
-        found: set[EntryId] = set()
-        todo = [EntryId(self._held.id)] if node is None else [*node.seal.entries]
+        listed = [EntryId(self._held.id)] if node is None else [*node.seal.entries]
         if node is not None and node.generation is not None:
-            todo.append(node.generation)
-        while todo:
-            for child in log.children.get(todo.pop(), ()):
-                header = log.entries[child].header
-                if child in found or child in self._sealed or header.kind == Kind.SEAL:
-                    continue
-                if header.track == Track.CONVERSATION:
-                    found.add(child)
-                    todo.append(child)
+            listed.append(node.generation)
+
+        def is_passed_over(entry_id: EntryId) -> bool:
+            header = log.entries[entry_id].header
+            on_track = header.track == Track.CONVERSATION and header.kind != Kind.SEAL
+            return entry_id in self._sealed or not on_track
+
+        children = (child for entry_id in listed for child in log.children(entry_id))
+        found = reach(children, log.children, is_passed_over)
         visible = log.membership.is_visible
         loose = (log.entries[i] for i in found if not log.is_malformed(i))
         return sorted((e for e in loose if visible(e)), key=lambda e: e.order_key)

@@ -15,7 +15,7 @@ from antiphon.cli.session import Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import Store, keys
-from replica.log import Entry, Kind
+from replica.log import Entry, Kind, reach
 from replica.refusals import StoreLocked
 
 NARROW_CELLS = 60
@@ -92,14 +92,7 @@ async def _choose_entries(
 
 def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
     """Return the cursor's entries with all their ancestors."""
-    seen: set[EntryId] = set()
-    todo = list(cursor)
-    while todo:
-        entry_id = todo.pop()
-        if entry_id not in seen:
-            seen.add(entry_id)
-            todo += held.log.named(held.log.entries[entry_id])
-    return seen
+    return reach(cursor, held.log.named)
 
 
 async def _follow(session: Session, conversation: ConversationId, seen: set[EntryId]) -> None:

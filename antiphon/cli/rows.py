@@ -38,6 +38,7 @@ from replica.log import (
     ToolStarted,
     Usage,
     is_known,
+    reach,
 )
 from replica.order import SealNode
 
@@ -238,17 +239,13 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
     order, log = held.order, held.log
     node = order.nodes.get(place.basis) if place.basis is not None else None
     context = _context_with_side_leaves(held, node) if node is not None else []
-    behind: set[EntryId] = set()
-    todo = list(place.parents)
-    while todo:
-        entry_id = todo.pop()
+
+    def is_passed_over(entry_id: EntryId) -> bool:
         header = log.entries[entry_id].header
-        if entry_id in behind or (node is not None and node.covers(entry_id)):
-            continue
-        if header.track != Track.CONVERSATION or header.kind == Kind.SEAL:
-            continue
-        behind.add(entry_id)
-        todo += header.parents
+        on_track = header.track == Track.CONVERSATION and header.kind != Kind.SEAL
+        return not on_track or (node is not None and node.covers(entry_id))
+
+    behind = reach(place.parents, lambda i: log.entries[i].header.parents, is_passed_over)
     return [*context, *sorted((log.entries[i] for i in behind), key=lambda e: e.order_key)]
 
 

@@ -6,7 +6,7 @@ Pure, and for people: a host decides by `sealing.sealable`.
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import Place
 from replica.ids import EntryId
-from replica.log import Conflict
+from replica.log import Conflict, reach
 
 
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
@@ -15,22 +15,19 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
     Not those that `place` goes past, because it follows a CANCEL that closes them.
     """
     order, log = held.order, held.log
-    seen: set[EntryId] = set()
     found: set[EntryId] = set()
-    todo = list(place.parents)
-    while todo:
-        entry_id = todo.pop()
-        if entry_id in seen:
-            continue
-        seen.add(entry_id)
+
+    def follow(entry_id: EntryId) -> tuple[EntryId, ...]:
         if order.request(entry_id) is not None:
             if order.generation_of(entry_id) is not None:
-                continue
+                return ()
             found.add(entry_id)
-        todo += log.entries[entry_id].header.parents
+        return log.entries[entry_id].header.parents
+
+    behind = reach(place.parents, follow)
     if place.conflict is Conflict.QUEUE:
         end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
-    waiting = [i for i in found if seen.isdisjoint(order.closing(i))]
+    waiting = [i for i in found if behind.isdisjoint(order.closing(i))]
     return sorted(waiting, key=lambda i: log.entries[i].order_key)

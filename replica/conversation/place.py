@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
-from replica.log import Conflict, Entry, Kind
+from replica.log import Conflict, Entry, Kind, reach
 from replica.order import SealNode, ends, frontier, is_said, start
 from replica.refusals import ArgumentInvalid
 
@@ -59,12 +59,8 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
 
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
     """Return the leaf at or below `node` with the latest activity."""
-    below: set[EntryId] = set()
-    todo = [node]
-    while todo:
-        at = todo.pop()
-        below.add(at.id)
-        todo += at.children
+    nodes = held.order.nodes
+    below = reach([node.id], lambda i: (child.id for child in nodes[i].children))
     return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
 
 
@@ -83,15 +79,8 @@ def _ends_behind(
 ) -> tuple[EntryId, ...]:
     """Return the last of `request`, what was said behind it, and what closes its branch's end."""
     entries = held.log.entries
-    seen: set[EntryId] = set()
-    todo = [request]
-    while todo:
-        entry_id = todo.pop()
-        if entry_id in seen or entries[entry_id].header.kind == Kind.SEAL:
-            continue
-        seen.add(entry_id)
-        todo += held.log.children.get(entry_id, ())
-    said = [e for e in map(entries.__getitem__, seen) if is_said(held.log, e)]
+    unsealed = reach([request], held.log.children, lambda i: entries[i].header.kind == Kind.SEAL)
+    said = [e for e in map(entries.__getitem__, unsealed) if is_said(held.log, e)]
     end = held.order.branch_end(basis)
     if end is not None and end.generation is None:
         # Only who follows such a CANCEL need not wait for the answer.

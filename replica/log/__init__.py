@@ -51,6 +51,7 @@ from replica.log.entry import (
     verify_body,
     verify_signature,
 )
+from replica.log.graph import reach
 from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
 from replica.log.log import Admitted, Duplicate, Log, Pending, Verdict, digest_of, send_order
 from replica.log.members import Membership
@@ -116,6 +117,7 @@ __all__ = [
     "kind_of",
     "listed_ids",
     "parse",
+    "reach",
     "rules_of",
     "salted",
     "send_order",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from replica.ids import EntryId, PublicKey
 from replica.log.entry import Entry
+from replica.log.graph import reach
 from replica.log.members import Membership
 
 
@@ -16,7 +17,7 @@ class Covering:
     """The covered ids of one log."""
 
     def __init__(
-        self, entries: Mapping[EntryId, Entry], named: Callable[[Entry], tuple[EntryId, ...]]
+        self, entries: Mapping[EntryId, Entry], named: Callable[[EntryId], tuple[EntryId, ...]]
     ) -> None:
         """Read `entries`, every admitted one by id, and what each names."""
         self._entries = entries
@@ -60,14 +61,8 @@ class Covering:
     def _cover(self, entry_id: EntryId, membership: Membership) -> None:
         if not membership.covers(self._entries[entry_id]):
             return
-        brought = []
-        todo = [entry_id]
-        while todo:
-            at = todo.pop()
-            if at not in self._covered:
-                self._covered.add(at)
-                brought.append(at)
-                todo += self._named(self._entries[at])
-        if len(brought) > 1:
-            brought.sort(key=lambda i: self._entries[i].order_key)
-            self._brought[entry_id] = brought
+        brought = reach(self._named(entry_id), self._named, self._covered.__contains__)
+        self._covered.add(entry_id)
+        if brought:
+            self._covered |= brought
+            self._brought[entry_id] = sorted(brought, key=lambda i: self._entries[i].order_key)

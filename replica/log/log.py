@@ -6,7 +6,7 @@ early waits in `pending` and costs whoever delivered it.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from replica import limits
@@ -107,7 +107,7 @@ class Log:
         """Start empty; the first entry admitted is the genesis."""
         self.conversation = conversation
         self.entries: dict[EntryId, Entry] = {}
-        self.children: dict[EntryId, list[EntryId]] = {}
+        self._children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes = Lanes()
         self._granted: set[PublicKey] = set()
@@ -259,7 +259,7 @@ class Log:
         header = entry.header
         self.entries[entry.id] = entry
         for parent in header.parents:
-            self.children.setdefault(parent, []).append(entry.id)
+            self._children.setdefault(parent, []).append(entry.id)
         self._lanes.receive(entry)
         if header.critical and not is_known(header.kind):
             self._critical_unknown.append(entry.id)
@@ -330,6 +330,10 @@ class Log:
         """Say whether a visible entry is of a critical kind unknown here: write no more."""
         return any(self.membership.is_visible(self.entries[i]) for i in self._critical_unknown)
 
+    def children(self, entry_id: EntryId) -> Sequence[EntryId]:
+        """Return the entries that have this one among their parents."""
+        return self._children.get(entry_id, ())
+
     def lookup(self, entry_id: EntryId) -> Entry | None:
         """Find an admitted entry."""
         return self.entries.get(entry_id)
@@ -382,11 +386,12 @@ class Log:
 
     # --- heads and digest ------------------------------------------------
 
-    def named(self, entry: Entry) -> tuple[EntryId, ...]:
+    def named(self, entry_id: EntryId) -> tuple[EntryId, ...]:
         """Return the ids an admitted entry names: prev, parents, basis, listed."""
-        is_control = entry.header.kind in CONTROL_KINDS
-        listed = listed_ids(self.body(entry.id)) if is_control else ()
-        return (*entry.header.ancestors(), *listed)
+        header = self.entries[entry_id].header
+        if header.kind not in CONTROL_KINDS:
+            return header.ancestors()
+        return (*header.ancestors(), *listed_ids(self.body(entry_id)))
 
     def covered(self) -> Set[EntryId]:
         """Return the ids digest and sync cover (spec/03-order §5).

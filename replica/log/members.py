@@ -16,6 +16,7 @@ from replica import limits
 from replica.ids import EntryId, PublicKey, Track
 from replica.log.body import Cut, Genesis, Grant, Member, Revocation, Role
 from replica.log.entry import Entry
+from replica.log.graph import reach
 from replica.log.kinds import Kind, rules_of
 
 Rank = tuple[int, int]
@@ -278,7 +279,8 @@ class Roster:
         if self._heads is None:
             now, entries = self.now, self._entries
             counting = [i for i in self._changes if now.counts(entries[i])]
-            tops = set(counting) - self._behind(counting)
+            followed = (i for entry_id in counting for i in self._followed(entry_id))
+            tops = set(counting) - self._reached(followed)
             if len(tops) > limits.MEMBERSHIP_HEADS_MAX:
                 tops = self._gathered(tops)
             self._heads = tuple(sorted(tops, key=lambda i: entries[i].order_key))
@@ -298,22 +300,14 @@ class Roster:
         return left | gathering
 
     def _reached(self, start: Iterable[EntryId]) -> set[EntryId]:
-        first = set(start)
-        return first | self._behind(first)
+        return reach(start, self._followed)
 
-    def _behind(self, start: Iterable[EntryId]) -> set[EntryId]:
-        """Return what the entries given reach on the membership track by one step or more."""
-        seen: set[EntryId] = set()
-        todo = list(start)
-        while todo:
-            header = self._entries[todo.pop()].header
-            if header.track != Track.MEMBERSHIP:
-                continue
-            follows = header.parents if header.prev is None else (header.prev, *header.parents)
-            new = [i for i in follows if i not in seen]
-            seen.update(new)
-            todo += new
-        return seen
+    def _followed(self, entry_id: EntryId) -> tuple[EntryId, ...]:
+        """Return what an entry of the membership track directly follows on it."""
+        header = self._entries[entry_id].header
+        if header.track != Track.MEMBERSHIP:
+            return ()
+        return header.parents if header.prev is None else (header.prev, *header.parents)
 
     def _fold(self, ids: Iterable[EntryId]) -> Membership:
         if self._genesis is None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from replica.ids import EntryId, PublicKey
 from replica.log.entry import Entry
+from replica.log.graph import reach
 
 
 class Waiting:
@@ -56,14 +57,9 @@ class Waiting:
 
     def lineage(self, entry_id: EntryId) -> list[Entry]:
         """Return a complete entry and all it waits for, ancestors first; none if it is gone."""
-        found: dict[EntryId, Entry] = {}
-        todo = [entry_id]
-        while todo:
-            at = todo.pop()
-            if at in self.entries and at not in found:
-                found[at] = self.entries[at]
-                todo += self._named[at]
-        return sorted(found.values(), key=lambda e: e.order_key)
+        named = reach([entry_id], lambda i: self._named.get(i, ()))
+        waiting = (self.entries[i] for i in named if i in self.entries)
+        return sorted(waiting, key=lambda e: e.order_key)
 
     def by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
         """Return what these authors have complete."""

@@ -7,7 +7,7 @@ replica computes the same list.
 from collections.abc import Mapping
 
 from replica.ids import EntryId, Lane
-from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership
+from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership, reach
 from replica.order.node import SealNode
 
 
@@ -47,15 +47,8 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
 
 def uncovered_closure(log: Log, request: EntryId, parent: SealNode | None) -> set[EntryId]:
     """Return `request` and what it reaches through parents, short of what the chain lists."""
-    seen: set[EntryId] = set()
-    todo = [request]
-    while todo:
-        entry_id = todo.pop()
-        if entry_id in seen or (parent is not None and parent.covers(entry_id)):
-            continue
-        seen.add(entry_id)
-        todo += log.entries[entry_id].header.parents
-    return seen
+    is_listed = parent.covers if parent is not None else None
+    return reach([request], lambda i: log.entries[i].header.parents, is_listed)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from replica.ids import EntryId, Track
 from replica.limits import PARENTS_MAX
-from replica.log import CONTEXT_KINDS, Entry, Kind, Log
+from replica.log import CONTEXT_KINDS, Entry, Kind, Log, reach
 from replica.order.node import SealNode
 from replica.order.tree import Order
 
@@ -33,18 +33,14 @@ def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
     """Return which of these entries none of them follows, ascending: the last 64."""
     entries = {entry.id: entry for entry in said}
     first = min((e.header.lamport for e in entries.values()), default=0)
-    seen: set[EntryId] = set()
-    todo = [parent for entry in entries.values() for parent in entry.header.parents]
-    while todo:
-        at = todo.pop()
-        if at in seen:
-            continue
-        seen.add(at)
+
+    def follow(at: EntryId) -> tuple[EntryId, ...]:
         header = log.entries[at].header
         # One of them looks further by itself; below the first there is none.
-        if at not in entries and header.lamport > first:
-            todo += header.parents
-    last = sorted((e for e in entries.values() if e.id not in seen), key=_order_key)
+        return header.parents if at not in entries and header.lamport > first else ()
+
+    followed = reach((p for e in entries.values() for p in e.header.parents), follow)
+    last = sorted((e for e in entries.values() if e.id not in followed), key=_order_key)
     return tuple(sorted(e.id for e in last[-PARENTS_MAX:]))
 
 
@@ -78,18 +74,14 @@ def start(order: Order, tip: SealNode | None) -> EntryId:
 def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
     log = order.log
     sealed = {i for node in order.nodes.values() for i in node.seal.entries}
-    seen: set[EntryId] = set()
-    todo = list(log.children.get(start, ()))
-    while todo:
-        entry_id = todo.pop()
+
+    def is_passed_over(entry_id: EntryId) -> bool:
+        if entry_id in sealed:
+            return True
         header = log.entries[entry_id].header
-        if entry_id in seen or entry_id in sealed or header.track != Track.CONVERSATION:
-            continue
-        if header.kind == Kind.SEAL:
-            continue
-        seen.add(entry_id)
-        todo += log.children.get(entry_id, ())
-    return seen
+        return header.track != Track.CONVERSATION or header.kind == Kind.SEAL
+
+    return reach(log.children(start), log.children, is_passed_over)
 
 
 def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
@@ -99,14 +91,13 @@ def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
     """
     unsealed = _unsealed_behind(order, request)
     entries = order.log.entries
-    todo = [i for i in unsealed if _is_open(order, entries[i])]
-    while todo:
-        entry_id = todo.pop()
-        if entry_id in unsealed:
-            unsealed.discard(entry_id)
-            todo += entries[entry_id].header.parents
-            todo += order.log.children.get(entry_id, ())
-    return unsealed
+
+    def neighbours(entry_id: EntryId) -> Iterable[EntryId]:
+        both = (*entries[entry_id].header.parents, *order.log.children(entry_id))
+        return (i for i in both if i in unsealed)
+
+    asked = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
+    return unsealed - asked
 
 
 def _is_open(order: Order, entry: Entry) -> bool:

@@ -60,7 +60,7 @@ class Order:
             # The digest does not cover it, so others may lack it: it plays no part.
             self._uncovered.add(entry.id)
             return True
-        if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry)):
+        if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry.id)):
             return False
         return self._fold_in(entry)
 

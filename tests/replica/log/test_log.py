@@ -352,8 +352,8 @@ def test_the_digest_does_not_depend_on_the_order_of_arrival(chance: random.Rando
     assert not log.pending
     assert log.digest == STORY.held.log.digest
     assert log.heads() == STORY.held.log.heads()
-    assert {i: set(c) for i, c in log.children.items()} == {
-        i: set(c) for i, c in STORY.held.log.children.items()
+    assert {i: set(log.children(i)) for i in log.entries} == {
+        i: set(STORY.held.log.children(i)) for i in log.entries
     }
 
 
@@ -369,7 +369,7 @@ def test_what_one_admission_names_has_its_ancestors_before_it() -> None:
         for entry in entries:
             verdict = log.admit(entry, verified=True)
             for admitted in verdict.entries if isinstance(verdict, Admitted) else ():
-                assert here.issuperset(log.named(admitted))
+                assert here.issuperset(log.named(admitted.id))
                 here.add(admitted.id)
         assert here == log.entries.keys()
 
@@ -380,7 +380,7 @@ def test_send_order_is_topological_but_for_what_revocations_name() -> None:
     for entry in log.entries.values():
         body = log.body(entry.id)
         is_revocation = isinstance(body, Member) and isinstance(body.change, Revocation)
-        named = entry.header.ancestors() if is_revocation else log.named(entry)
+        named = entry.header.ancestors() if is_revocation else log.named(entry.id)
         assert all(place[i] < place[entry.id] for i in named)
     assert [e.id for e in log.in_send_order(log.entries)] == sorted(place, key=place.__getitem__)
 
