@@ -13,7 +13,7 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, Lane, PublicKey
 from replica.link import Fault
-from replica.log import CONTROL_KINDS, Entry, Log, Role, decode_body, listed_ids
+from replica.log import Entry, Role
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -74,35 +74,11 @@ Fate = Unknown | Waiting | Held
 
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
     """Return what became of an entry."""
-    waiting = held.log.pending.get(entry_id)
-    if waiting is not None:
-        return Waiting(_missing(held.log, waiting))
+    if entry_id in held.log.pending:
+        return Waiting(tuple(held.log.lacking(entry_id)))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))
-
-
-def _missing(log: Log, waiting: Entry) -> tuple[EntryId, ...]:
-    """Return what an entry waits for that is not here at all: named, or listed by its body."""
-    missing: list[EntryId] = []
-    seen, todo = {waiting.id}, [waiting]
-    while todo:
-        for named in _named(todo.pop()):
-            if named in seen or named in log.entries:
-                continue
-            seen.add(named)
-            if named in log.pending:
-                todo.append(log.pending[named])
-            else:
-                missing.append(named)
-    return tuple(sorted(missing))
-
-
-def _named(waiting: Entry) -> tuple[EntryId, ...]:
-    kind, body = waiting.header.kind, waiting.body
-    is_control = kind in CONTROL_KINDS and body is not None
-    listed = listed_ids(decode_body(kind, body)) if is_control and body is not None else ()
-    return (*waiting.header.ancestors(), *listed)
 
 
 # --- Fetch ----------------------------------------------------------------------

@@ -282,6 +282,10 @@ class Log:
         """Bytes held for waiting entries."""
         return self._waiting.size_bytes
 
+    def lacking(self, entry_id: EntryId) -> list[EntryId]:
+        """Return what a waiting entry waits for that did not come yet, ascending."""
+        return self._waiting.lacking(entry_id, self.entries)
+
     def _granted_by(self, entry: Entry) -> tuple[PublicKey, ...]:
         match self._bodies.get(entry.id):
             case Genesis(owners):

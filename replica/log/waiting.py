@@ -9,7 +9,7 @@ when that goes. Nothing is walked twice, so whoever fills the buffer costs no
 more work than bytes, however its entries are joined and in whatever order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from replica.ids import EntryId, PublicKey
 from replica.log.entry import Entry
@@ -57,9 +57,16 @@ class Waiting:
 
     def lineage(self, entry_id: EntryId) -> list[Entry]:
         """Return a complete entry and all it waits for, ancestors first; none if it is gone."""
-        named = reach([entry_id], lambda i: self._named.get(i, ()))
-        waiting = (self.entries[i] for i in named if i in self.entries)
+        waiting = (self.entries[i] for i in self._behind(entry_id) if i in self.entries)
         return sorted(waiting, key=lambda e: e.order_key)
+
+    def lacking(self, entry_id: EntryId, admitted: Container[EntryId]) -> list[EntryId]:
+        """Return what an entry waits for that is neither here nor `admitted`, ascending."""
+        behind = self._behind(entry_id)
+        return sorted(i for i in behind if i not in self.entries and i not in admitted)
+
+    def _behind(self, entry_id: EntryId) -> set[EntryId]:
+        return reach([entry_id], lambda i: self._named.get(i, ()))
 
     def by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
         """Return what these authors have complete."""

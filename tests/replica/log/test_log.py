@@ -88,6 +88,25 @@ def test_an_entry_waits_for_all_it_names(pad: Pad) -> None:
     assert (len(pad.log), pad.log.pending_bytes) == (5, 0)
 
 
+def test_what_is_lacking_is_looked_for_behind_all_that_waits(pad: Pad) -> None:
+    first, second = pad.say(pad.ada), pad.say(pad.bob)
+    reply = pad.say(pad.ada, first, second)
+    last = pad.say(pad.eve, reply)
+    for entry in (last, reply):
+        pad.log.admit(entry)
+    assert pad.log.lacking(last.id) == sorted([first.id, second.id])
+    pad.log.admit(second)
+    assert pad.log.lacking(last.id) == [first.id]
+    pad.log.drop_pending([reply.id])
+    assert pad.log.lacking(last.id) == [reply.id]
+
+
+def test_nothing_is_lacking_where_a_grant_is(pad: Pad) -> None:
+    entry = pad.say(pad.bob)
+    assert pad.log.admit(entry) == Pending(())
+    assert pad.log.lacking(entry.id) == []
+
+
 def test_a_lane_that_comes_backwards_is_released_at_once(pad: Pad) -> None:
     lane = [pad.say(pad.ada) for _ in range(50)]
     for entry in reversed(lane[1:]):
