@@ -13,7 +13,7 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, Lane, PublicKey
 from replica.link import Fault
-from replica.log import Entry, Role
+from replica.log import Entry, Log, Role
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,

@@ -58,13 +58,6 @@ class Lanes:
         """Iterate over the last entries of all lanes."""
         return (i for state in self._lanes.values() for i in state.tips)
 
-    def is_past_fork(self, entry: Entry) -> bool:
-        """Say whether the entry stands at or behind a fork of its lane."""
-        at = self._lanes[entry.header.lane].at
-        if len(at) == sum(map(len, at.values())):
-            return False
-        return any(len(at[seq]) > 1 for seq in range(entry.header.seq + 1) if seq in at)
-
     def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
         """Return the first forked position of each forked lane, as portable proof."""
         found = []

@@ -338,10 +338,6 @@ class Log:
         """Return the entries that have this one among their parents."""
         return self._children.get(entry_id, ())
 
-    def lookup(self, entry_id: EntryId) -> Entry | None:
-        """Find an admitted entry."""
-        return self.entries.get(entry_id)
-
     def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
         """Return the ids at one position: none, one, or more where the lane is forked."""
         return self._lanes.at(lane, seq)
@@ -357,10 +353,6 @@ class Log:
     def lanes(self) -> Iterator[Lane]:
         """Iterate over all lanes."""
         return iter(self._lanes)
-
-    def is_past_fork(self, entry: Entry) -> bool:
-        """Say whether the entry stands at or behind a fork of its lane."""
-        return self._lanes.is_past_fork(entry)
 
     def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
         """Return the first forked position of each forked lane, as portable proof."""
