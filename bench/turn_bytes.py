@@ -26,24 +26,22 @@ from model_host.engine.tokenizer import Tokenizer
 from model_host.io.config import HostConfig
 from model_host.io.fetch import resolve
 from model_host.io.server import start as start_host
+from replica.conversation.place import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.keys import load_or_create, public
 from replica.io.replica import Replica
+from replica.io.turns import Wish, say_and_request
 from replica.log.body import (
     Generation,
     Genesis,
     Grant,
     Member,
-    Message,
-    Request,
     Role,
     Sampling,
-    Speaker,
     Text,
     text_of,
 )
 from replica.log.codec import encode_body
-from replica.order.tail import frontier
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 
@@ -69,19 +67,13 @@ class Talk:
 
     async def turn(self, text: str) -> Generation:
         held = self.client.shelf[self.id]
-        tips = held.order.tips()
-        tip = tips[-1] if tips else None
-        basis = tip.id if tip else None
-        parents = frontier(held.order, tip)
-        said = Message(Speaker.USER, (Text(text),))
-        asked = Request(self.host, Sampling(), membership_heads=held.log.membership_heads())
-        _, request = await self.client.append_chain(
-            self.id, (said, asked), parents=parents, basis=basis
-        )
-        if not await self.client.wait_for(lambda: held.order.answer(request.id) is not None, 60):
+        wish = Wish(self.host, Sampling())
+        asked = await say_and_request(self.client, self.id, (Text(text),), newest_place(held), wish)
+        request = asked.request
+        if not await self.client.wait_for(lambda: held.order.answer(request) is not None, 60):
             raise RuntimeError("no answer")
         await self.client.wait_synced(self.id)
-        answer = held.order.answer(request.id)
+        answer = held.order.answer(request)
         assert answer is not None
         return answer
 
