@@ -11,7 +11,7 @@ from antiphon.v1 import sync_pb2 as pb
 from replica.conversation import Author, Conversation
 from replica.ids import PublicKey
 from replica.io import Store
-from replica.link import Entries, encode_frame, entries_from_pb
+from replica.link import Entries, Frame, entries_from_pb
 from replica.log import Entry, Genesis, Message, Speaker, Text, entry_to_pb
 from replica.log.codec.entries import decode_header
 from replica.log.entry import verify_body, verify_signature
@@ -78,7 +78,7 @@ def measure(folder: Path) -> dict[str, float]:
             lambda e: hub.push(owner, Entries(e.conversation, (e,)), 0.0), entries
         ),
         "encode for one reader": _us(
-            lambda e: encode_frame(Entries(e.conversation, (e,)), "to_client"), entries
+            lambda e: Frame.of(Entries(e.conversation, (e,)), "to_client"), entries
         ),
         f"store, {GROUP} in one commit, CPU": asyncio.run(_store_us(folder, entries)),
     }

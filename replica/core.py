@@ -26,6 +26,7 @@ from replica.link import (
     EntryFailed,
     Event,
     Fault,
+    Frame,
     Hello,
     Link,
     LinkClosed,
@@ -53,7 +54,7 @@ class ReplicaEffects:
 
     persist: tuple[Entry, ...] = ()
     """Durable BEFORE anything below is seen; on failure the core is told `disk_refused`."""
-    send: tuple[Message, ...] = ()
+    send: tuple[Frame, ...] = ()
     """On the link there is now; nothing is lost where it has ended meanwhile."""
     deliver: tuple[Event, ...] = ()
     """For the application."""
@@ -352,6 +353,6 @@ def _joined(effects: Iterable[Effects]) -> Effects:
     all_of = tuple(effects)
     return Effects(
         tuple(entry for one in all_of for entry in one.persist),
-        tuple(message for one in all_of for message in one.send),
+        tuple(frame for one in all_of for frame in one.send),
         tuple(event for one in all_of for event in one.deliver),
     )

@@ -26,13 +26,13 @@ from replica.link import (
     Effects,
     Event,
     Fault,
+    Frame,
     Hello,
     Link,
     Message,
     Side,
     SyncState,
     decode_frame,
-    encode_frame,
 )
 from replica.log import Entry
 
@@ -49,8 +49,8 @@ class HubEffects(Protocol):
         """Entries to make durable."""
 
     @property
-    def send(self) -> Iterable[tuple[LinkId, Message]]:
-        """Messages with the link they go to."""
+    def send(self) -> Iterable[tuple[LinkId, Frame]]:
+        """Frames with the link they go to."""
 
     @property
     def closed(self) -> Iterable[LinkId]:
@@ -76,8 +76,9 @@ class HubCore(Protocol):
 
 
 def of(kind: type[_T], items: Iterable[object]) -> list[_T]:
-    """Return the messages or events of one kind, in order."""
-    return [item for item in items if isinstance(item, kind)]
+    """Return the messages or events of one kind, in order; frames count as their messages."""
+    shown = (item.message if isinstance(item, Frame) else item for item in items)
+    return [item for item in shown if isinstance(item, kind)]
 
 
 def shelf_of(*entries: Entry) -> Shelf:
@@ -124,7 +125,7 @@ class Peer:
     def send(self, *messages: Message) -> None:
         """Send any messages, also some that no honest client sends."""
         for message in messages:
-            self.perform(Effects(send=(message,)))
+            self.perform(Effects(send=(Frame.of(message, "to_hub"),)))
 
     def receive(self, message: Message) -> None:
         """Take a message as if the hub had sent it now."""
@@ -133,10 +134,10 @@ class Peer:
     def perform(self, effects: Effects) -> None:
         """Do what the link wants done, and deliver all that follows."""
         self.stored += effects.persist
-        self.sent += effects.send
+        self.sent += [frame.message for frame in effects.send]
         self.events += effects.deliver
-        for message in effects.send:
-            self.network.carry_to_hub(self, message)
+        for frame in effects.send:
+            self.network.carry_to_hub(self, frame)
         if effects.wake_at is not None and effects.wake_at <= self.network.now:
             self.network.do_next(self.handle_deadline)
         self.network.run()
@@ -214,11 +215,10 @@ class Network:
 
     # --- the wire -------------------------------------------------------------
 
-    def carry_to_hub(self, peer: Peer, message: Message) -> None:
-        """Put a client's message on the wire."""
-        data = encode_frame(message, "to_hub")
-        if not self.loses(message):
-            self._queue.append(partial(self._arrive_at_hub, peer, data))
+    def carry_to_hub(self, peer: Peer, frame: Frame) -> None:
+        """Put a client's frame on the wire."""
+        if not self.loses(frame.message):
+            self._queue.append(partial(self._arrive_at_hub, peer, frame.data))
 
     def do_next(self, step: Callable[[], None]) -> None:
         """Take a step once everything before it has been done."""
@@ -247,11 +247,10 @@ class Network:
 
     def _take(self, effects: HubEffects) -> None:
         self.stored += effects.persist
-        for link_id, message in effects.send:
+        for link_id, frame in effects.send:
             peer = self.peers.get(link_id)
-            if peer is not None and not self.loses(message):
-                data = encode_frame(message, "to_client")
-                self._queue.append(partial(self._arrive_at_client, peer, data))
+            if peer is not None and not self.loses(frame.message):
+                self._queue.append(partial(self._arrive_at_client, peer, frame.data))
         for link_id in effects.closed:
             self.closed.append(link_id)
             self._queue.append(partial(self._end, link_id))

@@ -15,6 +15,7 @@ from replica.link import (
     Effects,
     Entries,
     EntriesAdmitted,
+    Frame,
     Link,
     LinkClosed,
     ListingItem,
@@ -33,7 +34,7 @@ class HubEffects:
 
     persist: tuple[Entry, ...] = ()
     """Durable BEFORE anything in `send` leaves."""
-    send: tuple[tuple[LinkId, Message], ...] = ()
+    send: tuple[tuple[LinkId, Frame], ...] = ()
     hints: tuple[tuple[LinkId, Hint], ...] = ()
     """For watchers, after what they are sent."""
     closed: tuple[LinkId, ...] = ()
@@ -66,7 +67,7 @@ class FanOut:
         self._now = now
         self._brought = frozenset(brought)
         self._persist: list[Entry] = []
-        self._send: list[tuple[LinkId, Message]] = []
+        self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
 
     def take(self, source: LinkId | None, effects: Effects) -> None:
@@ -76,7 +77,7 @@ class FanOut:
         """
         self._persist += effects.persist
         if source is not None:
-            self._send += [(source, message) for message in effects.send]
+            self._send += [(source, frame) for frame in effects.send]
         for event in effects.deliver:
             match event:
                 case EntriesAdmitted(conversation, entries):
@@ -90,7 +91,7 @@ class FanOut:
 
     def tell(self, link_id: LinkId, message: Message) -> None:
         """Send one message that no link asked for."""
-        self._send.append((link_id, message))
+        self._send.append((link_id, Frame.of(message, "to_client")))
 
     def list_all(self, link_id: LinkId) -> None:
         """Name all its conversations to a follower that has just arrived (LINK-8)."""
@@ -135,9 +136,9 @@ class FanOut:
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
         # LINK-27: in the step that checks membership, and of what goes out with it.
         news = {
-            link_id: message.conversation
-            for link_id, message in self._send
-            if link_id in self._connected.watchers and isinstance(message, (Entries, Opened))
+            link_id: frame.message.conversation
+            for link_id, frame in self._send
+            if link_id in self._connected.watchers and isinstance(frame.message, (Entries, Opened))
         }
         hints = []
         for link_id, conversation in news.items():

@@ -16,6 +16,7 @@ from replica.link import (
     Effects,
     Entries,
     Fault,
+    Frame,
     Link,
     LinkedHost,
     Message,
@@ -175,11 +176,12 @@ class Hub:
 
     def _with_hosts(self, effects: Effects) -> Effects:
         """Name the hosts in a Welcome; only the hub knows which are linked."""
-        send = tuple(
-            replace(message, hosts=self.hosts()) if isinstance(message, Welcome) else message
-            for message in effects.send
-        )
-        return replace(effects, send=send)
+        return replace(effects, send=tuple(self._named(frame) for frame in effects.send))
+
+    def _named(self, frame: Frame) -> Frame:
+        if not isinstance(frame.message, Welcome):
+            return frame
+        return Frame.of(replace(frame.message, hosts=self.hosts()), "to_client")
 
     def _bound_pending(self, out: FanOut) -> None:
         """Where all links together keep too much waiting, the one that keeps most gives it up."""
@@ -208,7 +210,7 @@ class Hub:
         effects = link.exchange_once(message, now)
         out.take(None, effects)
         link.handle_disconnect()  # what waits for others must not stay without a payer
-        faults = [m for m in effects.send if isinstance(m, Fault)]
+        faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self._shelf.get(message.conversation)
         return out.build(), queries.outcomes(message.ids, faults, held)
 

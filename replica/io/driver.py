@@ -18,7 +18,7 @@ from replica.ids import ConversationId
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
 from replica.io.store import Store
-from replica.link import Event, Fault, Message, conversation_of
+from replica.link import Event, Fault, conversation_of
 from replica.log import Entry
 from replica.refusals import ConversationUnknown
 
@@ -34,8 +34,8 @@ class ReplicaDriver:
         """`tell` hears every event, after what it speaks of is durable."""
         self.core = core
         self.acks = acks
-        self.outbox: asyncio.Queue[Message] = asyncio.Queue()
-        """Messages for the stream there is now; a new one brings a queue of its own."""
+        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
+        """Frames for the stream there is now; a new one brings a queue of its own."""
         self._store = store
         self._tell = tell
         self._performer = Performer(store, self._undo)
@@ -84,9 +84,9 @@ class ReplicaDriver:
         outbox = self.outbox
 
         def perform(lost: Conversations) -> None:
-            for message in effects.send:
-                if conversation_of(message) not in lost:
-                    outbox.put_nowait(message)
+            for frame in effects.send:
+                if conversation_of(frame) not in lost:
+                    outbox.put_nowait(frame.data)
             for event in effects.deliver:
                 if conversation_of(event) not in lost:
                     self._tell(event)
@@ -97,8 +97,8 @@ class ReplicaDriver:
         """Tell the core, and show at once what follows: all else queued is about to fail."""
         effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())
         self._wake_core_at(effects.wake_at)
-        for message in effects.send:
-            self.outbox.put_nowait(message)
+        for frame in effects.send:
+            self.outbox.put_nowait(frame.data)
         for event in effects.deliver:
             self._tell(event)
 

@@ -15,7 +15,7 @@ from replica.errors import AntiphonError
 from replica.io import rpc, status
 from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
-from replica.link import Fault, Message, decode_frame, encode_frame
+from replica.link import Fault, decode_frame
 
 log = structlog.get_logger()
 
@@ -79,6 +79,6 @@ class HubLink:
             self.last_error = None
 
 
-async def _write_all(call: _Call, outbox: "asyncio.Queue[Message]") -> None:
+async def _write_all(call: _Call, outbox: "asyncio.Queue[bytes]") -> None:
     while True:
-        await call.write(encode_frame(await outbox.get(), "to_hub"))
+        await call.write(await outbox.get())

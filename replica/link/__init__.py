@@ -6,7 +6,6 @@ from replica.link.channel import Channel
 from replica.link.codec import (
     decode_frame,
     draft_to_pb,
-    encode_frame,
     entries_from_pb,
     entries_to_pb,
     fault_from_pb,
@@ -30,6 +29,7 @@ from replica.link.events import (
     Welcomed,
 )
 from replica.link.exchange import Side
+from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
 from replica.link.link import Link, Phase
 from replica.link.messages import (
@@ -68,6 +68,7 @@ __all__ = [
     "EntryFailed",
     "Event",
     "Fault",
+    "Frame",
     "Hello",
     "HostChoice",
     "HostInfo",
@@ -95,7 +96,6 @@ __all__ = [
     "conversation_of",
     "decode_frame",
     "draft_to_pb",
-    "encode_frame",
     "entries_from_pb",
     "entries_to_pb",
     "fault_from_pb",

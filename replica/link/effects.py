@@ -4,13 +4,18 @@ from dataclasses import dataclass, field
 
 from replica.ids import ConversationId
 from replica.link.events import DraftReceived, Event
+from replica.link.frame import Frame
 from replica.link.messages import Message
 from replica.log import Entry
 
 
-def conversation_of(shown: Message | Event) -> ConversationId | None:
-    """Return the conversation a message or an event is about; None for the link's own."""
-    about = shown.draft if isinstance(shown, DraftReceived) else shown
+def conversation_of(shown: Frame | Message | Event) -> ConversationId | None:
+    """Return the conversation a frame, message or event is about; None for the link's own."""
+    about: object = shown
+    if isinstance(shown, Frame):
+        about = shown.message
+    elif isinstance(shown, DraftReceived):
+        about = shown.draft
     conversation: ConversationId | None = getattr(about, "conversation", None)
     return conversation
 
@@ -21,7 +26,7 @@ class Effects:
 
     persist: tuple[Entry, ...] = ()
     """Durable BEFORE anything in `send` leaves; on failure nothing below happens."""
-    send: tuple[Message, ...] = ()
+    send: tuple[Frame, ...] = ()
     """In order, on this link."""
     deliver: tuple[Event, ...] = ()
     """For the application, after `persist`."""
@@ -34,7 +39,7 @@ class EffectsBuilder:
     """Collects effects while one input is handled."""
 
     persist: list[Entry] = field(default_factory=list)
-    send: list[Message] = field(default_factory=list)
+    send: list[Frame] = field(default_factory=list)
     deliver: list[Event] = field(default_factory=list)
 
     def build(self, wake_at: float | None) -> Effects:

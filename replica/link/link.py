@@ -20,10 +20,10 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.limits import VERSION
 from replica.link.channel import Channel
-from replica.link.codec import Direction, encode_frame
 from replica.link.effects import Effects, EffectsBuilder
 from replica.link.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
 from replica.link.exchange import Exchange, Side
+from replica.link.frame import Frame
 from replica.link.messages import (
     Ack,
     Close,
@@ -115,7 +115,9 @@ class Link:
 
     def start(self, hello: Hello) -> Effects:
         """Open the link (client): the first message of the stream."""
-        return Effects(send=(hello,), wake_at=self._wake_at())
+        out = EffectsBuilder()
+        self._send(hello, out)
+        return out.build(self._wake_at())
 
     def open(
         self,
@@ -418,10 +420,10 @@ class Link:
             self._send(Credit(limit), out)
 
     def _send(self, message: Message, out: EffectsBuilder) -> None:
-        out.send.append(message)
+        frame = Frame.of(message, "to_hub" if self.side is Side.CLIENT else "to_client")
+        out.send.append(frame)
         if isinstance(message, _COUNTED):
-            direction: Direction = "to_hub" if self.side is Side.CLIENT else "to_client"
-            self._sent_bytes += len(encode_frame(message, direction))
+            self._sent_bytes += len(frame.data)
 
     def _finish(self, out: EffectsBuilder) -> Effects:
         if self.phase is Phase.READY:

@@ -13,7 +13,7 @@ from replica.conversation import Conversation
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import Blobs, Loaded, Performer, Store
-from replica.link import Close, Entries, Fault, Message, conversation_of
+from replica.link import Close, Entries, Fault, Frame, Message, conversation_of
 from replica.log import Lost
 from syncd.fan_out import HubEffects, LinkId
 from syncd.hint import Hint
@@ -31,8 +31,8 @@ BACKLOG_BYTES_MAX = 1024 * 1024
 
 _TOMBSTONES = "deleted conversations"
 
-Sink = Callable[[Message | Hint | None], None]
-"""Takes a link's messages in order; None ends the link. Never blocks."""
+Sink = Callable[[Frame | Hint | None], None]
+"""Takes a link's frames in order; None ends the link. Never blocks."""
 
 
 class HubDriver:
@@ -223,15 +223,15 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
-        named = (conversation, *(conversation_of(message) for _, message in effects.send))
+        named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
         about = {one for one in named if one is not None}
         return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
-        for link_id, message in effects.send:
+        for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)
-            if sink is not None and conversation_of(message) not in lost:
-                sink(message)
+            if sink is not None and conversation_of(frame) not in lost:
+                sink(frame)
         for link_id, hint in effects.hints:
             sink = self._sinks.get(link_id)
             if sink is not None and hint.conversation not in lost:
@@ -261,8 +261,10 @@ class HubDriver:
 
 def _close_for_now(effects: HubEffects, fault: Fault) -> HubEffects:
     """Return the farewells of a deletion that failed, with the reason why they are none."""
-    send = tuple(
-        (link_id, replace(message, fault=fault) if isinstance(message, Close) else message)
-        for link_id, message in effects.send
-    )
-    return replace(effects, send=send)
+    return replace(effects, send=tuple((i, _with_fault(f, fault)) for i, f in effects.send))
+
+
+def _with_fault(frame: Frame, fault: Fault) -> Frame:
+    if not isinstance(frame.message, Close):
+        return frame
+    return Frame.of(replace(frame.message, fault=fault), "to_client")

@@ -9,42 +9,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from replica import limits
-from replica.conversation import Draft
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES
 from replica.io import rpc
-from replica.link import Close, Entries, Fault, Ids, Listing, Message, Opened
+from replica.link import Close, Fault, Frame
 from replica.refusals import SlowReader
 from syncd.hint import Hint
 
 OUTBOX_MESSAGES_MAX = 20_000
 ROOMY_BYTES = limits.OUTBOX_BYTES_MAX // 4
 """While more than this waits, nothing more is taken from the peer that does not read."""
-_SMALL_BYTES = 256
-_HEAD_BYTES = 96
+_HINT_BYTES = 256
+"""About what a hint takes: it is encoded when it is written."""
 
-Item = Message | Hint
+Item = Frame | Hint
 
 
 def _size(item: Item) -> int:
-    """Return about how many bytes an item takes; entries are shared with other streams."""
-    match item:
-        case Entries(_, entries):
-            return _SMALL_BYTES + sum(entry.size_bytes for entry in entries)
-        case Ids(_, ids):
-            return _SMALL_BYTES + ID_BYTES * len(ids)
-        case Draft():
-            return _SMALL_BYTES + len(item.data) + 4 * len(item.token_ids)
-        case Opened(_, _, _, heads):
-            return _SMALL_BYTES + _HEAD_BYTES * len(heads or ())
-        case Listing(items):
-            return _SMALL_BYTES + _HEAD_BYTES * len(items)
-        case _:
-            return _SMALL_BYTES
+    return len(item.data) if isinstance(item, Frame) else _HINT_BYTES
 
 
 class Outbox:
-    """Messages in order for one stream; filling it never blocks the performer."""
+    """Frames in order for one stream; filling it never blocks the performer."""
 
     def __init__(self, let_go: Callable[[], None]) -> None:
         """Start empty; `let_go` is called once, when the peer does not read."""
@@ -66,7 +51,7 @@ class Outbox:
 
     def end(self, error: AntiphonError) -> None:
         """End the stream, and say why."""
-        self.put(Close(None, Fault.of(error)))
+        self.put(Frame.of(Close(None, Fault.of(error)), "to_client"))
         self.put(None)
 
     async def room(self) -> None:

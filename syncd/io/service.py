@@ -18,9 +18,9 @@ from replica.link import (
     Authenticator,
     Entries,
     Fault,
+    Frame,
     decode_frame,
     draft_to_pb,
-    encode_frame,
     entries_from_pb,
     entries_to_pb,
     fault_to_pb,
@@ -216,21 +216,22 @@ def _lane_range(raw: pb.LaneRange) -> queries.LaneRange:
 
 
 def _frame(item: Item) -> bytes | None:
-    return None if isinstance(item, Hint) else encode_frame(item, "to_client")
+    return item.data if isinstance(item, Frame) else None
 
 
 def _watch_response(item: Item) -> bytes | None:
     """Return what a watcher is told of an item; raises what ends the call."""
-    end = watch.end_of(item)
+    told = item.message if isinstance(item, Frame) else item
+    end = watch.end_of(told)
     if end is not None:
         raise status.error_of(end)
-    match item:
+    match told:
         case Entries():
-            return pb.WatchResponse(entries=entries_to_pb(item)).SerializeToString()
+            return pb.WatchResponse(entries=entries_to_pb(told)).SerializeToString()
         case Hint():
-            return pb.WatchResponse(hint=_hint_to_pb(item)).SerializeToString()
+            return pb.WatchResponse(hint=_hint_to_pb(told)).SerializeToString()
         case Draft():
-            return pb.WatchResponse(draft=draft_to_pb(item)).SerializeToString()
+            return pb.WatchResponse(draft=draft_to_pb(told)).SerializeToString()
         case _:
             return None
 

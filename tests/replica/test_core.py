@@ -45,8 +45,9 @@ class Scene:
         for conversation, positions in effects.acked:
             self.saved[conversation] = (*self.saved.get(conversation, ()), *positions)
         self.heard += effects.deliver
-        self.sent += effects.send
-        self._to_hub += effects.send
+        messages = [frame.message for frame in effects.send]
+        self.sent += messages
+        self._to_hub += messages
         for conversation in effects.load:
             self.load(conversation)
         while self._to_hub and self.link_id is not None:
@@ -54,9 +55,9 @@ class Scene:
         return effects
 
     def take(self, effects) -> None:
-        for link_id, message in effects.send:
+        for link_id, frame in effects.send:
             if link_id == self.link_id:
-                self.do(self.core.receive(message, self.now))
+                self.do(self.core.receive(frame.message, self.now))
 
     def load(self, conversation: ConversationId) -> None:
         self.loads.append(conversation)
@@ -243,7 +244,7 @@ def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause(
     effects = scene.do(scene.core.disk_refused({conversation}, Fault.of(StoreError()), 0.0))
     assert lost.persist
     assert conversation not in scene.core.shelf
-    assert [type(m) for m in effects.send] == [Close]
+    assert [type(f.message) for f in effects.send] == [Close]
     assert EntryFailed(conversation, None, Fault.of(StoreError(), conversation)) in effects.deliver
     assert effects.wake_at == core.REOPEN_FIRST_S
     scene.advance(core.REOPEN_FIRST_S)

@@ -4,6 +4,7 @@ from functools import partial
 
 from replica.ids import PublicKey
 from replica.link.effects import conversation_of
+from replica.link.frame import Frame
 from replica.link.messages import Message
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
@@ -63,15 +64,15 @@ class HubNode(Node):
 
     def _do(self, effects: HubEffects) -> None:
         steps: Steps = [
-            (conversation_of(message), partial(self._send, link_id, message))
-            for link_id, message in effects.send
+            (conversation_of(frame), partial(self._send, link_id, frame))
+            for link_id, frame in effects.send
         ]
         steps += [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
         if effects.persist or steps:
             about = {conversation for conversation, _ in steps if conversation is not None}
             self.submit(effects.persist, about, steps)
 
-    def _send(self, link_id: LinkId, message: Message) -> None:
+    def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)
         if wire is not None:
-            wire.send(message, "to_client")
+            wire.send(frame, "to_client")

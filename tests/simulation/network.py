@@ -7,7 +7,8 @@ from typing import Protocol
 
 from replica.conversation.drafts import Draft
 from replica.link import messages as m
-from replica.link.codec import Direction, decode_frame, encode_frame
+from replica.link.codec import Direction, decode_frame
+from replica.link.frame import Frame
 from tests.simulation.clock import Clock
 from tests.simulation.mix import Mix
 
@@ -86,15 +87,14 @@ class Wire:
         self.is_broken = False
         self._last_arrival: dict[Direction, float] = {"to_hub": 0.0, "to_client": 0.0}
 
-    def send(self, message: m.Message, direction: Direction) -> None:
-        """Put a message on the wire; it travels as bytes."""
-        net = self.network
+    def send(self, frame: Frame, direction: Direction) -> None:
+        """Put a frame on the wire; it travels as bytes."""
+        net, message = self.network, frame.message
         net.frames += 1
         if net.is_healed:
             net.opens[self.name] += isinstance(message, m.Open)
             net.unequal[self.name] += isinstance(message, m.Opened) and not message.equal
         net.seen[message.reason if isinstance(message, m.Fault) else type(message).__name__] += 1
-        data = encode_frame(message, direction)
         arrow = ">" if direction == "to_hub" else "<"
         net.clock.trace(f"{self.name} {arrow} {describe(message)}")
         if self.is_broken:
@@ -104,7 +104,7 @@ class Wire:
             return
         copies = 2 if net.roll(net.mix.duplicate) else 1
         for _ in range(copies):
-            self._deliver_later(data, direction)
+            self._deliver_later(frame.data, direction)
 
     def _deliver_later(self, data: bytes, direction: Direction) -> None:
         net = self.network

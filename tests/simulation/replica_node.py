@@ -22,6 +22,7 @@ from replica.link.events import (
     StateChanged,
     SyncState,
 )
+from replica.link.frame import Frame
 from replica.link.messages import Fault, Hello, HostInfo, Message
 from replica.log.body import Body, Genesis
 from replica.log.entry import Conflict, Entry
@@ -169,13 +170,13 @@ class ReplicaNode(Node):
 
     def _steps(self, effects: ReplicaEffects) -> Steps:
         wire = self.wire
-        steps: Steps = [(conversation_of(m), partial(self._send, wire, m)) for m in effects.send]
+        steps: Steps = [(conversation_of(f), partial(self._send, wire, f)) for f in effects.send]
         steps += [(conversation_of(e), partial(self._deliver, e)) for e in effects.deliver]
         return steps
 
-    def _send(self, wire: Wire | None, message: Message) -> None:
+    def _send(self, wire: Wire | None, frame: Frame) -> None:
         if wire is not None and wire is self.wire:
-            wire.send(message, "to_hub")
+            wire.send(frame, "to_hub")
 
     def _wake_at(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake:

@@ -46,7 +46,7 @@ def test_what_one_link_brings_the_others_are_sent(scene: HostScene):
 def test_entries_that_came_together_go_on_together(scene: HostScene):
     line = tuple(scene.chain(5))
     effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
-    to_reader = [m for link_id, m in effects.send if link_id == scene.reading.link_id]
+    to_reader = [f.message for link_id, f in effects.send if link_id == scene.reading.link_id]
     assert to_reader == [Entries(scene.id, line)]
 
 
@@ -152,14 +152,14 @@ def watching(scene: HostScene, writer: Writer) -> LinkId:
 def test_a_watcher_that_holds_all_there_is_gets_a_hint_with_the_answer(scene: HostScene):
     link_id = watching(scene, scene.reader)
     effects = scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest), 0.0)
-    assert [type(message) for _, message in effects.send] == [Opened]
+    assert [type(frame.message) for _, frame in effects.send] == [Opened]
     assert effects.hints == ((link_id, hint_for(scene.held, scene.reader.public)),)
 
 
 def test_a_watcher_gets_one_hint_with_all_that_one_step_sends_it(scene: HostScene):
     link_id = watching(scene, scene.reader)
     opened = scene.hub.receive(link_id, Open(scene.id, Digest(bytes(32)), ()), 0.0)
-    assert [type(m) for to, m in opened.send if to == link_id][-2:] == [Opened, Entries]
+    assert [type(f.message) for to, f in opened.send if to == link_id][-2:] == [Opened, Entries]
     assert len(opened.hints) == 1
     line = tuple(scene.chain(2))
     live, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)

@@ -123,7 +123,7 @@ def test_of_a_deleted_conversation_a_hub_says_so_to_anyone(scene: Scene):
         for message in (Open(scene.id, Digest(bytes(32))), Entries(scene.id, (scene.genesis,))):
             effects = scene.hub.receive(link_id, message, 0.0)
             assert effects.persist == ()
-            assert effects.send == ((link_id, gone(scene.id)),)
+            assert [(to, f.message) for to, f in effects.send] == [(link_id, gone(scene.id))]
     assert scene.hub.shelf == {}
 
 

@@ -245,5 +245,5 @@ def test_a_watchers_hint_is_of_the_step_that_checked_its_membership(scene: Scene
 
 def test_hints_are_for_watchers_alone(scene: Scene):
     effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, tuple(scene.chain(1))), 0.0)
-    assert [type(m) for _, m in effects.send] == [Entries]
+    assert [type(f.message) for _, f in effects.send] == [Entries]
     assert effects.hints == ()

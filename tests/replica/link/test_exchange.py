@@ -180,17 +180,15 @@ def test_an_ack_follows_admission_and_names_the_lanes_newest(scene: Scene):
     line = scene.chain(3)
     effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, tuple(line)), 0.0)
     assert effects.persist == tuple(line)
-    assert effects.send[0] == (
-        scene.client.link_id,
-        Ack(scene.id, (line[2].id,)),
-    )
+    link_id, frame = effects.send[0]
+    assert (link_id, frame.message) == (scene.client.link_id, Ack(scene.id, (line[2].id,)))
 
 
 def test_what_must_wait_is_not_acked(scene: Scene):
     line = scene.chain(2)
     effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, (line[1],)), 0.0)
     assert effects.persist == ()
-    assert not [m for _, m in effects.send if isinstance(m, Ack)]
+    assert not [f for _, f in effects.send if isinstance(f.message, Ack)]
 
 
 def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene):

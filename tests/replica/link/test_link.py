@@ -92,15 +92,15 @@ def test_the_welcome_names_the_hosts_linked_now(hub: Hub, writer: Writer):
 def test_a_message_before_the_greeting_ends_the_link(hub: Hub, writer: Writer):
     link_id = hub.connect(writer.public, 0.0)
     effects = hub.receive(link_id, Open(ConversationId(b"c" * 32), Digest(b"d" * 32)), 0.0)
-    ((_, close),) = effects.send
-    assert close.fault.reason == "LINK_OUT_OF_ORDER"
+    ((_, frame),) = effects.send
+    assert frame.message.fault.reason == "LINK_OUT_OF_ORDER"
     assert effects.closed == (link_id,)
 
 
 def test_a_message_that_never_goes_this_way_ends_the_link(pair: Pair):
     effects = pair.hub.receive(pair.client.link_id, Pong(1), 0.0)
-    ((_, close),) = effects.send
-    assert close.fault.reason == "LINK_OUT_OF_ORDER"
+    ((_, frame),) = effects.send
+    assert frame.message.fault.reason == "LINK_OUT_OF_ORDER"
 
 
 def test_a_closed_link_does_nothing_more(pair: Pair, writer: Writer):
@@ -303,7 +303,7 @@ def test_an_append_is_persisted_in_the_same_effects_that_send_it(pair: Pair, wri
     entry = writer.write(conversation, said("hi"), parents=[genesis])
     effects = pair.client.link.append(entry, 0.0)
     assert effects.persist == (entry,)
-    assert effects.send == (Entries(conversation, (entry,)),)
+    assert [f.message for f in effects.send] == [Entries(conversation, (entry,))]
     assert EntriesAdmitted(conversation, (entry,)) in effects.deliver
 
 

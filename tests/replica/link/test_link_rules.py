@@ -210,7 +210,7 @@ def test_effects_put_the_disk_before_the_wire(scene: Scene) -> None:
     assert of(Entries, effects.send)
     at_hub = scene.hub.receive(scene.client.link_id, Entries(scene.id, (entry,)), 0.0)
     assert at_hub.persist == (entry,)
-    assert of(Ack, (message for _, message in at_hub.send))
+    assert of(Ack, (frame for _, frame in at_hub.send))
 
 
 def test_a_doubled_entry_is_acked_and_kept_once(scene: Scene) -> None:
