@@ -175,7 +175,7 @@ def _begin(
     refusal = _refusal(held, request, now_ms)
     if refusal is not None:
         return refusal
-    heads = held.log.membership_heads_to_join()
+    heads = held.log.roster.heads_to_join()
     return GatherHeads(held.id, request, heads) if heads else Begin(held.id, ready)
 
 

@@ -33,7 +33,7 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     parents = frontier(order, tip)
     named = [*parents, *([tip.id] if tip else [])]
     lanes = (lane for lane in log.lanes() if lane.author == author)
-    own = tuple(log.position(i) for lane in lanes for i in log.lane_tips(lane))
+    own = tuple(log.entries[i].position for lane in lanes for i in log.lane_tips(lane))
     lamport = 1 + max(log.entries[i].header.lamport for i in named)
     tip_id = tip.id if tip else None
     return Hint(held.id, tip_id, tuple(parents), lamport, own, log.membership_heads())

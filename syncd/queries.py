@@ -13,7 +13,7 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, Lane, PublicKey
 from replica.link import Fault
-from replica.log import Entry, Log, Role
+from replica.log import Entry, Log, Role, rules_of
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -75,7 +75,7 @@ Fate = Unknown | Waiting | Held
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
     """Return what became of an entry."""
     if entry_id in held.log.pending:
-        return Waiting(tuple(held.log.lacking(entry_id)))
+        return Waiting(tuple(held.log.admission.lacking(entry_id)))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))
@@ -147,7 +147,7 @@ def _responses(
     batch: list[Entry] = []
     size = 0
     for entry in entries:
-        bodyless = headers_only and log.is_withholdable(entry)
+        bodyless = headers_only and not rules_of(entry.header.kind).is_control
         sent = replace(entry, body=None) if bodyless else entry
         if batch and size + sent.size_bytes > FETCHED_BYTES:
             yield Fetched(tuple(batch))

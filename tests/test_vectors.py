@@ -15,9 +15,11 @@ from replica.conversation.sealing import sealable
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ENTRY_TAG, ConversationId, Digest, EntryId, Lane, Position, PublicKey, pae
 from replica.log import codec, wire
+from replica.log.admission import Admitted, Duplicate, Pending
 from replica.log.codec.entries import shape_of
+from replica.log.digest import digest_of
 from replica.log.entry import Entry, Header, body_digest, entry_id, sign, verify
-from replica.log.log import Admitted, Duplicate, Log, Pending, digest_of
+from replica.log.log import Log
 from replica.order.tail import frontier, tail
 from replica.order.verdict import VoidReason
 from spec.vectors.make.__main__ import FILES, FOLDER, text

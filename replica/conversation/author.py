@@ -20,6 +20,7 @@ from replica.log import (
     Genesis,
     Header,
     Kind,
+    Log,
     Member,
     Revocation,
     Seal,
@@ -82,7 +83,7 @@ class Author:
             # Others would carry it and count it for nothing.
             raise NotAllowed(f"your role in this conversation takes no {kind.name} entry")
         # Membership stays writable: whoever wrote the entry can be revoked for it.
-        if held.log.critical_unknown and not isinstance(body, Member):
+        if not isinstance(body, Member) and _is_stopped(held.log):
             raise CriticalKindUnknown
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
         if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
@@ -112,6 +113,11 @@ class Author:
     def _signed(self, header: Header, content: bytes) -> Entry:
         data = codec.encode_header(header)
         return Entry(data, sign(data, self.key), content, entry_id(data), header)
+
+
+def _is_stopped(log: Log) -> bool:
+    """Say whether a visible entry is of a critical kind unknown here (ENT-15)."""
+    return any(log.membership.is_visible(log.entries[i]) for i in log.unknown_critical)
 
 
 def _track_of(held: Conversation, parents: tuple[EntryId, ...]) -> int:

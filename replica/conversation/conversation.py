@@ -58,7 +58,7 @@ class Conversation:
             for entry in sorted(entries, key=send_order):
                 restored.admit(entry, verified=True)
         log = restored.log
-        restored.damage = Damage(lost, log.pending.values(), log.absent())
+        restored.damage = Damage(lost, log.pending.values(), log.admission.absent())
         return restored
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:

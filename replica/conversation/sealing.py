@@ -45,7 +45,7 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     follows a CANCEL that closes what was asked there; one that queues goes to
     the end of its branch, and waits for good where the answer there is void,
     unless closed likewise. The caller first gathers surplus membership heads
-    (`Log.membership_heads_to_join`), and seals only what fits.
+    (`Roster.heads_to_join`), and seals only what fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]
@@ -54,7 +54,7 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     if queues:
         parent = order.branch_end(parent)
     heads = log.membership_heads()
-    membership = log.membership_at(heads)
+    membership = log.roster.at(heads)
     closed = is_closed(order, parent, entry, membership)
     answer = parent.generation if parent is not None else None
     if parent is not None and answer is None and not closed:

@@ -121,7 +121,7 @@ class Channel:
             if at not in self.unacked:
                 at = entry.header.prev  # the peer's own entry acks what it follows in its lane
             if at in self.unacked:
-                acked.append(log.position(at))
+                acked.append(log.entries[at].position)
             while at is not None and at in self.unacked:
                 self.unacked.discard(at)
                 self.in_flight.discard(at)

@@ -105,7 +105,7 @@ class Exchange:
         conversation = self._conversation(entry.conversation)
         verdict = conversation.admit(entry)
         if isinstance(verdict, Pending):
-            conversation.log.drop_pending([entry.id])
+            conversation.log.admission.drop([entry.id])
             raise NotAllowed("the author is no member here, or the entry follows what is not held")
         if isinstance(verdict, Admitted):
             out.persist += verdict.unstored

@@ -238,7 +238,7 @@ class Intake:
             self.pending_bytes -= size
             held = self.shelf.get(conversation)
             if held is not None:
-                held.log.drop_pending([entry_id])
+                held.log.admission.drop([entry_id])
 
     def _refuse(
         self,

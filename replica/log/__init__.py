@@ -1,6 +1,7 @@
 """The log of one conversation: entries, admission, membership, digest (spec/02, spec/03 §2, §5)."""
 
 from replica.log import codec
+from replica.log.admission import Admitted, Duplicate, Pending, Verdict
 from replica.log.body import (
     CONTINUABLE,
     Body,
@@ -39,6 +40,7 @@ from replica.log.bundle import Bundle, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
+from replica.log.digest import digest_of
 from replica.log.entry import (
     Conflict,
     Entry,
@@ -46,6 +48,7 @@ from replica.log.entry import (
     body_digest,
     entry_id,
     salted,
+    send_order,
     sign,
     verify,
     verify_body,
@@ -53,7 +56,7 @@ from replica.log.entry import (
 )
 from replica.log.graph import reach
 from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
-from replica.log.log import Admitted, Duplicate, Log, Pending, Verdict, digest_of, send_order
+from replica.log.log import Log
 from replica.log.members import Membership
 
 __all__ = [

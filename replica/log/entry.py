@@ -22,7 +22,9 @@ from replica.ids import (
     Digest,
     EntryId,
     Lane,
+    Position,
     PublicKey,
+    Track,
     pae,
     tagged_sha256,
 )
@@ -91,9 +93,24 @@ class Entry:
         return (self.header.lamport, self.id)
 
     @property
+    def position(self) -> Position:
+        """Where the entry stands."""
+        return Position(self.header.lane, self.header.seq, self.id)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes held for this entry, without bookkeeping."""
         return len(self.header_bytes) + len(self.signature) + len(self.body or b"")
+
+
+def send_order(entry: Entry) -> tuple[bool, int, EntryId]:
+    """Return the key of the order on the wire: membership first, then (lamport, id).
+
+    It is topological, but for a revocation, which waits for what its cuts
+    name; and a grant comes before what the granted key wrote. So an honest
+    stream never fills the receiver's pending buffer.
+    """
+    return (entry.header.track not in (Track.ALL, Track.MEMBERSHIP), *entry.order_key)
 
 
 def entry_id(header_bytes: bytes) -> EntryId:

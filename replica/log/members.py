@@ -158,6 +158,17 @@ class _Fold:
         self.granted[change.key] = min(depth, self.granted.get(change.key, depth))
 
 
+def granted_by(change: Genesis | Member | None) -> tuple[PublicKey, ...]:
+    """Return the keys to which a body grants a role, be it of effect or not."""
+    match change:
+        case Genesis(owners):
+            return owners
+        case Member(Grant(key=key)):
+            return (key,)
+        case _:
+            return ()
+
+
 def fold(
     genesis: Genesis,
     changes: Iterable[tuple[Entry, Member]],
@@ -285,6 +296,15 @@ class Roster:
                 tops = self._gathered(tops)
             self._heads = tuple(sorted(tops, key=lambda i: entries[i].order_key))
         return self._heads
+
+    def heads_to_join(self) -> tuple[EntryId, ...]:
+        """Return what a host gathers with a JOIN before it seals: none up to 64 heads.
+
+        It asks again after each JOIN.
+        """
+        heads = self.heads()
+        surplus = len(heads) - limits.MEMBERSHIP_HEADS_MAX
+        return tuple(sorted(heads[: min(surplus + 1, limits.PARENTS_MAX)])) if surplus > 0 else ()
 
     def _gathered(self, tops: set[EntryId]) -> set[EntryId]:
         left, gathering = set(tops), set()

@@ -1,6 +1,6 @@
 """Entries that came before what they follow (spec/02-entry §6).
 
-Pure, and private to log.py. An entry that waits is *complete* once its place
+Pure, and private to admission.py. An entry that waits is *complete* once its place
 is right and all it names is admitted or complete itself: it then lacks only a
 grant, to its author or to the author of something complete that follows it.
 

@@ -62,7 +62,7 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
         raise SealVoid(VoidReason.REQUEST_INVALID)
     if body.host != entry.header.author:
         raise SealVoid(VoidReason.HOST_NOT_NAMED)
-    membership, request = log.membership_at(seal.membership_heads), log.entries[seal.request]
+    membership, request = log.roster.at(seal.membership_heads), log.entries[seal.request]
     if not membership.is_visible(entry):
         raise SealVoid(VoidReason.HOST_NOT_MEMBER)
     if not membership.is_visible(request):

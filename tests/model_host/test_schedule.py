@@ -267,7 +267,7 @@ def test_surplus_membership_heads_are_gathered_first_which_is_no_turn() -> None:
     crowded.crowd()
     request = crowded.ask()
     other.ask()
-    heads = crowded.held.log.membership_heads_to_join()
+    heads = crowded.held.log.roster.heads_to_join()
     assert len(heads) > 1
     assert take(asked, crowded, other) == GatherHeads(crowded.id, request, heads)
     asked.end(request)

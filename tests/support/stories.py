@@ -203,7 +203,7 @@ class Story:
             node = self.held.order.nodes.get(prev_seal) if prev_seal else None
             if node is None or self.random.random() < 0.5:
                 heads = self.held.log.membership_heads()
-                membership = self.held.log.membership_at(heads)
+                membership = self.held.log.roster.at(heads)
                 closest = node.generation if node else None
                 entries = (
                     coverage(

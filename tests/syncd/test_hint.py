@@ -78,8 +78,7 @@ def test_the_lamport_counts_the_basis(asked: Asked) -> None:
 
 def test_a_hint_names_the_lanes_of_its_reader_alone(asked: Asked) -> None:
     seal = asked.sealed()
-    position = asked.held.log.position
-    assert hint_for(asked.held, asked.host.public).own_heads == (position(seal.id),)
+    assert hint_for(asked.held, asked.host.public).own_heads == (seal.position,)
     own = {head.id for head in asked.hint().own_heads}
     assert own == {asked.genesis.id, *asked.held.log.membership_heads(), *seal.header.parents}
     assert hint_for(asked.held, Writer(9).public).own_heads == ()

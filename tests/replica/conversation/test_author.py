@@ -6,6 +6,7 @@ from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
+from replica.log.admission import Admitted
 from replica.log.body import (
     Cut,
     Genesis,
@@ -20,7 +21,6 @@ from replica.log.body import (
     Text,
 )
 from replica.log.entry import Conflict, Entry
-from replica.log.log import Admitted
 from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
 from tests.support.writers import Writer, said
 

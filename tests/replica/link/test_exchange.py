@@ -59,7 +59,7 @@ def test_what_both_lack_crosses_in_one_round_trip(scene: Scene):
 
 def test_a_suffix_is_sent_once_even_if_the_first_open_showed_no_heads(scene: Scene):
     entries = [scene.genesis, *scene.chain(5)]
-    stale = [scene.held.log.position(scene.genesis.id)]
+    stale = [scene.genesis.position]
     client = scene.reconnect(*entries)
     acked = Conversation.restore(scene.id, entries).log.heads()
     client.open(scene.id, acked=acked)  # believed acked: the hub lost them since
@@ -197,7 +197,7 @@ def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene)
     scene.client.append(*line)
     channel = scene.client.link.exchange.channels[scene.id]
     assert channel.unacked == {e.id for e in line}
-    head = scene.held.log.position(line[2].id)
+    head = line[2].position
     effects = scene.client.link.receive(Ack(scene.id, (head.id,)), 0.0)
     assert EntriesAcked(scene.id, (head,)) in effects.deliver
     assert not channel.unacked

@@ -141,7 +141,7 @@ def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytes
     line = scene.chain(10)
     scene.client.send(Entries(scene.id, tuple(line[1:])))
     assert "PENDING_FULL" in [f.reason for f in of(Fault, scene.client.received)]
-    assert scene.held.log.pending_bytes <= 1_500
+    assert scene.held.log.admission.pending_bytes <= 1_500
     scene.client.append(*line)
     assert scene.held.log.lane_length(line[0].header.lane) == 10
 

@@ -24,7 +24,7 @@ from replica.link.messages import (
     Pong,
     Welcome,
 )
-from replica.log.log import Admitted
+from replica.log.admission import Admitted
 from replica.testing import Network, Peer, of, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -258,7 +258,7 @@ def test_what_waits_is_bounded_per_link(scene: Scene) -> None:
         frame = Entries(scene.id, (last,))
         scene.network.perform(scene.hub.receive(scene.client.link_id, frame, 0.0))
     assert "PENDING_FULL" in scene.client.faults
-    assert scene.held.log.pending_bytes <= limits.PENDING_LINK_BYTES_MAX
+    assert scene.held.log.admission.pending_bytes <= limits.PENDING_LINK_BYTES_MAX
 
 
 def test_what_a_link_delivered_leaves_with_it(scene: Scene) -> None:

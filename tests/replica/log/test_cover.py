@@ -10,9 +10,10 @@ from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
 from replica.link.messages import Entries
 from replica.log import members
+from replica.log.admission import Admitted
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
-from replica.log.log import Admitted, Log
+from replica.log.log import Log
 from replica.log.members import Membership
 from replica.testing import Pair
 from syncd.hub import Hub

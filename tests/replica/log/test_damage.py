@@ -13,11 +13,11 @@ from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
 from replica.link.events import EntriesAdmitted, StateChanged, SyncState
 from replica.link.messages import Entries, Fault, Listing, Open, Opened
+from replica.log.admission import Admitted
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
-from replica.log.log import Admitted
 from replica.refusals import ConversationDamaged
 from replica.testing import Peer, of, shelf_of
 from syncd.hub import Hub
@@ -113,7 +113,7 @@ def test_whatever_was_lost_healing_gives_the_conversation_as_it_was(seed: int, c
         if isinstance(verdict, Admitted):
             persisted += [e.id for e in verdict.unstored]
         else:
-            held.log.drop_pending([entry.id])
+            held.log.admission.drop([entry.id])
             todo.append(entry)
     assert sorted(persisted) == sorted(e.id for e in gone)  # what waited is stored already
     assert not held.damage

@@ -168,9 +168,9 @@ def test_membership_at_heads_ignores_what_came_later() -> None:
         log.admit(entry)
     assert log.membership_heads() == (revocation.id,)
     assert not log.membership.is_member(bob.public)
-    assert log.membership_at((grant.id,)).is_member(bob.public)
-    assert not log.membership_at(()).is_member(bob.public)
-    assert log.membership_at((revocation.id,)) == log.membership
+    assert log.roster.at((grant.id,)).is_member(bob.public)
+    assert not log.roster.at(()).is_member(bob.public)
+    assert log.roster.at((revocation.id,)) == log.membership
 
 
 def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
@@ -185,7 +185,7 @@ def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
     assert len(heads) == 64
     assert list(heads) == sorted(heads)
     # What was judged by 64 heads stays judged so, however many there are now.
-    assert len(log.membership_at(heads).roles) == 65
+    assert len(log.roster.at(heads).roles) == 65
     assert len(log.membership.roles) == 67
 
 
@@ -193,12 +193,12 @@ def test_a_join_by_a_host_gathers_more_heads_than_a_seal_lists() -> None:
     log, hal, eve = _many_heads(130)
     for _ in range(3):
         assert len(log.membership_heads()) <= 64
-        parents = log.membership_heads_to_join()
+        parents = log.roster.heads_to_join()
         if not parents:
             break
         listed = [log.entries[i] for i in parents]
         log.admit(hal.write(log.conversation, Join(), parents=listed, track=Track.MEMBERSHIP))
-    assert log.membership_at(log.membership_heads()) == log.membership
+    assert log.roster.at(log.membership_heads()) == log.membership
     # A reader's JOIN gathers nothing: it could displace the host's.
     before = log.membership_heads()
     listed = [log.entries[i] for i in before]
@@ -243,7 +243,7 @@ def test_the_membership_behind_all_heads_is_the_membership() -> None:
         log = Family(seed).log
         heads = log.membership_heads()
         assert len(heads) < 64
-        now, behind = log.membership, log.membership_at(heads)
+        now, behind = log.membership, log.roster.at(heads)
         assert (behind.roles, behind.ranks, behind.kept) == (now.roles, now.ranks, now.kept)
 
 
