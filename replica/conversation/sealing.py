@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log import Conflict
-from replica.order import SealNode, coverage, is_closed
+from replica.order import SealNode, context_digest, coverage, is_closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +64,5 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
         if not closed:
             return None
         entries = coverage(log, order.nodes, request_id, parent, None, membership)
-    return Sealable(request_id, parent, entries, heads, order.context_digest(parent, entries))
+    digest = context_digest(log, parent, entries)
+    return Sealable(request_id, parent, entries, heads, digest)

@@ -1,5 +1,6 @@
 """The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
 
+from replica.order.context import context_digest
 from replica.order.coverage import coverage
 from replica.order.node import SealNode
 from replica.order.tail import ends, frontier, is_said, start
@@ -10,6 +11,7 @@ __all__ = [
     "Order",
     "SealNode",
     "VoidReason",
+    "context_digest",
     "coverage",
     "ends",
     "frontier",

@@ -5,22 +5,13 @@ seals that keep the rules form a tree, and nothing behind a seal is ever
 reordered.
 """
 
-import hashlib
 from collections.abc import Iterable
 
-from replica.ids import CONTEXT_TAG, Digest, EntryId, Track, tagged_sha256
+from replica.ids import EntryId, Track
 from replica.log import Entry, Generation, Kind, Log, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.node import SealNode
 from replica.order.verdict import SealVoid, VoidReason, judge
-
-CONTEXT_SEED = tagged_sha256(CONTEXT_TAG, b"")
-"""context_digest of the empty context."""
-
-
-def extend_context_digest(digest: bytes, entry: Entry) -> Digest:
-    """Chain one listed entry onto a context digest: previous ‖ id ‖ body digest."""
-    return Digest(hashlib.sha256(digest + entry.id + entry.header.body_digest).digest())
 
 
 class Order:
@@ -150,13 +141,6 @@ class Order:
             basis = body.prev_seal if isinstance(body, Seal) else None
         return None
 
-    def context_digest(self, parent: SealNode | None, entries: Iterable[EntryId]) -> Digest:
-        """Chain `entries` onto the digest of `parent`'s context."""
-        digest = parent.seal.context_digest if parent else CONTEXT_SEED
-        for entry_id in entries:
-            digest = extend_context_digest(digest, self.log.entries[entry_id])
-        return digest
-
     # --- reading ---------------------------------------------------------
 
     def context(self, seal_id: EntryId) -> list[Entry]:
@@ -168,10 +152,8 @@ class Order:
     def tips(self) -> list[SealNode]:
         """Return the leaves of the tree, the branch with the latest activity last."""
         leaves = [node for node in self.nodes.values() if not node.children]
-        return sorted(leaves, key=self._activity)
-
-    def _activity(self, node: SealNode) -> tuple[int, EntryId]:
-        return self.log.entries[node.generation or node.id].order_key
+        entries = self.log.entries
+        return sorted(leaves, key=lambda node: entries[node.generation or node.id].order_key)
 
     def branch_end(self, node: SealNode | None) -> SealNode | None:
         """Return the leaf reached from `node` by always taking the earliest child."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from replica.ids import EntryId
 from replica.log import Conflict, Entry, Membership, Seal
+from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
 from replica.order.node import SealNode, coverage_behind
 
@@ -76,7 +77,7 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     _check_prev(order, request, parent, answer, membership)
     if seal.entries != coverage(log, order.nodes, seal.request, parent, answer, membership):
         raise SealVoid(VoidReason.COVERAGE_WRONG)
-    if seal.context_digest != order.context_digest(parent, seal.entries):
+    if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
     return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_behind(parent))

@@ -21,6 +21,7 @@ from replica.log.body import (
 )
 from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind
+from replica.order.context import context_digest
 from replica.order.coverage import coverage
 from replica.order.tail import frontier
 from tests.support.writers import Writer, said
@@ -35,7 +36,7 @@ def seal_of(
     prev_seal: EntryId | None,
     *,
     heads: tuple[EntryId, ...] | None = None,
-    context_digest: Digest | None = None,
+    digest: Digest | None = None,
 ) -> Seal:
     """Return a seal's body; the context digest is right where `prev_seal` counts."""
     parent = held.order.nodes.get(prev_seal) if prev_seal is not None else None
@@ -44,7 +45,7 @@ def seal_of(
         prev_seal=prev_seal,
         entries=entries,
         profile=PROFILE,
-        context_digest=context_digest or held.order.context_digest(parent, entries),
+        context_digest=digest or context_digest(held.log, parent, entries),
         render_digest=PROFILE,
         tokens_per_entry=(1,) * len(entries),
         membership_heads=held.log.membership_heads() if heads is None else heads,
