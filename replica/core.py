@@ -256,7 +256,7 @@ class ReplicaCore:
 
     def channel(self, conversation: ConversationId) -> Channel | None:
         """Return what is believed of a conversation that is open on this link, or being opened."""
-        return self._link.channel(conversation) if self._link is not None else None
+        return self._link.channels.get(conversation) if self._link is not None else None
 
     def unacked(self, conversation: ConversationId) -> AbstractSet[EntryId]:
         """Return what the hub is not known to hold: by this link, or else by earlier ones."""

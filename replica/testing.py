@@ -154,7 +154,7 @@ class Peer:
 
     def state(self, conversation: ConversationId) -> SyncState:
         """Return what this client believes of a conversation it has open."""
-        return self.link.exchange.channels[conversation].state
+        return self.link.channels[conversation].state
 
     @property
     def faults(self) -> list[str]:

@@ -119,7 +119,7 @@ class FanOut:
                 self._list(link_id, self._shelf[conversation])
 
     def _has(self, source: Link, entry_id: EntryId) -> bool:
-        return entry_id in self._brought or source.has_waited(entry_id)
+        return entry_id in self._brought or entry_id in source.intake.pending
 
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.links.items():

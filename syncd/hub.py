@@ -130,7 +130,7 @@ class Hub:
             self._connected.watchers.add(link_id)
         return link_id
 
-    def _new_link(self, peer: PublicKey, now: float) -> Link:
+    def _new_link(self, peer: PublicKey, now: float, *, is_greeted: bool = False) -> Link:
         return Link(
             Side.HUB,
             key=self.key,
@@ -139,6 +139,7 @@ class Hub:
             now=now,
             may_create=self.policy.may_create,
             entries_max=self.policy.entries_max,
+            is_greeted=is_greeted,
         )
 
     def disconnect(self, link_id: LinkId) -> None:
@@ -163,14 +164,14 @@ class Hub:
         if gone is not None:
             out.tell(link_id, Fault.of(gone, conversation))
             return out.build()
-        was_ready, waited_bytes = link.phase is Phase.READY, link.pending_bytes
+        was_ready, waited_bytes = link.phase is Phase.READY, link.intake.pending_bytes
         effects = link.receive(message, now, frame_bytes)
         if not was_ready and link.phase is Phase.READY:
             out.take(link_id, self._with_hosts(effects))
             out.list_all(link_id)
         else:
             out.take(link_id, effects)
-        if link.pending_bytes > waited_bytes:
+        if link.intake.pending_bytes > waited_bytes:
             self._bound_pending(out)
         return out.build()
 
@@ -185,14 +186,14 @@ class Hub:
 
     def _bound_pending(self, out: FanOut) -> None:
         """Where all links together keep too much waiting, the one that keeps most gives it up."""
-        links = self.links
-        if sum(link.pending_bytes for link in links.values()) <= self.policy.pending_bytes_max:
+        intakes = {link_id: link.intake for link_id, link in self.links.items()}
+        if sum(i.pending_bytes for i in intakes.values()) <= self.policy.pending_bytes_max:
             return
-        for link in links.values():
-            link.settle_pending()
-        while sum(link.pending_bytes for link in links.values()) > self.policy.pending_bytes_max:
-            link_id, link = max(links.items(), key=lambda item: item[1].pending_bytes)
-            out.take(link_id, link.drop_pending())
+        for intake in intakes.values():
+            intake.settle()
+        while sum(i.pending_bytes for i in intakes.values()) > self.policy.pending_bytes_max:
+            link_id = max(intakes, key=lambda link_id: intakes[link_id].pending_bytes)
+            out.take(link_id, self.links[link_id].drop_pending())
 
     def push(
         self, peer: PublicKey, message: Entries, now: float
@@ -206,8 +207,8 @@ class Hub:
         if gone is not None:
             return HubEffects(), dict.fromkeys(message.ids, Fault.of(gone, message.conversation))
         out = FanOut(self._connected, self._shelf, now)
-        link = self._new_link(peer, now)
-        effects = link.exchange_once(message, now)
+        link = self._new_link(peer, now, is_greeted=True)
+        effects = link.receive(message, now)
         out.take(None, effects)
         link.handle_disconnect()  # what waits for others must not stay without a payer
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]

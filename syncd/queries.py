@@ -122,7 +122,7 @@ def fetch(
     wanted = set(ids) | _in_ranges(held.log, ranges)
     present = wanted & held.log.entries.keys()
     entries = held.log.in_send_order(present)
-    return _responses(held.log, entries, tuple(sorted(wanted - present)), headers_only)
+    return _responses(entries, tuple(sorted(wanted - present)), headers_only)
 
 
 def _in_ranges(log: Log, ranges: Iterable[LaneRange]) -> set[EntryId]:
@@ -142,7 +142,7 @@ def _in_ranges(log: Log, ranges: Iterable[LaneRange]) -> set[EntryId]:
 
 
 def _responses(
-    log: Log, entries: list[Entry], absent: tuple[EntryId, ...], headers_only: bool
+    entries: list[Entry], absent: tuple[EntryId, ...], headers_only: bool
 ) -> Iterator[Fetched]:
     batch: list[Entry] = []
     size = 0

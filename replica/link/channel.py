@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from replica import limits
 from replica.conversation import Conversation, Draft
 from replica.ids import ConversationId, EntryId, Position
-from replica.link.events import SyncState
+from replica.link.effects import EffectsBuilder
+from replica.link.events import EntriesAcked, StateChanged, SyncState
 from replica.link.messages import Entries, Ids
 from replica.log import Entry
 
@@ -78,6 +79,18 @@ class Channel:
             for at in range(0, max(len(ids), 1), step)
         )
 
+    def deadlines(self) -> list[float]:
+        """Return when to compare again."""
+        return [at for at in (self.recheck_at, self.check_at) if at is not None]
+
+    def is_overdue(self, now: float) -> bool:
+        """Say whether something may be lost on the way."""
+        return self.recheck_at is not None and now >= self.recheck_at
+
+    def is_check_due(self, now: float) -> bool:
+        """Say whether a comparison that was put off is due."""
+        return self.check_at is not None and now >= self.check_at
+
     @property
     def is_due(self) -> bool:
         """Say whether there may be something to send."""
@@ -135,13 +148,25 @@ class Channel:
         self.in_flight.clear()
         return acked
 
-    def settle(self) -> bool:
-        """Become SYNCHRONIZED if nothing is owed either way; say whether it happened."""
+    def tell_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
+        """Deliver what turned out to be durable at the hub."""
+        if acked:
+            out.deliver.append(EntriesAcked(self.id, tuple(acked)))
+        if not self.unacked and self.state is SyncState.SYNCHRONIZED:
+            self.recheck_at = None
+
+    def change(self, state: SyncState, out: EffectsBuilder) -> None:
+        """Believe something else, and deliver the change."""
+        if self.state is not state:
+            self.state = state
+            out.deliver.append(StateChanged(self.id, state))
+
+    def settle(self, out: EffectsBuilder) -> None:
+        """Become SYNCHRONIZED if nothing is owed either way."""
         quiet = not self.unacked and not self.wanted
         if quiet and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
-            self.state = SyncState.SYNCHRONIZED
-            return True
-        return False
+            self.recheck_at = None
+            self.change(SyncState.SYNCHRONIZED, out)
 
     def collect_ids(self, ids: Iterable[EntryId], *, more: bool) -> set[EntryId] | None:
         """Collect a peer's id chunks; return them all with the last, None before."""

@@ -49,9 +49,9 @@ def test_what_is_lost_was_sent_and_never_received(scene: Scene) -> None:
 def test_time_stands_still_until_it_is_advanced(scene: Scene) -> None:
     scene.network.loses = lambda message: isinstance(message, Ack)
     scene.say()
-    assert scene.client.link.exchange.channels[scene.id].unacked
+    assert scene.client.link.channels[scene.id].unacked
     scene.network.advance(limits.RESYNC_S)
-    assert not scene.client.link.exchange.channels[scene.id].unacked
+    assert not scene.client.link.channels[scene.id].unacked
     assert scene.network.now == limits.RESYNC_S
 
 

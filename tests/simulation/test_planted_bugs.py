@@ -17,10 +17,10 @@ from replica.conversation.epochs import Epochs
 from replica.ids import ConversationId, EntryId, tagged_sha256
 from replica.link import comparison as reconcile
 from replica.link.channel import Channel
+from replica.link.client_side import ClientSide
+from replica.link.credit import FlowControl
 from replica.link.effects import EffectsBuilder
-from replica.link.exchange import Exchange
 from replica.link.intake import Intake
-from replica.link.link import Link
 from replica.log import log
 from replica.log.damage import NOTHING_LOST, Damage, Lost
 from replica.log.entry import Entry
@@ -59,26 +59,27 @@ def persists_three_entries_at_most() -> AbstractContextManager[object]:
 
 
 def never_checks_again() -> AbstractContextManager[object]:
-    def ignore(self: Exchange, channel: Channel, out: object, now: float) -> None:
+    def ignore(self: ClientSide, channel: Channel, out: object, now: float) -> None:
         channel.recheck_at = None
 
-    return mock.patch.object(Exchange, "recheck", ignore)
+    return mock.patch.object(ClientSide, "recheck", ignore)
 
 
 def sends_nothing_twice() -> AbstractContextManager[object]:
-    def recheck(self: Exchange, channel: Channel, out: EffectsBuilder, now: float) -> None:
+    def recheck(self: ClientSide, channel: Channel, out: EffectsBuilder, now: float) -> None:
         self.send_open(channel, out, now, with_heads=True)
 
-    return mock.patch.object(Exchange, "recheck", recheck)
+    return mock.patch.object(ClientSide, "recheck", recheck)
 
 
 def never_verifies_a_quiet_conversation() -> AbstractContextManager[object]:
-    return mock.patch.object(Link, "_verify", lambda self, channels, out, now: None)
+    return mock.patch.object(ClientSide, "verify", lambda self, channels, out, now: None)
 
 
 def never_grants_credit() -> AbstractContextManager[object]:
-    silent = mock.patch.object(Link, "_grant", lambda self, out: None)
-    return mock.patch.multiple(Link, _catch_up=lambda self, sent: None, _grant=silent.new)
+    return mock.patch.multiple(
+        FlowControl, catch_up=lambda self, sent: None, grant=lambda self: None
+    )
 
 
 def leaves_the_first_of_a_suffix_out() -> AbstractContextManager[object]:
@@ -117,10 +118,10 @@ def lets_nothing_out_of_pending() -> AbstractContextManager[object]:
 
 
 def gives_up_a_conversation_the_hub_lost() -> AbstractContextManager[object]:
-    def deny(self: Exchange, channel: Channel, fault: object, out: object, now: float) -> None:
+    def deny(self: ClientSide, channel: Channel, fault: object, out: object, now: float) -> None:
         self._deny(channel, fault, out, now)
 
-    return mock.patch.object(Exchange, "_seed", deny)
+    return mock.patch.object(ClientSide, "_seed", deny)
 
 
 def takes_drafts_with_gaps() -> AbstractContextManager[object]:

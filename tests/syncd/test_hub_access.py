@@ -87,7 +87,7 @@ def test_nothing_of_a_stranger_waits_here(scene: Scene):
     peer.send(Entries(scene.id, (first,)))
     assert of(Fault, peer.received)[-1].reason == "CONVERSATION_NOT_FOUND"
     assert not scene.held.log.pending
-    assert not scene.hub.links[peer.link_id].exchange.intake.pending_bytes
+    assert not scene.hub.links[peer.link_id].intake.pending_bytes
 
 
 def test_a_stranger_drops_nothing_that_waits_for_a_member(scene: Scene):
@@ -172,7 +172,7 @@ def test_a_link_pays_for_nothing_that_others_have_set_free_meanwhile(scene: Scen
     del absent
     scene.client.send(Entries(scene.id, (freed,)))
     scene.give(first)
-    charged = scene.hub.links[scene.client.link_id].pending_bytes
+    charged = scene.hub.links[scene.client.link_id].intake.pending_bytes
     assert charged >= freed.size_bytes
     scene.hub.policy = Policy(pending_bytes_max=waits.size_bytes)
     modest = scene.network.connect(scene.writer.public)
@@ -219,7 +219,7 @@ def test_nothing_is_queued_for_a_link_that_has_ended(scene: Scene):
     assert link.phase is Phase.CLOSED
     scene.give(*scene.chain(3))
     link.offer_drafts(scene.id, scene.genesis.id)
-    channel = link.exchange.channels[scene.id]
+    channel = link.channels[scene.id]
     assert not channel.outgoing
     assert not channel.drafts_due
 

@@ -7,8 +7,8 @@ import pytest
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest
+from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.exchange import BUSY_CHECKS_MAX
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed
@@ -155,7 +155,7 @@ def test_a_hub_shows_no_heads_to_a_digest_on_a_live_conversation(scene: Scene):
 def test_a_comparison_that_entries_may_have_spoilt_is_repeated_without_heads(scene: Scene):
     (repeated,) = spoilt(scene)
     assert repeated.heads is None
-    assert scene.client.link.exchange.channels[scene.id].state is SyncState.SYNCHRONIZED
+    assert scene.client.link.channels[scene.id].state is SyncState.SYNCHRONIZED
 
 
 def test_comparisons_spoilt_again_and_again_show_heads_at_last(scene: Scene):
@@ -195,7 +195,7 @@ def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene)
     scene.network.loses = lambda message: isinstance(message, Ack)
     line = scene.chain(3)
     scene.client.append(*line)
-    channel = scene.client.link.exchange.channels[scene.id]
+    channel = scene.client.link.channels[scene.id]
     assert channel.unacked == {e.id for e in line}
     head = line[2].position
     effects = scene.client.link.receive(Ack(scene.id, (head.id,)), 0.0)
@@ -215,7 +215,7 @@ def test_a_guess_about_a_longer_lane_is_never_an_ack(scene: Scene):
     client.open(scene.id)
     acked = {p.id for e in of(EntriesAcked, client.events) for p in e.positions}
     assert ours[0].id not in acked
-    assert ours[0].id in client.link.exchange.channels[scene.id].unacked
+    assert ours[0].id in client.link.channels[scene.id].unacked
 
 
 def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
@@ -224,14 +224,14 @@ def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
     client = scene.reconnect(scene.genesis, *line[:2])
     scene.network.loses = lambda message: isinstance(message, Opened)
     client.open(scene.id)
-    assert client.link.exchange.channels[scene.id].unacked <= {scene.genesis.id}
+    assert client.link.channels[scene.id].unacked <= {scene.genesis.id}
 
 
 def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
     scene = Scene(Policy(entries_max=2)).begin()
     line = scene.chain(3)
     scene.client.append(*line)
-    channel = scene.client.link.exchange.channels[scene.id]
+    channel = scene.client.link.channels[scene.id]
     refused = {e.id for e in line[1:]}
     assert channel.refused == refused
     for _ in range(12):
@@ -307,7 +307,7 @@ def test_what_late_ids_made_a_replica_send_again_is_settled_though_the_ack_is_lo
     # A list that lost a chunk on its way: the replica takes all of its log for new to the hub.
     client.receive(Ids(scene.id, (), answer=True))
     scene.network.loses = lambda message: False
-    channel = client.link.exchange.channels[scene.id]
+    channel = client.link.channels[scene.id]
     assert channel.unacked
     scene.network.advance(limits.RESYNC_S)
     assert not channel.unacked

@@ -133,7 +133,7 @@ def test_a_gap_is_named_once_and_filled(scene: Scene):
     assert missing == [(line[1].id,)]
     scene.client.append(*line[1:])
     assert scene.held.log.lane_length(line[0].header.lane) == 6
-    assert not scene.client.link.exchange.channels[scene.id].unacked
+    assert not scene.client.link.channels[scene.id].unacked
 
 
 def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytest.MonkeyPatch):
@@ -179,5 +179,5 @@ def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene)
     scene.network.loses = lambda _: False
     scene.give(*line)
     scene.network.advance(limits.RESYNC_S)
-    assert not peer.link.exchange.channels[scene.id].unacked
+    assert not peer.link.channels[scene.id].unacked
     assert answer.id in scene.held.log.entries

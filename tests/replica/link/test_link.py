@@ -104,7 +104,8 @@ def test_a_message_that_never_goes_this_way_ends_the_link(pair: Pair):
 
 
 def test_a_closed_link_does_nothing_more(pair: Pair, writer: Writer):
-    pair.client.perform(pair.client.link.close())
+    pair.hub.disconnect(pair.client.link_id)
+    pair.client.perform(pair.client.link.handle_disconnect())
     before = len(pair.client.sent)
     pair.advance(100.0)
     assert len(pair.client.sent) == before
@@ -180,7 +181,7 @@ def test_without_credit_entries_wait_and_go_on_with_it(small_window: int, hub: H
     conversation = begin(pair, writer)
     pair.loses = lambda message: isinstance(message, Credit)
     write_many(pair, writer, conversation, 40)
-    channel = pair.client.link.exchange.channels[conversation]
+    channel = pair.client.link.channels[conversation]
     assert channel.outgoing
     assert len(hub.shelf[conversation].log) < 41
     pair.loses = lambda _: False
@@ -216,14 +217,14 @@ def test_bytes_lost_on_the_way_to_a_reader_do_not_stay_charged(
     hub_link = hub.links[reader.link_id]
     network.loses = lambda message: isinstance(message, Entries) and message.entries != (genesis,)
     last = genesis
-    while hub_link._has_credit():
+    while hub_link.flow.may_send():
         last = writer.write(genesis.conversation, said("x" * 200), parents=[last])
         effects, _ = hub.push(writer.public, Entries(genesis.conversation, (last,)), network.now)
         network.perform(effects)
     network.loses = lambda _: False
-    sent_bytes = hub_link._sent_bytes
+    sent_bytes = hub_link.flow.sent_bytes
     network.advance(limits.HEARTBEAT_S)
-    assert hub_link._sent_limit >= sent_bytes + limits.CREDIT_BYTES
+    assert hub_link.flow.sent_limit >= sent_bytes + limits.CREDIT_BYTES
     network.advance(limits.RESYNC_S)
     assert (
         reader.shelf[genesis.conversation].log.digest == hub.shelf[genesis.conversation].log.digest
@@ -239,11 +240,11 @@ def test_bytes_lost_on_the_way_to_the_hub_do_not_stay_charged(
     pair.loses = lambda message: isinstance(message, Entries)
     for _ in range(5):  # far more is lost than one window
         write_many(pair, writer, conversation, 20)
-        assert not link._has_credit()
-        sent_bytes = link._sent_bytes
+        assert not link.flow.may_send()
+        sent_bytes = link.flow.sent_bytes
         pair.advance(limits.HEARTBEAT_S)
         # The beat told of them, and its answer of a whole window beyond.
-        assert link._sent_limit >= sent_bytes + limits.CREDIT_BYTES
+        assert link.flow.sent_limit >= sent_bytes + limits.CREDIT_BYTES
     pair.loses = lambda _: False
     for _ in range(3):
         pair.advance(limits.HEARTBEAT_S)
@@ -273,7 +274,7 @@ def test_lists_of_ids_wait_for_credit_too(
     pair.loses = lambda message: isinstance(message, Credit)
     for _ in range(3):  # asked again and again, it has one list to send
         pair.client.send(Ids(conversation, (), False, False))
-    assert at_hub._sent_bytes - at_hub._sent_limit < 1_000
+    assert at_hub.flow.sent_bytes - at_hub.flow.sent_limit < 1_000
     pair.loses = lambda _: False
     for _ in range(5):
         pair.advance(limits.HEARTBEAT_S)
@@ -290,8 +291,8 @@ def test_control_messages_flow_without_credit(small_window: int, hub: Hub, write
     pair.client.send(Ping(7))
     pong = of(Pong, pair.client.received)[-1]
     at_hub = hub.links[pair.client.link_id]
-    assert (pong.nonce, pong.sent_bytes) == (7, at_hub._sent_bytes)
-    assert pair.client.link._sent_limit == pong.limit_bytes > limits.CREDIT_BYTES
+    assert (pong.nonce, pong.sent_bytes) == (7, at_hub.flow.sent_bytes)
+    assert pair.client.link.flow.sent_limit == pong.limit_bytes > limits.CREDIT_BYTES
 
 
 # --- drivers' duties ----------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_who_sends_beyond_its_credit_is_cut_off(
 ) -> None:
     entry = scene.writer.write(scene.id, said("x" * 500_000), parents=[scene.genesis])
     link = scene.hub.links[scene.client.link_id]
-    monkeypatch.setattr(link, "_grant", lambda _out: None)  # a hub that gives no credit
+    monkeypatch.setattr(link.flow, "grant", lambda: None)  # a hub that gives no credit
     scene.client.send(*[Entries(scene.id, (entry,))] * 10)
     assert "CREDIT_EXCEEDED" in scene.client.faults
     assert scene.client.link_id in scene.network.closed
@@ -116,7 +116,7 @@ def test_lost_credit_comes_back_with_the_next_beat(scene: Scene) -> None:
     scene.network.advance(limits.HEARTBEAT_S)
     limit = max(pong.limit_bytes for pong in of(Pong, scene.client.received))
     assert limit >= limits.CREDIT_BYTES
-    assert scene.client.link._sent_limit == limit
+    assert scene.client.link.flow.sent_limit == limit
 
 
 # --- opening -----------------------------------------------------------------------------
@@ -330,10 +330,9 @@ def test_a_client_that_differs_in_silence_becomes_desynchronized(scene: Scene) -
 def test_leaving_ends_one_conversation_and_closing_the_link(scene: Scene) -> None:
     scene.client.perform(scene.client.link.leave(scene.id))
     assert scene.id not in scene.hub.links[scene.client.link_id].exchange.channels
-    scene.client.perform(scene.client.link.close())
+    scene.client.send(Close(None, None))
     assert scene.client.link_id in scene.network.closed
     assert scene.client.events[-1] == LinkClosed(None)
-    assert Close(None, None) in scene.client.sent
 
 
 def test_a_pushed_entry_is_durable_or_refused(scene: Scene) -> None:

@@ -229,7 +229,7 @@ def test_anyone_may_bring_exactly_what_is_missing_and_nothing_else(scene: Damage
     for entries in ((other,), (forged,), (replace(scene.eve_in, body=None),), (scene.eve_out,)):
         stranger.send(Entries(scene.id, entries))
         assert stored_since(scene, before) == []
-    assert not scene.hub.links[stranger.link_id].exchange.intake.pending
+    assert not scene.hub.links[stranger.link_id].intake.pending
     stranger.send(Entries(scene.id, (other, scene.eve_in)))
     assert stored_since(scene, before) == [scene.eve_in.id]
     assert scene.held.is_blocked
@@ -270,7 +270,7 @@ def test_what_waits_in_the_store_is_no_links_expense_and_leaves_with_none(scene:
     # The revocation waits too, so nobody is let in; and whoever sends what waits pays nothing.
     bob = scene.member(BOB, scene.genesis, scene.bob_in)
     bob.send(Entries(scene.id, (scene.eves, scene.last)))
-    assert not scene.hub.links[bob.link_id].exchange.intake.pending_bytes
+    assert not scene.hub.links[bob.link_id].intake.pending_bytes
     scene.network.disconnect(bob)
     assert scene.held.log.pending == waiting
 

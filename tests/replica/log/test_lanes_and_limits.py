@@ -75,7 +75,7 @@ def test_someone_who_is_no_member_any_more_gets_no_ids(scene: Scene):
     stranger = Writer(66)
     peer = scene.network.connect(stranger.public)
     hub_link = scene.hub.links[peer.link_id]
-    hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].exchange.channels)
+    hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].channels)
     peer.send(Ids(scene.id, ()))
     assert not of(Ids, peer.received)
 

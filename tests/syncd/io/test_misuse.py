@@ -83,7 +83,7 @@ async def test_who_does_not_read_is_not_read(served: ServedHub, monkeypatch: pyt
     link = served.owner.link()
     await link.send(HELLO, Open(served.id, bytes(32), ()))
     hub = served.hub.driver.hub
-    await until(lambda: any(link.exchange.channels for link in hub.links.values()))
+    await until(lambda: any(link.channels for link in hub.links.values()))
     await served.hub.driver.performer.flush()
     entry = served.writer.write(served.id, said("later"), parents=[served.entries[-1]])
     await link.send(Entries(served.id, (entry,)))

@@ -1,0 +1,269 @@
+"""What a client alone does with the conversations of a link (spec/04-link §5).
+
+Pure, and private to link.py. A client opens conversations, believes what the
+hub acks, and asks anew where something on the way may be lost.
+"""
+
+from collections.abc import Iterable
+
+from replica import limits
+from replica.conversation import Conversation
+from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.link import comparison as reconcile
+from replica.link.channel import Channel
+from replica.link.effects import EffectsBuilder
+from replica.link.events import EntriesAdmitted, EntryFailed, SyncState
+from replica.link.exchange import Exchange, Side
+from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
+from replica.link.seeding import seed
+from replica.log import Admitted, Entry, Pending
+from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, NotAllowed
+
+BUSY_CHECKS_MAX = 3
+"""Comparisons spoilt by entries on their way, before heads are shown all the same."""
+
+
+class ClientSide(Exchange):
+    """The channels of one link at its client."""
+
+    side = Side.CLIENT
+
+    def _conversation(self, conversation: ConversationId) -> Conversation:
+        held = self.shelf.get(conversation)
+        if held is None:
+            held = self.shelf[conversation] = Conversation(conversation)
+        return held
+
+    def receive(
+        self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
+    ) -> None:
+        """Take a message about a conversation."""
+        match message:
+            case Opened():
+                self.receive_opened(message, out, now)
+            case Entries():
+                self.receive_entries(message, peer, out, now)
+            case Ack():
+                self.receive_ack(message, out)
+            case Fault() if self._is_refusal(message):
+                self._take_refusal(message, out, now)
+            case _:
+                super().receive(message, peer, out, now)
+
+    # --- opening and appending ------------------------------------------------------
+
+    def add_channel(
+        self, conversation: ConversationId, acked: Iterable[Position], *, drafts: bool
+    ) -> Channel:
+        """Add a channel; what `acked` does not cover is taken as not yet sent."""
+        channel = Channel(conversation, with_drafts=drafts)
+        held = self.shelf.get(conversation)
+        if held is not None:
+            verdict = reconcile.compare_heads(held.log, acked)
+            channel.unacked = set(held.log.covered()) - verdict.held
+        self.channels[conversation] = channel
+        return channel
+
+    def send_open(
+        self, channel: Channel, out: EffectsBuilder, now: float, *, with_heads: bool
+    ) -> None:
+        """Compare with the hub; a lost answer makes us ask again."""
+        log = self._conversation(channel.id).log
+        channel.recheck_at = now + limits.RESYNC_S
+        channel.check_at = None
+        channel.received_since_check = False
+        channel.asked_with_heads = with_heads
+        heads = log.heads() if with_heads else None
+        self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
+
+    def append(self, entry: Entry, out: EffectsBuilder, now: float) -> None:
+        """Admit an entry of our own, persist it, and offer it to the hub. Raises EntryRefused."""
+        conversation = self._conversation(entry.conversation)
+        verdict = conversation.admit(entry)
+        if isinstance(verdict, Pending):
+            conversation.log.admission.drop([entry.id])
+            raise NotAllowed("the author is no member here, or the entry follows what is not held")
+        if isinstance(verdict, Admitted):
+            out.persist += verdict.unstored
+            out.deliver.append(EntriesAdmitted(conversation.id, verdict.entries))
+            self.offer(conversation.id, [e.id for e in verdict.entries], now)
+
+    def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
+        channel.unacked.update(ids)
+
+    def _ask_later(self, channel: Channel, now: float) -> None:
+        if channel.recheck_at is None:
+            channel.recheck_at = now + limits.RESYNC_S
+
+    # --- comparing ------------------------------------------------------------------
+
+    def receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
+        """Settle, or send what the hub lacks (LINK-12)."""
+        channel = self.channels.get(message.conversation)
+        if channel is None:
+            return
+        held = self._conversation(channel.id)
+        channel.seedings = 0
+        if not channel.is_open:
+            self._ask_missing(held, out)
+        if message.digest == held.log.digest:
+            channel.wanted.clear()
+            channel.refused.clear()
+            channel.busy_checks = 0
+            acked = channel.mark_all_acked(held)
+            channel.is_open, channel.recheck_at = True, None
+            channel.tell_acked(acked, out)
+            channel.change(SyncState.SYNCHRONIZED, out)
+            return
+        if message.equal and channel.is_open:
+            return  # equal to what we had when we asked; acks will tell the rest
+        self._receive_difference(channel, held, message, out, now)
+
+    def _receive_difference(
+        self,
+        channel: Channel,
+        held: Conversation,
+        message: Opened,
+        out: EffectsBuilder,
+        now: float,
+    ) -> None:
+        synchronized = channel.state is SyncState.SYNCHRONIZED
+        explained = channel.received_since_check or channel.unacked or channel.refused
+        surprising = synchronized and not explained
+        if synchronized and not surprising and self._check_later(channel, message, now):
+            return
+        acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
+        channel.tell_acked(acked, out)
+        state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
+        channel.change(state, out)
+        if message.heads is None or not channel.asked_with_heads:
+            self.send_open(channel, out, now, with_heads=True)
+        channel.is_open = True
+        channel.busy_checks = 0
+        channel.recheck_at = now + limits.RESYNC_S
+        if message.heads is not None:
+            self._send_missing(channel, held, message.heads)
+            channel.settle(out)
+
+    def _check_later(self, channel: Channel, message: Opened, now: float) -> bool:
+        """Put a comparison off that entries on their way may have spoilt, a few times in a row."""
+        if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
+            return False
+        channel.busy_checks += 1
+        channel.check_at = now + limits.RESYNC_S
+        if not channel.unacked:
+            channel.recheck_at = None
+        return True
+
+    # --- deadlines ------------------------------------------------------------------
+
+    def verify(self, channels: Iterable[Channel], out: EffectsBuilder, now: float) -> None:
+        """Compare the digests of conversations believed to be equal (LINK-12)."""
+        for channel in channels:
+            channel.check_at = None
+            if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
+                self.send_open(channel, out, now, with_heads=False)
+
+    def recheck(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
+        """Start over from what is true now: what was sent and not acked may be lost."""
+        channel.in_flight.clear()
+        with_heads = channel.state is not SyncState.DENIED
+        self.send_open(channel, out, now, with_heads=with_heads)
+
+    def repair(
+        self, channels: Iterable[Channel], out: EffectsBuilder, now: float, *, may_send: bool
+    ) -> None:
+        """Recheck these channels, but for those that only wait for credit."""
+        for channel in channels:
+            if channel.outgoing and not may_send:
+                channel.recheck_at = now + limits.RESYNC_S
+            else:
+                self.recheck(channel, out, now)
+
+    # --- what the hub holds ---------------------------------------------------------
+
+    def receive_entries(
+        self, message: Entries, peer: PublicKey | None, out: EffectsBuilder, now: float
+    ) -> None:
+        """Take entries in; what the hub sends, it holds (LINK-13)."""
+        channel = self.channels.get(message.conversation)
+        if channel is None:
+            return  # a frame that crossed our Close
+        before = self.shelf.get(message.conversation)
+        was_blocked = before is not None and before.is_blocked
+        known = self.intake.receive(message, peer, out)
+        held = self.shelf.get(message.conversation)
+        if held is None:
+            return
+        channel.received_since_check = True
+        channel.wanted -= held.log.entries.keys()
+        channel.tell_acked(channel.mark_acked(held, known), out)
+        self._offer_freed(held, message, known, now)
+        if was_blocked and not held.is_blocked:
+            self.send_open(channel, out, now, with_heads=True)
+        channel.settle(out)
+
+    def _offer_freed(
+        self, held: Conversation, message: Entries, known: list[EntryId], now: float
+    ) -> None:
+        """Offer what our store held all along and the hub's entries have set free."""
+        brought = {*message.ids, *self.intake.pending}
+        self.offer(held.id, [i for i in known if i not in brought], now)
+
+    def receive_ack(self, message: Ack, out: EffectsBuilder) -> None:
+        """Take entries as durable at the hub, with their lane ancestors (LINK-15)."""
+        channel = self.channels.get(message.conversation)
+        if channel is None:
+            return
+        held = self._conversation(channel.id)
+        channel.tell_acked(channel.mark_acked(held, message.ids), out)
+        channel.settle(out)
+
+    def _note_ids(
+        self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder
+    ) -> None:
+        channel.wanted = ids - held.log.entries.keys()
+        channel.tell_acked(channel.mark_acked(held, ids & channel.unacked), out)
+
+    # --- what the hub refuses -------------------------------------------------------
+
+    def _is_refusal(self, fault: Fault) -> bool:
+        """Say whether the hub refuses a conversation as a whole."""
+        if fault.conversation not in self.channels:
+            return False
+        match fault.reason:
+            case ConversationUnknown.reason:
+                return True
+            case LanesDiverged.reason:
+                return False
+            case EntriesMissing.reason if fault.conversation in self.shelf:
+                return False
+            case _:
+                return fault.entry is None and not fault.retryable
+
+    def _take_refusal(self, fault: Fault, out: EffectsBuilder, now: float) -> None:
+        """Seed a hub that lost the conversation; believe one that refuses it."""
+        assert fault.conversation is not None, "it refuses a conversation"
+        channel = self.channels[fault.conversation]
+        if fault.reason == ConversationUnknown.reason:
+            self._seed(channel, fault, out, now)
+        else:
+            self._deny(channel, fault, out, now)
+
+    def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
+        """Give a hub that does not know the conversation all of it (LINK-10)."""
+        if fault.entry is not None:
+            return  # it did not take our entries; the Open that follows them tells why
+        if seed(channel, self._conversation(channel.id), now):
+            channel.change(SyncState.RECONCILING, out)
+        else:
+            self._deny(channel, fault, out, now)
+
+    def _deny(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
+        """Believe the hub; ask again now and then, since a grant may come later."""
+        channel.recheck_at = now + limits.DENIED_RECHECK_S
+        channel.is_open = False
+        channel.seedings = min(channel.seedings, 1)  # from now on it sees the membership only
+        if channel.state is not SyncState.DENIED:
+            channel.change(SyncState.DENIED, out)
+            out.deliver.append(EntryFailed(channel.id, None, fault))

@@ -1,0 +1,64 @@
+"""Credit: how many counted bytes may be under way on one link (spec/04-link §4).
+
+Pure, and private to link.py. Limits count from the link's start and never
+shrink, so a lost or doubled Credit does no harm.
+"""
+
+from replica import limits
+from replica.conversation import Draft
+from replica.link.frame import Frame
+from replica.link.messages import Entries, Ids, Message
+from replica.refusals import CreditExceeded
+
+_COUNTED = (Entries, Ids, Draft)
+
+
+class FlowControl:
+    """The counted bytes of one link and their limits, each way."""
+
+    def __init__(self) -> None:
+        """Start with one window each way."""
+        self.sent_bytes = 0
+        self.sent_limit = limits.CREDIT_BYTES
+        self.received_bytes = 0
+        self.received_limit = limits.CREDIT_BYTES
+
+    def may_send(self) -> bool:
+        """Say whether a counted frame may begin."""
+        return self.sent_bytes < self.sent_limit
+
+    def count_sent(self, frame: Frame) -> None:
+        """Count a frame that leaves."""
+        if isinstance(frame.message, _COUNTED):
+            self.sent_bytes += len(frame.data)
+
+    def count_received(self, message: Message, frame_bytes: int) -> None:
+        """Count what came. Raises CreditExceeded."""
+        if not isinstance(message, _COUNTED):
+            return
+        self.received_bytes += frame_bytes
+        # Twice the window: a doubled frame is no offence, an endless stream is.
+        if self.received_bytes > self.received_limit + limits.CREDIT_BYTES:
+            raise CreditExceeded
+
+    def extend(self, limit_bytes: int) -> None:
+        """Take the limit a peer gives; a smaller one is an old one."""
+        self.sent_limit = max(self.sent_limit, limit_bytes)
+
+    def catch_up(self, sent_bytes: int) -> None:
+        """Stop charging for bytes lost on the way; the limit is said again with every beat.
+
+        Raises CreditExceeded.
+        """
+        if sent_bytes > self.received_limit + limits.CREDIT_BYTES:
+            raise CreditExceeded("more bytes are called sent than were ever allowed")
+        self.received_bytes = max(self.received_bytes, sent_bytes)
+        self.received_limit = self.received_bytes + limits.CREDIT_BYTES
+
+    def grant(self) -> int | None:
+        """Raise the peer's limit as we read; return it where it is worth telling."""
+        limit = self.received_bytes + limits.CREDIT_BYTES
+        if limit - self.received_limit < limits.CREDIT_BYTES // 4:
+            return None
+        self.received_limit = limit
+        return limit

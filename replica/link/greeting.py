@@ -1,0 +1,47 @@
+"""The greeting of a link: Hello and Welcome (spec/04-link §4).
+
+Pure, and private to link.py.
+"""
+
+from replica import limits
+from replica.ids import PublicKey
+from replica.limits import VERSION
+from replica.link.messages import Hello, HostInfo, Welcome
+from replica.refusals import ArgumentInvalid, ProofInvalid, VersionUnsupported
+
+
+def check_versions(hello: Hello) -> None:
+    """Raise VersionUnsupported unless both sides speak one version."""
+    if VERSION not in hello.versions:
+        raise VersionUnsupported(f"this hub speaks version {VERSION}")
+
+
+def check_host(host: HostInfo, peer: PublicKey | None) -> None:
+    """Bound what every Welcome repeats; nobody speaks for another's key (LINK-25).
+
+    Raises ArgumentInvalid.
+    """
+    if host.key != peer:
+        raise ArgumentInvalid("host: the key is not the one that authenticated")
+    texts = (host.address, *(profile.name for profile in host.profiles))
+    if len(host.profiles) > limits.HOST_PROFILES_MAX or any(
+        len(text.encode()) > limits.HOST_TEXT_BYTES_MAX for text in texts
+    ):
+        raise ArgumentInvalid("host: too many profiles, or a text too long")
+
+
+def welcome(hub: PublicKey) -> Welcome:
+    """Return a hub's greeting; the hub puts the linked hosts in."""
+    return Welcome(
+        VERSION,
+        hub,
+        limits.FRAME_BYTES_MAX,
+        limits.CREDIT_BYTES,
+        int(limits.IDLE_TIMEOUT_S * 1000),
+    )
+
+
+def check_hub(message: Welcome, peer: PublicKey | None) -> None:
+    """Raise ProofInvalid where a hub greets with another key than it proved."""
+    if peer not in (None, message.hub_key):
+        raise ProofInvalid("the hub greets with another key than it proved")

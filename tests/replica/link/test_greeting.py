@@ -1,0 +1,68 @@
+"""Hello and Welcome: versions, hosts, the hub's key (spec/04-link §4)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica import limits
+from replica.ids import Digest
+from replica.link import greeting
+from replica.link.messages import Hello, HostInfo, ProfileInfo
+from replica.refusals import ArgumentInvalid, ProofInvalid, VersionUnsupported
+from tests.support.writers import Writer
+
+HOST, HUB = Writer(1).public, Writer(2).public
+PROFILE = ProfileInfo(Digest(bytes(32)), "p" * limits.HOST_TEXT_BYTES_MAX, 4096)
+INFO = HostInfo(HOST, "a" * limits.HOST_TEXT_BYTES_MAX, (PROFILE,) * limits.HOST_PROFILES_MAX)
+
+
+@pytest.mark.parametrize("versions", [(1,), (0, 1), (2, 1)])
+def test_one_version_in_common_is_enough(versions: tuple[int, ...]) -> None:
+    greeting.check_versions(Hello(versions))
+
+
+@pytest.mark.parametrize("versions", [(), (2,), (0, 3)])
+def test_without_a_common_version_there_is_no_link(versions: tuple[int, ...]) -> None:
+    with pytest.raises(VersionUnsupported):
+        greeting.check_versions(Hello(versions))
+
+
+def test_a_host_at_its_bounds_is_taken() -> None:
+    greeting.check_host(INFO, HOST)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        replace(INFO, key=HUB),
+        replace(INFO, address=INFO.address + "a"),
+        replace(INFO, address="ä" * (limits.HOST_TEXT_BYTES_MAX // 2 + 1)),
+        replace(INFO, profiles=(PROFILE,) * (limits.HOST_PROFILES_MAX + 1)),
+        replace(INFO, profiles=(replace(PROFILE, name=PROFILE.name + "p"),)),
+    ],
+    ids=["another key", "long address", "bytes, not characters", "profiles", "long name"],
+)
+def test_a_host_beyond_its_bounds_is_refused(host: HostInfo) -> None:
+    with pytest.raises(ArgumentInvalid):
+        greeting.check_host(host, HOST)
+
+
+def test_nobody_is_a_host_without_a_proof() -> None:
+    with pytest.raises(ArgumentInvalid):
+        greeting.check_host(INFO, None)
+
+
+def test_a_welcome_states_what_the_hub_gives() -> None:
+    welcome = greeting.welcome(HUB)
+    assert (welcome.version, welcome.hub_key, welcome.hosts) == (1, HUB, ())
+    assert welcome.frame_bytes_max == limits.FRAME_BYTES_MAX
+    assert welcome.credit_bytes == limits.CREDIT_BYTES
+    assert welcome.idle_timeout_ms == limits.IDLE_TIMEOUT_S * 1000
+
+
+def test_a_hub_greets_with_the_key_it_proved() -> None:
+    welcome = greeting.welcome(HUB)
+    greeting.check_hub(welcome, HUB)
+    greeting.check_hub(welcome, None)  # a first contact, pinned elsewhere
+    with pytest.raises(ProofInvalid):
+        greeting.check_hub(welcome, HOST)
