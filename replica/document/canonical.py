@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
 
-from replica.document.yjs import NESTING_MAX, SAFE_INTEGER_MAX, NestingTooDeep, ValueRefused
+from replica.document.lib0 import NESTING_MAX, SAFE_INTEGER_MAX, NestingTooDeep, ValueRefused
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """A JSON value; whole numbers up to 2**53 - 1 in size are ints, all others floats."""

@@ -30,10 +30,9 @@ from replica.document.fold import (
     client_id,
     entry_client,
 )
+from replica.document.lib0 import SAFE_INTEGER_MAX, ValueRefused
 from replica.document.yjs import (
     EMPTY_UPDATE,
-    SAFE_INTEGER_MAX,
-    ValueRefused,
     decode_update,
     encode_update,
     named_clients,

@@ -11,40 +11,33 @@ It knows nothing of entries: which clients, origins and roots an update may
 name is decided by replica/document/fold.py.
 """
 
-import math
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
+from replica.document.lib0 import (
+    SAFE_INTEGER_MAX,
+    Reader,
+    UpdateMalformed,
+    pass_value,
+    text,
+    varuint,
+)
 from replica.errors import EntryRefused
 from replica.limits import DOCUMENT_UPDATE_BYTES_MAX
 
-NESTING_MAX = 64
 CLOCKS_MAX = 64 * 1024
 """Clocks one update may take: more can't come from 64 KiB of edits."""
-SAFE_INTEGER_MAX = 2**53 - 1
 EMPTY_UPDATE = b"\x00\x00"
 """No structs, no deletions."""
 
 _HAS_ORIGIN, _HAS_RIGHT_ORIGIN, _HAS_KEY = 0x80, 0x40, 0x20
 _CONTENT_BITS = 0x1F
-# lib0 `any` tags, counted down from 127.
-_UNDEFINED, _NULL, _INTEGER, _FLOAT32, _FLOAT64, _BIGINT = 127, 126, 125, 124, 123, 122
-_FALSE, _TRUE, _STRING, _OBJECT, _ARRAY, _BYTES = 121, 120, 119, 118, 117, 116
-_FLOAT_FORMS = {_FLOAT32: ">f", _FLOAT64: ">d"}
 _XML_ELEMENT, _XML_HOOK, _TYPE_MAX = 3, 5, 6
 
 _Run = TypeVar("_Run", "Struct", "Deletion")
-
-
-class UpdateMalformed(EntryRefused):
-    """The bytes are no Yjs v1 update of the strict form."""
-
-    reason = "DOCUMENT_MALFORMED"
-    next_step = "Drop the update; its author must encode a correct one in a new entry."
 
 
 class UpdateTooLarge(EntryRefused):
@@ -52,20 +45,6 @@ class UpdateTooLarge(EntryRefused):
 
     reason = "DOCUMENT_TOO_LARGE"
     next_step = "Split the edit into several entries."
-
-
-class NestingTooDeep(EntryRefused):
-    """A value has more than 64 containers inside each other."""
-
-    reason = "DOCUMENT_NESTING_TOO_DEEP"
-    next_step = "Store a flatter value."
-
-
-class ValueRefused(EntryRefused):
-    """A value is not JSON: undefined, bytes, not finite, or beyond 2**53 - 1."""
-
-    reason = "DOCUMENT_VALUE_REFUSED"
-    next_step = "Store null, booleans, strings, finite numbers, lists or maps of these."
 
 
 class Content(IntEnum):
@@ -135,7 +114,7 @@ def decode_update(data: bytes) -> DecodedUpdate:
         raise UpdateTooLarge(
             f"The update has {len(data)} bytes; {DOCUMENT_UPDATE_BYTES_MAX} is the limit."
         )
-    reader = _Reader(data)
+    reader = Reader(data)
     update = DecodedUpdate(tuple(_structs(reader)), tuple(_deletions(reader)))
     if reader.at != len(data):
         raise UpdateMalformed(f"{len(data) - reader.at} bytes follow the update.")
@@ -198,22 +177,6 @@ def named_clients(update: DecodedUpdate) -> set[int]:
     return {name.client for name in names}
 
 
-def varuint(value: int) -> bytes:
-    """Encode `value` >= 0 in groups of 7 bits, lowest first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def text(value: str) -> bytes:
-    """Encode `value` as its UTF-8 size and bytes."""
-    data = value.encode()
-    return varuint(len(data)) + data
-
-
 def _by_client(items: Iterable[_Run]) -> list[tuple[int, list[_Run]]]:
     ordered = sorted(items, key=lambda item: (-item.id.client, item.id.clock))
     return [(client, list(run)) for client, run in groupby(ordered, lambda i: i.id.client)]
@@ -236,61 +199,15 @@ def _encoded_struct(item: Struct) -> bytes:
     return bytes([item.content | flags]) + fields + item.content_bytes
 
 
-class _Reader:
-    """A cursor over the input; every read checks that the bytes are there."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.at + size
-        if end > len(self.data):
-            raise UpdateMalformed(f"The update ends inside a field at byte {self.at}.")
-        taken = self.data[self.at : end]
-        self.at = end
-        return taken
-
-    def byte(self) -> int:
-        return self.take(1)[0]
-
-    def varuint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if value > SAFE_INTEGER_MAX:
-                raise UpdateMalformed(f"An integer before byte {self.at} is above 2**53 - 1.")
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 49:
-                raise UpdateMalformed(f"An integer before byte {self.at} is too long.")
-        if byte == 0 and shift:
-            raise UpdateMalformed(f"An integer before byte {self.at} is not minimal.")
-        return value
-
-    def text(self) -> str:
-        try:
-            return self.take(self.varuint()).decode()
-        except UnicodeDecodeError:
-            raise UpdateMalformed(f"A string before byte {self.at} is not UTF-8.") from None
-
-    def struct_id(self) -> StructId:
-        return StructId(self.varuint(), self.varuint())
-
-    def length(self) -> int:
-        length = self.varuint()
-        if not length:
-            raise UpdateMalformed(f"A run before byte {self.at} is empty.")
-        return length
+def _struct_id(reader: Reader) -> StructId:
+    return StructId(reader.varuint(), reader.varuint())
 
 
-def _structs(reader: _Reader) -> Iterable[Struct]:
+def _structs(reader: Reader) -> Iterable[Struct]:
     clients: set[int] = set()
     for _ in range(reader.varuint()):
         count = reader.length()
-        client, clock = reader.struct_id()
+        client, clock = _struct_id(reader)
         if client in clients:
             raise UpdateMalformed(f"Client {client} has two sections.")
         clients.add(client)
@@ -302,7 +219,7 @@ def _structs(reader: _Reader) -> Iterable[Struct]:
             yield item
 
 
-def _struct(reader: _Reader, name: StructId) -> Struct:
+def _struct(reader: Reader, name: StructId) -> Struct:
     info = reader.byte()
     try:
         content = Content(info & _CONTENT_BITS)
@@ -311,15 +228,15 @@ def _struct(reader: _Reader, name: StructId) -> Struct:
     bare = content in (Content.GC, Content.SKIP)
     if bare and info != content:
         raise UpdateMalformed(f"Byte {reader.at - 1} gives a gap an origin or a key.")
-    origin = reader.struct_id() if info & _HAS_ORIGIN else None
-    right_origin = reader.struct_id() if info & _HAS_RIGHT_ORIGIN else None
+    origin = _struct_id(reader) if info & _HAS_ORIGIN else None
+    right_origin = _struct_id(reader) if info & _HAS_RIGHT_ORIGIN else None
     root = parent = key = None
     if not bare and origin is None and right_origin is None:
         match reader.varuint():
             case 1:
                 root = reader.text()
             case 0:
-                parent = reader.struct_id()
+                parent = _struct_id(reader)
             case _:
                 raise UpdateMalformed(f"The parent before byte {reader.at} is of no known form.")
         key = reader.text() if info & _HAS_KEY else None
@@ -329,7 +246,7 @@ def _struct(reader: _Reader, name: StructId) -> Struct:
     return Struct(name, length, content, content_bytes, origin, right_origin, root, parent, key)
 
 
-def _deletions(reader: _Reader) -> Iterable[Deletion]:
+def _deletions(reader: Reader) -> Iterable[Deletion]:
     clients: set[int] = set()
     for _ in range(reader.varuint()):
         client = reader.varuint()
@@ -348,37 +265,37 @@ def _deletions(reader: _Reader) -> Iterable[Deletion]:
 # Each passes over one content and returns how many clocks it takes.
 
 
-def _strings(reader: _Reader) -> int:
+def _strings(reader: Reader) -> int:
     count = reader.length()
     for _ in range(count):
         reader.text()
     return count
 
 
-def _bytes(reader: _Reader) -> int:
+def _bytes(reader: Reader) -> int:
     reader.take(reader.varuint())
     return 1
 
 
-def _string(reader: _Reader) -> int:
+def _string(reader: Reader) -> int:
     units = len(reader.text().encode("utf-16-le")) // 2
     if not units:
         raise UpdateMalformed(f"A string before byte {reader.at} is empty.")
     return units
 
 
-def _one_text(reader: _Reader) -> int:
+def _one_text(reader: Reader) -> int:
     reader.text()
     return 1
 
 
-def _two_texts(reader: _Reader) -> int:
+def _two_texts(reader: Reader) -> int:
     reader.text()
     reader.text()
     return 1
 
 
-def _type(reader: _Reader) -> int:
+def _type(reader: Reader) -> int:
     kind = reader.varuint()
     if kind > _TYPE_MAX:
         raise UpdateMalformed(f"Shared type {kind} is not known.")
@@ -387,22 +304,22 @@ def _type(reader: _Reader) -> int:
     return 1
 
 
-def _values(reader: _Reader) -> int:
+def _values(reader: Reader) -> int:
     count = reader.length()
     for _ in range(count):
-        _pass_value(reader)
+        pass_value(reader)
     return count
 
 
-def _doc(reader: _Reader) -> int:
+def _doc(reader: Reader) -> int:
     reader.text()
-    _pass_value(reader)
+    pass_value(reader)
     return 1
 
 
-_CONTENT_READERS: Mapping[Content, Callable[[_Reader], int]] = {
-    Content.GC: _Reader.length,
-    Content.DELETED: _Reader.length,
+_CONTENT_READERS: Mapping[Content, Callable[[Reader], int]] = {
+    Content.GC: Reader.length,
+    Content.DELETED: Reader.length,
     Content.JSON: _strings,
     Content.BINARY: _bytes,
     Content.STRING: _string,
@@ -411,77 +328,5 @@ _CONTENT_READERS: Mapping[Content, Callable[[_Reader], int]] = {
     Content.TYPE: _type,
     Content.ANY: _values,
     Content.DOC: _doc,
-    Content.SKIP: _Reader.length,
+    Content.SKIP: Reader.length,
 }
-
-
-@dataclass(slots=True)
-class _Open:
-    """A container being read: the values still to come, a map's keys so far."""
-
-    left: int
-    keys: set[str] | None
-
-
-def _pass_value(reader: _Reader) -> None:
-    # An explicit stack: the depth is the attacker's choice, ours is not.
-    stack = [_Open(1, None)]
-    while stack:
-        top = stack[-1]
-        if not top.left:
-            stack.pop()
-            continue
-        top.left -= 1
-        if top.keys is not None:
-            _pass_key(reader, top.keys)
-        kind = reader.byte()
-        if kind not in (_ARRAY, _OBJECT):
-            _pass_scalar(reader, kind)
-            continue
-        if len(stack) > NESTING_MAX:
-            raise NestingTooDeep(f"The value at byte {reader.at} is nested too deep.")
-        stack.append(_Open(reader.varuint(), set() if kind == _OBJECT else None))
-
-
-def _pass_key(reader: _Reader, keys: set[str]) -> None:
-    key = reader.text()
-    if key in keys:
-        raise UpdateMalformed(f"A map before byte {reader.at} has one key twice.")
-    keys.add(key)
-
-
-def _pass_scalar(reader: _Reader, kind: int) -> None:
-    if kind in (_NULL, _FALSE, _TRUE):
-        return
-    if kind == _STRING:
-        reader.text()
-    elif kind == _INTEGER:
-        _pass_integer(reader)
-    elif kind in _FLOAT_FORMS:
-        _pass_float(reader, _FLOAT_FORMS[kind])
-    elif kind in (_UNDEFINED, _BIGINT, _BYTES):
-        raise ValueRefused(f"The value at byte {reader.at} has no JSON form.")
-    else:
-        raise UpdateMalformed(f"The value at byte {reader.at} is of no known kind.")
-
-
-def _pass_float(reader: _Reader, form: str) -> None:
-    (value,) = struct.unpack(form, reader.take(struct.calcsize(form)))
-    if not math.isfinite(value):
-        raise ValueRefused(f"The number before byte {reader.at} is not finite.")
-
-
-def _pass_integer(reader: _Reader) -> None:
-    # A signed integer keeps its sign in bit 6 of the first byte, 6 bits there, 7 after.
-    first = byte = reader.byte()
-    value, shift = first & 0x3F, 6
-    while byte >= 0x80:
-        byte = reader.byte()
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if value > SAFE_INTEGER_MAX:
-            raise ValueRefused(f"The integer before byte {reader.at} is above 2**53 - 1.")
-        if shift > 55:
-            raise UpdateMalformed(f"An integer before byte {reader.at} is too long.")
-    if (byte == 0 and shift > 6) or (value == 0 and first & 0x40):
-        raise UpdateMalformed(f"An integer before byte {reader.at} is not minimal.")

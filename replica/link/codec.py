@@ -132,6 +132,29 @@ def linked_host_from_pb(raw: pb.LinkedHost) -> m.LinkedHost:
     return m.LinkedHost(host_from_pb(raw.info), raw.vouched)
 
 
+def hello_to_pb(message: m.Hello) -> pb.Hello:
+    """Wrap a client's greeting."""
+    return pb.Hello(
+        versions=message.versions,
+        features=message.features,
+        follow=message.follow,
+        host=host_to_pb(message.host) if message.host else None,
+    )
+
+
+def welcome_to_pb(message: m.Welcome) -> pb.Welcome:
+    """Wrap a hub's greeting."""
+    return pb.Welcome(
+        version=message.version,
+        features=message.features,
+        hub_key=message.hub_key,
+        frame_bytes_max=message.frame_bytes_max,
+        credit_bytes=message.credit_bytes,
+        idle_timeout_ms=message.idle_timeout_ms,
+        hosts=[linked_host_to_pb(h) for h in message.hosts],
+    )
+
+
 def draft_to_pb(draft: Draft) -> pb.Draft:
     """Wrap a draft."""
     progress = draft.progress
@@ -194,24 +217,9 @@ def _fields(message: m.Message) -> dict[str, object]:
     """Return the oneof field name and value of a message."""
     match message:
         case m.Hello():
-            hello = pb.Hello(
-                versions=message.versions,
-                features=message.features,
-                follow=message.follow,
-                host=host_to_pb(message.host) if message.host else None,
-            )
-            return {"hello": hello}
+            return {"hello": hello_to_pb(message)}
         case m.Welcome():
-            welcome = pb.Welcome(
-                version=message.version,
-                features=message.features,
-                hub_key=message.hub_key,
-                frame_bytes_max=message.frame_bytes_max,
-                credit_bytes=message.credit_bytes,
-                idle_timeout_ms=message.idle_timeout_ms,
-                hosts=[linked_host_to_pb(h) for h in message.hosts],
-            )
-            return {"welcome": welcome}
+            return {"welcome": welcome_to_pb(message)}
         case m.Open(conversation, digest, heads, drafts):
             opening = pb.Open(
                 conversation=conversation,

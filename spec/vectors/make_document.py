@@ -12,17 +12,16 @@ from typing import Any
 
 from replica.document.canonical import Json, canonical_json
 from replica.document.fold import NotCausal
+from replica.document.lib0 import NESTING_MAX, text
 from replica.document.projection import Update, client_id, entry_client, project
 from replica.document.yjs import (
     EMPTY_UPDATE,
-    NESTING_MAX,
     Content,
     DecodedUpdate,
     Deletion,
     Struct,
     StructId,
     encode_update,
-    text,
 )
 from replica.ids import EntryId, Lane, PublicKey, Track
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from replica.document.lib0 import text
 from replica.document.projection import Document, Edit, Projection, Update, entry_client, project
 from replica.document.yjs import (
     EMPTY_UPDATE,
@@ -14,7 +15,6 @@ from replica.document.yjs import (
     Struct,
     StructId,
     encode_update,
-    text,
 )
 from replica.ids import EntryId, Lane, PublicKey, Track
 from tests.replica.document.naive_document import naive_document

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from replica.document.canonical import canonical_json, plain
-from replica.document.yjs import NestingTooDeep, ValueRefused
+from replica.document.lib0 import NestingTooDeep, ValueRefused
 
 
 @pytest.mark.parametrize(

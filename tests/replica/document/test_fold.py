@@ -10,8 +10,9 @@ import pytest
 from pycrdt import Doc, Map
 
 from replica.document.fold import DocumentFold, NotCausal
+from replica.document.lib0 import text, varuint
 from replica.document.projection import Document, Update, client_id, project
-from replica.document.yjs import EMPTY_UPDATE, Content, Deletion, Struct, StructId, text, varuint
+from replica.document.yjs import EMPTY_UPDATE, Content, Deletion, Struct, StructId
 from replica.errors import AntiphonError
 from replica.ids import Lane, PublicKey, Track
 from tests.replica.document.document_writing import (

@@ -10,6 +10,7 @@ from pycrdt import Doc, Map
 
 from replica.document import projection as document_module
 from replica.document.fold import NotCausal
+from replica.document.lib0 import NestingTooDeep, ValueRefused, text
 from replica.document.projection import (
     Document,
     DocumentEngineError,
@@ -19,16 +20,7 @@ from replica.document.projection import (
     entry_client,
     project,
 )
-from replica.document.yjs import (
-    EMPTY_UPDATE,
-    Content,
-    NestingTooDeep,
-    Struct,
-    StructId,
-    UpdateTooLarge,
-    ValueRefused,
-    text,
-)
+from replica.document.yjs import EMPTY_UPDATE, Content, Struct, StructId, UpdateTooLarge
 from replica.ids import EntryId, Lane
 from tests.replica.document.document_writing import (
     SEAL,

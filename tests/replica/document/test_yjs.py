@@ -8,25 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycrdt import Array, Doc, Map, Text, TransactionEvent
 
-from replica.document.yjs import (
-    EMPTY_UPDATE,
+from replica.document.lib0 import (
     NESTING_MAX,
     SAFE_INTEGER_MAX,
+    NestingTooDeep,
+    UpdateMalformed,
+    ValueRefused,
+    text,
+    varuint,
+)
+from replica.document.yjs import (
+    EMPTY_UPDATE,
     Content,
     DecodedUpdate,
     Deletion,
-    NestingTooDeep,
     Struct,
     StructId,
-    UpdateMalformed,
     UpdateTooLarge,
-    ValueRefused,
     decode_update,
     encode_update,
     named_clients,
     rename_clients,
-    text,
-    varuint,
 )
 from replica.errors import EntryRefused
 from replica.limits import DOCUMENT_UPDATE_BYTES_MAX

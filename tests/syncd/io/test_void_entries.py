@@ -8,8 +8,8 @@ import pytest
 from replica.conversation.conversation import Conversation
 from replica.conversation.sealing import open_requests
 from replica.document.fold import ClientForeign
+from replica.document.lib0 import NestingTooDeep, text, varuint
 from replica.document.projection import client_id
-from replica.document.yjs import NestingTooDeep, text, varuint
 from replica.ids import Lane, Track
 from replica.io.replica import Replica
 from replica.log.body import DocumentUpdate, Grant, Member, Request, Role, Sampling
