@@ -49,16 +49,16 @@ class Commits(Generic[Payload]):
 
     def __init__(self) -> None:
         """Start with nothing queued."""
-        self._waiting: deque[Work[Payload]] = deque()
+        self._queued: deque[Work[Payload]] = deque()
         self._committing: tuple[Work[Payload], ...] = ()
 
     def __len__(self) -> int:
         """Count work that is not performed yet."""
-        return len(self._waiting) + len(self._committing)
+        return len(self._queued) + len(self._committing)
 
     def submit(self, work: Work[Payload]) -> None:
         """Queue work behind all that is queued."""
-        self._waiting.append(work)
+        self._queued.append(work)
 
     def begin(self) -> tuple[Entry, ...]:
         """Take all that waits into one commit; return its entries, which may be none.
@@ -66,8 +66,8 @@ class Commits(Generic[Payload]):
         `complete` or `refuse` ends the commit.
         """
         assert not self._committing, "one commit at a time"
-        self._committing = tuple(self._waiting)
-        self._waiting.clear()
+        self._committing = tuple(self._queued)
+        self._queued.clear()
         return tuple(entry for work in self._committing for entry in work.persist)
 
     def complete(self) -> tuple[Work[Payload], ...]:
@@ -82,7 +82,7 @@ class Commits(Generic[Payload]):
 
     def abandon(self) -> tuple[Work[Payload], ...]:
         """Return all work, committing or waiting, and forget it."""
-        work = (*self._committing, *self._waiting)
+        work = (*self._committing, *self._queued)
         self._committing = ()
-        self._waiting.clear()
+        self._queued.clear()
         return work

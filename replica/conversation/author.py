@@ -93,7 +93,7 @@ class Author:
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
         track = rules_of(kind).track or _track_of(held, parents)
-        seq, prev = held.next_place(self.lane(track))
+        seq, prev = held.next_position(self.lane(track))
         named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
         lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
         header = Header(

@@ -1,6 +1,6 @@
 """The answers that a request placed somewhere would wait for (spec/03-order §4).
 
-Pure, and for people: a host decides by `sealing.sealable`.
+Pure, and for people: a host decides by `next_seal.sealable`.
 """
 
 from replica.conversation.conversation import Conversation
@@ -29,5 +29,5 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
         end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
-    waiting = [i for i in found if behind.isdisjoint(order.closing(i))]
-    return sorted(waiting, key=lambda i: log.entries[i].order_key)
+    open_ids = [i for i in found if behind.isdisjoint(order.closing(i))]
+    return sorted(open_ids, key=lambda i: log.entries[i].order_key)

@@ -58,15 +58,15 @@ class Conversation:
             for entry in sorted(entries, key=send_order):
                 restored.admit(entry, verified=True)
         log = restored.log
-        restored.damage = Damage(lost, log.pending.values(), log.admission.absent())
+        restored.damage = Damage(lost, log.pending.values(), log.admission.all_missing())
         return restored
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
         """Admit an entry and fold it in; see Log.admit."""
-        waiting = self.log.pending.get(entry.id)
+        pending = self.log.pending.get(entry.id)
         verdict = self.log.admit(entry, verified=verified)
-        if waiting is not None and waiting.body is None and entry.body is not None:
-            self.damage.fill(entry.id)
+        if pending is not None and pending.body is None and entry.body is not None:
+            self.damage.mark_unstored(entry.id)
         if isinstance(verdict, Admitted):
             self._unfolded += verdict.entries
             verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
@@ -95,7 +95,7 @@ class Conversation:
         admitted, self._unfolded = self._unfolded, []
         self.order.receive(admitted)
         self._end_drafts(admitted)
-        self._note_document(admitted)
+        self._invalidate_document(admitted)
 
     @property
     def document(self) -> "Document":
@@ -107,7 +107,7 @@ class Conversation:
             self._document = Document(updates_of(self.log))
         return self._document
 
-    def _note_document(self, entries: Iterable[Entry]) -> None:
+    def _invalidate_document(self, entries: Iterable[Entry]) -> None:
         # A change of membership may make updates void or valid: build anew when asked.
         tracks = {entry.header.track for entry in entries}
         if tracks & {Track.ALL, Track.MEMBERSHIP, Track.DOCUMENT}:
@@ -131,14 +131,14 @@ class Conversation:
         """Say whether the store lost membership entries, so that nobody can be judged."""
         return self.damage.is_blocking
 
-    def membership_left(self) -> list[EntryId]:
+    def remaining_membership(self) -> list[EntryId]:
         """Return the membership entries that are left, but for the genesis, in send order.
 
         Those that wait for lost ones are among them: another holder may lack just these.
         """
         entries = (*self.log.entries.values(), *self.log.pending.values())
-        left = (e for e in entries if e.header.track == Track.MEMBERSHIP)
-        return [entry.id for entry in sorted(left, key=send_order)]
+        found = (e for e in entries if e.header.track == Track.MEMBERSHIP)
+        return [entry.id for entry in sorted(found, key=send_order)]
 
     def find(self, entry_id: EntryId) -> Entry | None:
         """Return an entry, admitted or waiting."""
@@ -149,7 +149,7 @@ class Conversation:
         if self.is_blocked:
             raise ConversationDamaged(missing=sorted(self.damage.missing))
 
-    def next_place(self, lane: Lane) -> tuple[int, EntryId | None]:
+    def next_position(self, lane: Lane) -> tuple[int, EntryId | None]:
         """Return (seq, prev) for the next entry of an unforked lane."""
         tips = self.log.lane_tips(lane)
         if not tips:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind, reach
-from replica.order import SealNode, ends, frontier, is_said, start
+from replica.order import SealNode, ends, frontier, is_tail_entry, start
 from replica.refusals import ArgumentInvalid
 
 
@@ -64,7 +64,7 @@ def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
     return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
 
 
-def seal_listing(held: Conversation, entry_id: EntryId) -> SealNode | None:
+def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:
     """Return the earliest seal that lists an entry."""
     listing = (n for n in held.order.nodes.values() if entry_id in n.seal.entries)
     return min(listing, key=lambda n: held.log.entries[n.id].order_key, default=None)
@@ -80,12 +80,12 @@ def _ends_behind(
     """Return the last of `request`, what was said behind it, and what closes its branch's end."""
     entries = held.log.entries
     unsealed = reach([request], held.log.children, lambda i: entries[i].header.kind == Kind.SEAL)
-    said = [e for e in map(entries.__getitem__, unsealed) if is_said(held.log, e)]
+    found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(held.log, e)]
     end = held.order.branch_end(basis)
     if end is not None and end.generation is None:
         # Only who follows such a CANCEL need not wait for the answer.
-        said += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
-    return ends(held.log, said) or (request,)
+        found += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
+    return ends(held.log, found) or (request,)
 
 
 def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
@@ -93,7 +93,7 @@ def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
     answered = held.order.nodes.get(entry.header.parents[0])
     if entry.header.kind == Kind.GENERATION and answered is not None:
         return answered.id
-    listing = seal_listing(held, entry.id)
+    listing = first_seal_with(held, entry.id)
     if listing is not None:
         return listing.parent.id if listing.parent is not None else None
     basis = held.order.resolve_basis(entry)

@@ -123,7 +123,7 @@ class _Known:
     lamport: int
     follows: tuple[EntryId, ...]
     path: int
-    place: int
+    index: int
     clocks: int
 
 
@@ -211,8 +211,8 @@ class DocumentFold:
     ) -> dict[int, EntryId]:
         """Find the one ancestor that each client id names."""
         named = {client: self._by_client.get(client, []) for client in clients}
-        everyone = {entry for entries in named.values() for entry in entries}
-        ancestors = everyone if follows is None else self._ancestors(everyone, follows)
+        candidates = {entry for entries in named.values() for entry in entries}
+        ancestors = candidates if follows is None else self._ancestors(candidates, follows)
         owners = {}
         for client, entries in named.items():
             meant = [entry for entry in entries if entry in ancestors]
@@ -227,8 +227,8 @@ class DocumentFold:
         ends: dict[int, int] = {}
         for entry in follows:
             known = self._known[entry]
-            ends[known.path] = max(known.place, ends.get(known.path, 0))
-        on_path = {e for e in wanted if self._known[e].place <= ends.get(self._known[e].path, -1)}
+            ends[known.path] = max(known.index, ends.get(known.path, 0))
+        on_path = {e for e in wanted if self._known[e].index <= ends.get(self._known[e].path, -1)}
         return on_path | self._searched(wanted - on_path, follows)
 
     def _searched(self, wanted: set[EntryId], follows: tuple[EntryId, ...]) -> set[EntryId]:
@@ -256,9 +256,9 @@ class DocumentFold:
             raise NotCausal("The seq does not follow that of prev.")
 
     def _keep(self, update: Update, clocks: int) -> None:
-        path, place = self._path(update)
+        path, index = self._path(update)
         self._known[update.id] = _Known(
-            update.seq, update.lamport, update.follows, path, place, clocks
+            update.seq, update.lamport, update.follows, path, index, clocks
         )
         self._heads.difference_update(update.follows)
         self._heads.add(update.id)
@@ -276,9 +276,9 @@ class DocumentFold:
         if not ended:
             self._path_ends.append(update.id)
             return len(self._path_ends) - 1, 0
-        known = max(ended, key=lambda k: k.place)
+        known = max(ended, key=lambda k: k.index)
         self._path_ends[known.path] = update.id
-        return known.path, known.place + 1
+        return known.path, known.index + 1
 
 
 def _client(digest: bytes) -> int:

@@ -64,18 +64,18 @@ class Reader:
         self.data = data
         self.at = 0
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next `size` bytes. Raises UpdateMalformed."""
         end = self.at + size
         if end > len(self.data):
             raise UpdateMalformed(f"The update ends inside a field at byte {self.at}.")
-        taken = self.data[self.at : end]
+        data = self.data[self.at : end]
         self.at = end
-        return taken
+        return data
 
     def byte(self) -> int:
         """Return the next byte."""
-        return self.take(1)[0]
+        return self.read(1)[0]
 
     def varuint(self) -> int:
         """Return the next unsigned integer: minimal, at most 2**53 - 1."""
@@ -97,7 +97,7 @@ class Reader:
     def text(self) -> str:
         """Return the next string: its UTF-8 size, then its bytes."""
         try:
-            return self.take(self.varuint()).decode()
+            return self.read(self.varuint()).decode()
         except UnicodeDecodeError:
             raise UpdateMalformed(f"A string before byte {self.at} is not UTF-8.") from None
 
@@ -161,7 +161,7 @@ def _pass_scalar(reader: Reader, kind: int) -> None:
 
 
 def _pass_float(reader: Reader, form: str) -> None:
-    (value,) = struct.unpack(form, reader.take(struct.calcsize(form)))
+    (value,) = struct.unpack(form, reader.read(struct.calcsize(form)))
     if not math.isfinite(value):
         raise ValueRefused(f"The number before byte {reader.at} is not finite.")
 

@@ -273,7 +273,7 @@ def _strings(reader: Reader) -> int:
 
 
 def _bytes(reader: Reader) -> int:
-    reader.take(reader.varuint())
+    reader.read(reader.varuint())
     return 1
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from replica.errors import EntryRefused
 from replica.ids import EntryId, PublicKey
-from replica.log.checks import check_contents, check_place, filled
+from replica.log.checks import check_ancestors, check_contents, filled
 from replica.log.entry import Entry, Header
 from replica.log.kinds import Kind
-from replica.log.waiting import Waiting
+from replica.log.pending import PendingEntries
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Admitted:
 
     entries: tuple[Entry, ...]
     refused: tuple[tuple[Entry, EntryRefused], ...] = ()
-    """Waiting entries that turned out to break a rule."""
+    """Pending entries that turned out to break a rule."""
     stored: frozenset[EntryId] = frozenset()
     """Those of them that waited in the store: not to be stored again."""
 
@@ -39,7 +39,7 @@ class Pending:
 
     missing: tuple[EntryId, ...]
     refused: tuple[tuple[Entry, EntryRefused], ...] = ()
-    """Waiting entries that this one showed to break a rule."""
+    """Pending entries that this one showed to break a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class _Change:
     entries: list[Entry] = field(default_factory=list)
     refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
     ready: deque[EntryId] = field(default_factory=deque)
-    """Waiting entries whose names are all complete by now."""
-    vouched: deque[EntryId] = field(default_factory=deque)
+    """Pending entries whose names are all complete by now."""
+    admissible: deque[EntryId] = field(default_factory=deque)
     """Complete entries of granted authors: admitted with all they follow."""
 
 
@@ -80,9 +80,9 @@ class Admission:
         self._genesis = genesis
         self._entries = entries
         self._insert = insert
-        self._waiting = Waiting()
+        self._held = PendingEntries()
         self._granted: set[PublicKey] = set()
-        self.pending: Mapping[EntryId, Entry] = self._waiting.entries
+        self.pending: Mapping[EntryId, Entry] = self._held.entries
 
     def admit(self, entry: Entry, *, verified: bool) -> Verdict:
         """Admit, hold back or refuse an entry that is not admitted yet. Raises EntryRefused."""
@@ -90,17 +90,17 @@ class Admission:
         if known is not None:
             whole = filled(known, entry)
             if whole is not None:
-                self._waiting.fill(whole)
+                self._held.fill(whole)
             return Duplicate()
         missing = self._missing(entry, check_contents(entry, verified=verified))
         change = _Change()
-        if self._waiting.hold(entry, missing):
+        if self._held.add(entry, missing):
             try:
-                self._complete(entry, change)
+                self._mark_complete(entry, change)
             except EntryRefused:
-                self._waiting.release(entry.id)
+                self._held.drop(entry.id)
                 raise
-        self._settle(change)
+        self._release(change)
         refused = tuple(change.refused)
         if not change.entries:
             return Pending(missing, refused)
@@ -112,58 +112,58 @@ class Admission:
         wanted = (*named, self._genesis)
         return tuple(dict.fromkeys(i for i in wanted if i not in self._entries))
 
-    def _complete(self, entry: Entry, change: _Change) -> None:
+    def _mark_complete(self, entry: Entry, change: _Change) -> None:
         """Check the place of an entry, all of whose names are known; raise EntryRefused."""
-        check_place(entry, self._header)
-        change.ready += self._waiting.complete(entry.id)
+        check_ancestors(entry, self._header)
+        change.ready += self._held.mark_complete(entry.id)
         if entry.header.kind == Kind.GENESIS or entry.header.author in self._granted:
-            change.vouched.append(entry.id)
+            change.admissible.append(entry.id)
 
     def _header(self, entry_id: EntryId) -> Header:
         entry = self._entries.get(entry_id) or self.pending[entry_id]
         return entry.header
 
-    def _settle(self, change: _Change) -> None:
+    def _release(self, change: _Change) -> None:
         """Admit what the change sets free, and what that sets free."""
-        while change.vouched or change.ready:
-            if change.vouched:
-                self._take(change.vouched.popleft(), change)
+        while change.admissible or change.ready:
+            if change.admissible:
+                self._admit_with_ancestors(change.admissible.popleft(), change)
                 continue
-            waiting = self.pending[change.ready.popleft()]
+            entry = self.pending[change.ready.popleft()]
             try:
-                self._complete(waiting, change)
+                self._mark_complete(entry, change)
             except EntryRefused as error:
-                change.refused.append((waiting, error))
-                self._waiting.release(waiting.id)
+                change.refused.append((entry, error))
+                self._held.drop(entry.id)
 
-    def _take(self, vouched: EntryId, change: _Change) -> None:
+    def _admit_with_ancestors(self, entry_id: EntryId, change: _Change) -> None:
         # What lacks only grants is admitted where an entry of a granted author
         # follows it: else a grant that a later cut made void, and that nobody
         # need hold, would be needed to sync honest entries.
-        for entry in self._waiting.lineage(vouched):
-            self._waiting.admit(entry.id)
+        for entry in self._held.with_ancestors(entry_id):
+            self._held.remove_admitted(entry.id)
             granted = self._insert(entry)
             self._granted.update(granted)
             change.entries.append(entry)
-            change.vouched += self._waiting.by(granted)
+            change.admissible += self._held.complete_by(granted)
 
     # --- what waits ------------------------------------------------------
 
     @property
     def pending_bytes(self) -> int:
         """Bytes held for waiting entries."""
-        return self._waiting.size_bytes
+        return self._held.size_bytes
 
-    def lacking(self, entry_id: EntryId) -> list[EntryId]:
+    def missing_for(self, entry_id: EntryId) -> list[EntryId]:
         """Return what a waiting entry waits for that did not come yet, ascending."""
-        return self._waiting.lacking(entry_id, self._entries)
+        return self._held.missing_for(entry_id, self._entries)
 
-    def absent(self) -> set[EntryId]:
+    def all_missing(self) -> set[EntryId]:
         """Return what waiting entries name and that is not here at all."""
-        here = (self._entries, self.pending)
-        return {i for i in self._waiting.names() if not any(i in known for known in here)}
+        known = (self._entries, self.pending)
+        return {i for i in self._held.named_ids() if not any(i in ids for ids in known)}
 
     def drop(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget waiting entries; whoever holds them sends them again."""
         for entry_id in tuple(entry_ids):
-            self._waiting.release(entry_id)
+            self._held.drop(entry_id)

@@ -79,9 +79,9 @@ def _records(entries: Iterable[Entry], blobs: Iterable[tuple[Digest, bytes]]) ->
     last: Entry | None = None
     yield MAGIC + _RECORD.pack(_DRAFT, _NUMBER.size) + _NUMBER.pack(DRAFT)
     for number, entry in enumerate(ordered):
-        wrong = _misplaced(last, entry)
-        if wrong:
-            raise BundleInvalid(f"entry {number}: {wrong}")
+        problem = _misplaced(last, entry)
+        if problem:
+            raise BundleInvalid(f"entry {number}: {problem}")
         data = codec.encode_entry(entry)
         yield _RECORD.pack(_ENTRY, len(data)) + data
         last = entry
@@ -123,7 +123,7 @@ class _Reader:
         if kind != _DRAFT:
             return 1
         if len(content) != _NUMBER.size:
-            raise self.wrong("the draft number has 8 bytes")
+            raise self.error("the draft number has 8 bytes")
         self.step_to(next_at)
         (draft,) = _NUMBER.unpack(content)
         return int(draft)
@@ -132,55 +132,55 @@ class _Reader:
         ended = False
         while not ended:
             kind, content, next_at = self.record()
-            ended = self.receive(kind, content)
+            ended = self.add(kind, content)
             self.step_to(next_at)
         if self.at != self.end:
-            raise self.wrong("bytes follow the end record")
+            raise self.error("bytes follow the end record")
 
     def record(self) -> tuple[int, bytes, int]:
         """Return type and content of the present record, and where the next one starts."""
         content_at = self.at + _RECORD.size
         if content_at > self.end:
-            raise self.wrong("the file ends in the middle of a record")
+            raise self.error("the file ends in the middle of a record")
         kind, size = _RECORD.unpack_from(self.data, self.at)
         if size > self.end - content_at:
-            raise self.wrong("the record is longer than the file")
+            raise self.error("the record is longer than the file")
         return kind, self.data[content_at : content_at + size], content_at + size
 
     def step_to(self, next_at: int) -> None:
         self.at = next_at
         self.number += 1
 
-    def receive(self, kind: int, content: bytes) -> bool:
+    def add(self, kind: int, content: bytes) -> bool:
         """Take one record in; True after the last."""
         if kind == _ENTRY:
-            self.receive_entry(content)
+            self.add_entry(content)
         elif kind == _BLOB:
-            self.receive_blob(content)
+            self.add_blob(content)
         elif kind != _END:
-            raise self.wrong(f"record type {kind} is not defined")
+            raise self.error(f"record type {kind} is not defined")
         elif content != _COUNTS.pack(len(self.entries), len(self.blobs)) or not self.entries:
-            raise self.wrong("the end record does not count what came before it")
+            raise self.error("the end record does not count what came before it")
         return kind == _END
 
-    def receive_entry(self, content: bytes) -> None:
+    def add_entry(self, content: bytes) -> None:
         try:
             entry = codec.decode_entry_message(content)
             verify_body(entry)
         except EntryRefused as error:
-            raise self.wrong(error.detail) from error
+            raise self.error(error.detail) from error
         misplaced = _misplaced(self.entries[-1] if self.entries else None, entry)
         if misplaced or self.blobs:
-            raise self.wrong(misplaced or "entries come before blobs")
+            raise self.error(misplaced or "entries come before blobs")
         self.entries.append(entry)
 
-    def receive_blob(self, content: bytes) -> None:
+    def add_blob(self, content: bytes) -> None:
         digest, blob = Digest(content[:ID_BYTES]), content[ID_BYTES:]
         if hashlib.sha256(blob).digest() != digest:
-            raise self.wrong("the blob does not have its digest")
+            raise self.error("the blob does not have its digest")
         if digest in self.blobs:
-            raise self.wrong("the blob is there twice")
+            raise self.error("the blob is there twice")
         self.blobs[digest] = blob
 
-    def wrong(self, what: str) -> BundleInvalid:
-        return BundleInvalid(f"record {self.number} at byte {self.at}: {what}")
+    def error(self, problem: str) -> BundleInvalid:
+        return BundleInvalid(f"record {self.number} at byte {self.at}: {problem}")

@@ -40,7 +40,7 @@ def check_contents(entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
     return (*entry.header.ancestors(), *listed_ids(body))
 
 
-def check_place(entry: Entry, header_of: Callable[[EntryId], Header]) -> None:
+def check_ancestors(entry: Entry, header_of: Callable[[EntryId], Header]) -> None:
     """Check an entry against all it names, whose headers are known by now: step 8."""
     header = entry.header
     if header.kind == Kind.GENESIS:

@@ -13,7 +13,7 @@ from replica.log.graph import reach
 from replica.log.members import Membership
 
 
-class Covering:
+class Cover:
     """The covered ids of one log."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Covering:
         self._new: list[EntryId] = []
         self._covered: set[EntryId] = set()
         self._covered_by: Membership | None = None
-        self._brought: dict[EntryId, list[EntryId]] = {}
+        self._newly_covered: dict[EntryId, list[EntryId]] = {}
         """Per covered entry, what was uncovered before it came."""
 
     def receive(self, entry: Entry) -> None:
@@ -43,9 +43,9 @@ class Covering:
         if self._covered_by is not membership:
             self._covered_by, self._covered = membership, set()
             self._new = list(self._entries)
-            self._brought.clear()
+            self._newly_covered.clear()
         for entry_id in self._new:
-            self._cover(entry_id, membership)
+            self._add(entry_id, membership)
         self._new.clear()
         return self._covered
 
@@ -55,14 +55,16 @@ class Covering:
         listed: dict[EntryId, None] = {}
         for entry_id in ids:
             if entry_id in covered:
-                listed |= dict.fromkeys([*self._brought.get(entry_id, ()), entry_id])
+                listed |= dict.fromkeys([*self._newly_covered.get(entry_id, ()), entry_id])
         return list(listed)
 
-    def _cover(self, entry_id: EntryId, membership: Membership) -> None:
+    def _add(self, entry_id: EntryId, membership: Membership) -> None:
         if not membership.covers(self._entries[entry_id]):
             return
-        brought = reach(self._named(entry_id), self._named, self._covered.__contains__)
+        newly_covered = reach(self._named(entry_id), self._named, self._covered.__contains__)
         self._covered.add(entry_id)
-        if brought:
-            self._covered |= brought
-            self._brought[entry_id] = sorted(brought, key=lambda i: self._entries[i].order_key)
+        if newly_covered:
+            self._covered |= newly_covered
+            self._newly_covered[entry_id] = sorted(
+                newly_covered, key=lambda i: self._entries[i].order_key
+            )

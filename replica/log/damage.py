@@ -43,7 +43,7 @@ class Damage:
     def __init__(
         self,
         lost: Lost = NOTHING_LOST,
-        waiting: Iterable[Entry] = (),
+        pending: Iterable[Entry] = (),
         absent: Iterable[EntryId] = (),
     ) -> None:
         """Begin with what was lost, the stored entries that wait, and what these lack."""
@@ -51,36 +51,36 @@ class Damage:
         """Ids that make the conversation whole again."""
         self._is_unreadable = lost.is_unreadable
         self._membership = set(lost.membership)
-        self._waiting: set[EntryId] = set()
-        for entry in waiting:
-            self._waiting.add(entry.id)
+        self._pending: set[EntryId] = set()
+        for entry in pending:
+            self._pending.add(entry.id)
             if entry.header.track in MEMBERSHIP_TRACKS:
                 self._membership.add(entry.id)
 
     def __bool__(self) -> bool:
         """Say whether anything is missing or waits for what is."""
-        return bool(self.missing or self._waiting or self._is_unreadable)
+        return bool(self.missing or self._pending or self._is_unreadable)
 
     @property
     def is_blocking(self) -> bool:
         """Say whether the membership is incomplete: nobody can tell who may do what."""
         return bool(self._membership) or self._is_unreadable
 
-    def lack(self, ids: Iterable[EntryId]) -> None:
+    def add_missing(self, ids: Iterable[EntryId]) -> None:
         """Take it that what has come back follows these, which are not here either."""
         self.missing.update(ids)
 
-    def fill(self, entry_id: EntryId) -> None:
+    def mark_unstored(self, entry_id: EntryId) -> None:
         """Take it that a waiting entry has got its body: as it is now, it is not stored."""
-        self._waiting.discard(entry_id)
+        self._pending.discard(entry_id)
 
     def receive(self, admitted: Iterable[Entry]) -> frozenset[EntryId]:
         """Take entries as admitted; return which of them the store holds already."""
         if not self:
             return frozenset()
         ids = {entry.id for entry in admitted}
-        stored = frozenset(ids & self._waiting)
+        stored = frozenset(ids & self._pending)
         self.missing -= ids
         self._membership -= ids
-        self._waiting -= ids
+        self._pending -= ids
         return stored

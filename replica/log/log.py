@@ -13,7 +13,7 @@ from replica.log.admission import Admission, Duplicate, Verdict
 from replica.log.body import Body, Genesis, Member, listed_ids
 from replica.log.checks import filled
 from replica.log.codec import decode_body
-from replica.log.cover import Covering
+from replica.log.cover import Cover
 from replica.log.digest import digest_of
 from replica.log.entry import Entry, send_order
 from replica.log.kinds import CONTROL_KINDS, is_known
@@ -41,7 +41,7 @@ class Log:
         self._children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes = Lanes()
-        self._covering = Covering(self.entries, self.named)
+        self._cover = Cover(self.entries, self.named)
         self._heads: tuple[Position, ...] | None = None
         self._digest: Digest | None = None
 
@@ -77,7 +77,7 @@ class Log:
         self._lanes.receive(entry)
         if header.critical and not is_known(header.kind):
             self.unknown_critical.append(entry.id)
-        self._covering.receive(entry)
+        self._cover.receive(entry)
         self._heads = self._digest = None
         if header.track == Track.ALL:
             self.genesis = entry
@@ -161,14 +161,14 @@ class Log:
 
         What valid members wrote inside all cuts, and all it names.
         """
-        return self._covering.ids(self.membership)
+        return self._cover.ids(self.membership)
 
     def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
         """Return which of these new entries go to peers, with what they brought into cover.
 
         What lies behind a cut goes to nobody until something covered follows it.
         """
-        return self._covering.offered(self.membership, ids)
+        return self._cover.offered(self.membership, ids)
 
     def heads(self) -> tuple[Position, ...]:
         """Return the covered heads of all lanes, sorted; a forked lane has several."""

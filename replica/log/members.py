@@ -75,7 +75,7 @@ class Membership:
         roles = self.roles.get(entry.header.author, frozenset())
         return bool(roles & {Role.OWNER, Role.HOST}) and self.is_visible(entry)
 
-    def is_moved_by(self, entry: Entry, member: Member) -> bool:
+    def may_change_with(self, entry: Entry, member: Member) -> bool:
         """Say whether one MEMBER entry more may change this outcome.
 
         Only owners change it, inside their cuts, and keys that resign.
@@ -100,7 +100,7 @@ class _Fold:
     kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
     resignations: set[EntryId] = field(default_factory=set)
 
-    def settle_cuts(self, key: PublicKey) -> None:
+    def resolve_cuts(self, key: PublicKey) -> None:
         """Compute what is kept of `key`; its seniors are settled already."""
         rank = self.ranks[key]
         kept = [
@@ -183,30 +183,30 @@ def fold(
     for entry, member in sorted(changes, key=lambda item: item[0].order_key):
         by_author.setdefault(entry.header.author, []).append((entry, member))
     state = _Fold(lookup, by_author)
-    for place, owner in enumerate(genesis.owners):
+    for index, owner in enumerate(genesis.owners):
         state.roles[owner] = {Role.OWNER}
-        state.ranks[owner] = (0, place)
+        state.ranks[owner] = (0, index)
     level: list[PublicKey] = []
     for owner in genesis.owners:
-        state.settle_cuts(owner)
+        state.resolve_cuts(owner)
         level += state.apply_changes(owner, 1)
     depth = 1
     while level:
         for owner in level:
             state.ranks[owner] = (depth, 0)
         for owner in level:
-            state.settle_cuts(owner)
+            state.resolve_cuts(owner)
         depth += 1
         level = [new for owner in level for new in state.apply_changes(owner, depth)]
     for key in state.granted:
         if key not in state.ranks:
             state.ranks[key] = (state.granted[key], 0)
-            state.settle_cuts(key)
+            state.resolve_cuts(key)
     roles = {key: frozenset(value) for key, value in state.roles.items()}
     return Membership(roles, state.ranks, state.kept, frozenset(state.resignations))
 
 
-_FOLDS_KEPT = 64
+_FOLDS_CACHED_MAX = 64
 """Folds at older heads that a Roster remembers."""
 
 
@@ -243,12 +243,12 @@ class Roster:
     def now(self) -> Membership:
         """The fold over all MEMBER entries; the same object as long as it is the same."""
         # Once for however many came: each would take a pass over all of them.
-        moved = self._now
+        current = self._now
         for entry, member in self._unfolded:
-            if moved is not None and moved.is_moved_by(entry, member):
-                moved = self._with_grant(moved, entry, member)
+            if current is not None and current.may_change_with(entry, member):
+                current = self._with_grant(current, entry, member)
         self._unfolded.clear()
-        self._now = self._fold(self._changes) if moved is None else moved
+        self._now = self._fold(self._changes) if current is None else current
         return self._now
 
     def _with_grant(self, now: Membership, entry: Entry, member: Member) -> Membership | None:
@@ -276,7 +276,7 @@ class Roster:
         if known is None:
             reached = self._reached(heads)
             known = self._fold(i for i in self._changes if i in reached)
-            if len(self._at) == _FOLDS_KEPT:
+            if len(self._at) == _FOLDS_CACHED_MAX:
                 del self._at[next(iter(self._at))]
             self._at[heads] = known
         return known

@@ -50,7 +50,7 @@ class SealNode:
             node = node.parent
 
 
-def coverage_behind(parent: SealNode | None) -> Coverage:
+def coverage_up_to(parent: SealNode | None) -> Coverage:
     """Return the map that a child of `parent` extends."""
     if parent is None:
         return Coverage()

@@ -18,9 +18,11 @@ def tail(order: Order, tip: SealNode | None) -> list[Entry]:
     at = start(order, tip)
     unsealed = _unsealed_behind(order, at)
     if tip is not None and at != tip.seal.request:
-        unsealed |= _said_meanwhile(order, tip.seal.request)
-    said = (e for e in map(order.log.entries.__getitem__, unsealed) if is_said(order.log, e))
-    return sorted(said, key=_order_key)
+        unsealed |= _written_meanwhile(order, tip.seal.request)
+    entries = (
+        e for e in map(order.log.entries.__getitem__, unsealed) if is_tail_entry(order.log, e)
+    )
+    return sorted(entries, key=_order_key)
 
 
 def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
@@ -29,9 +31,9 @@ def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
     return ends(order.log, [at, *tail(order, tip)])
 
 
-def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
+def ends(log: Log, found: Iterable[Entry]) -> tuple[EntryId, ...]:
     """Return which of these entries none of them follows, ascending: the last 64."""
-    entries = {entry.id: entry for entry in said}
+    entries = {entry.id: entry for entry in found}
     first = min((e.header.lamport for e in entries.values()), default=0)
 
     def follow(at: EntryId) -> tuple[EntryId, ...]:
@@ -44,17 +46,17 @@ def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
     return tuple(sorted(e.id for e in last[-PARENTS_MAX:]))
 
 
-def is_said(log: Log, entry: Entry) -> bool:
+def is_tail_entry(log: Log, entry: Entry) -> bool:
     """Say whether an entry stands in a tail: visible, readable, and of a writer or a host.
 
     What any role may write, a reader could fill the next entry's parents with.
     """
     header, membership = entry.header, log.membership
     if header.kind == Kind.JOIN:
-        may_stand = membership.may_write(header.author, Kind.MESSAGE)
+        is_allowed = membership.may_write(header.author, Kind.MESSAGE)
     else:
-        may_stand = header.kind in CONTEXT_KINDS
-    return may_stand and membership.is_visible(entry) and not log.is_malformed(entry.id)
+        is_allowed = header.kind in CONTEXT_KINDS
+    return is_allowed and membership.is_visible(entry) and not log.is_malformed(entry.id)
 
 
 def start(order: Order, tip: SealNode | None) -> EntryId:
@@ -84,7 +86,7 @@ def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
     return reach(log.children(start), log.children, is_passed_over)
 
 
-def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
+def _written_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
     """Return what was typed behind a request while its answer came.
 
     Without what an open request asks about: that goes where its conflict says.
@@ -96,14 +98,14 @@ def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
         both = (*entries[entry_id].header.parents, *order.log.children(entry_id))
         return (i for i in both if i in unsealed)
 
-    asked = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
-    return unsealed - asked
+    queued = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
+    return unsealed - queued
 
 
 def _is_open(order: Order, entry: Entry) -> bool:
     """Say whether an unsealed entry is a request that may still be answered."""
     # Only what counts: another replica may not hold what a cut left out.
-    is_request = entry.header.kind == Kind.REQUEST and is_said(order.log, entry)
+    is_request = entry.header.kind == Kind.REQUEST and is_tail_entry(order.log, entry)
     ended = entry.id in order.refusal_of or bool(is_request and order.closing(entry.id))
     return is_request and not ended
 

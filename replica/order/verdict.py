@@ -11,7 +11,7 @@ from replica.ids import EntryId
 from replica.log import Conflict, Entry, Membership, Seal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
-from replica.order.node import SealNode, coverage_behind
+from replica.order.node import SealNode, coverage_up_to
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
@@ -80,7 +80,7 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
-    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_behind(parent))
+    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_up_to(parent))
 
 
 def _check_prev(

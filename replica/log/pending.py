@@ -16,7 +16,7 @@ from replica.log.entry import Entry
 from replica.log.graph import reach
 
 
-class Waiting:
+class PendingEntries:
     """What waits, by id, and what for."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Waiting:
         self._namers: dict[EntryId, dict[EntryId, None]] = {}
         self._complete: dict[PublicKey, dict[EntryId, None]] = {}
 
-    def hold(self, entry: Entry, missing: tuple[EntryId, ...]) -> bool:
+    def add(self, entry: Entry, missing: tuple[EntryId, ...]) -> bool:
         """Let an entry wait for what it names; say whether all of that is complete.
 
         The caller then checks its place, and completes or releases it.
@@ -42,7 +42,7 @@ class Waiting:
             self._namers.setdefault(name, {})[entry.id] = None
         return not unmet
 
-    def complete(self, entry_id: EntryId) -> list[EntryId]:
+    def mark_complete(self, entry_id: EntryId) -> list[EntryId]:
         """Take an entry as complete; return what has all it names complete by that."""
         author = self.entries[entry_id].header.author
         self._complete.setdefault(author, {})[entry_id] = None
@@ -55,28 +55,28 @@ class Waiting:
                 ready.append(namer)
         return ready
 
-    def lineage(self, entry_id: EntryId) -> list[Entry]:
+    def with_ancestors(self, entry_id: EntryId) -> list[Entry]:
         """Return a complete entry and all it waits for, ancestors first; none if it is gone."""
-        waiting = (self.entries[i] for i in self._behind(entry_id) if i in self.entries)
-        return sorted(waiting, key=lambda e: e.order_key)
+        pending = (self.entries[i] for i in self._ancestors(entry_id) if i in self.entries)
+        return sorted(pending, key=lambda e: e.order_key)
 
-    def lacking(self, entry_id: EntryId, admitted: Container[EntryId]) -> list[EntryId]:
+    def missing_for(self, entry_id: EntryId, admitted: Container[EntryId]) -> list[EntryId]:
         """Return what an entry waits for that is neither here nor `admitted`, ascending."""
-        behind = self._behind(entry_id)
-        return sorted(i for i in behind if i not in self.entries and i not in admitted)
+        ancestors = self._ancestors(entry_id)
+        return sorted(i for i in ancestors if i not in self.entries and i not in admitted)
 
-    def _behind(self, entry_id: EntryId) -> set[EntryId]:
+    def _ancestors(self, entry_id: EntryId) -> set[EntryId]:
         return reach([entry_id], lambda i: self._named.get(i, ()))
 
-    def by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
+    def complete_by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
         """Return what these authors have complete."""
         return [i for author in authors for i in self._complete.get(author, ())]
 
-    def admit(self, entry_id: EntryId) -> None:
+    def remove_admitted(self, entry_id: EntryId) -> None:
         """Let go of a complete entry that is admitted now."""
         self._remove(entry_id)
 
-    def release(self, entry_id: EntryId) -> None:
+    def drop(self, entry_id: EntryId) -> None:
         """Forget an entry, if it waits; what follows it lacks it again."""
         if entry_id not in self.entries:
             return
@@ -86,34 +86,34 @@ class Waiting:
             at = lost.pop()
             for namer in self._namers.get(at, ()):
                 if self._is_complete(namer):
-                    self._revoke(namer)
+                    self._unmark_complete(namer)
                     self._unmet[namer] = set()
                     lost.append(namer)
                 self._unmet[namer].add(at)
 
-    def names(self) -> Iterable[EntryId]:
+    def named_ids(self) -> Iterable[EntryId]:
         """Return all that waiting entries wait for, be it waiting itself or not here."""
         return self._namers.keys()
 
-    def fill(self, filled: Entry) -> None:
+    def fill(self, whole: Entry) -> None:
         """Put a waiting entry's body in its place."""
-        before = self.entries[filled.id]
-        self.entries[filled.id] = filled
-        self.size_bytes += filled.size_bytes - before.size_bytes
+        before = self.entries[whole.id]
+        self.entries[whole.id] = whole
+        self.size_bytes += whole.size_bytes - before.size_bytes
 
     def _is_complete(self, entry_id: EntryId) -> bool:
         return entry_id in self.entries and entry_id not in self._unmet
 
-    def _revoke(self, entry_id: EntryId) -> None:
+    def _unmark_complete(self, entry_id: EntryId) -> None:
         author = self.entries[entry_id].header.author
-        mine = self._complete[author]
-        del mine[entry_id]
-        if not mine:
+        complete = self._complete[author]
+        del complete[entry_id]
+        if not complete:
             del self._complete[author]
 
     def _remove(self, entry_id: EntryId) -> None:
         if self._is_complete(entry_id):
-            self._revoke(entry_id)
+            self._unmark_complete(entry_id)
         entry = self.entries.pop(entry_id)
         self.size_bytes -= entry.size_bytes
         self._unmet.pop(entry_id, None)

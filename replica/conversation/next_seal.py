@@ -26,7 +26,7 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
     stands, and its branch can't go on without an answer.
     """
     order, log = held.order, held.log
-    waiting = []
+    open_ids = []
     for request_id in order.requests:
         request = order.request(request_id)
         if request is None or request.host != host:
@@ -34,8 +34,8 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
         if order.generation_of(request_id) is not None:
             continue
         if request_id in order.seal_of or log.membership.is_visible(log.entries[request_id]):
-            waiting.append(request_id)
-    return sorted(waiting, key=lambda i: log.entries[i].order_key)
+            open_ids.append(request_id)
+    return sorted(open_ids, key=lambda i: log.entries[i].order_key)
 
 
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
