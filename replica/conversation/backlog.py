@@ -1,6 +1,6 @@
-"""The answers that a request placed somewhere would wait for (spec/03-order §4).
+"""The answers that a request at a given place would wait for (spec/03-order §4).
 
-Pure, and for people: a host decides by `next_seal.sealable`.
+Pure. For display only: a host decides by `next_seal.sealable`.
 """
 
 from replica.conversation.conversation import Conversation
@@ -12,7 +12,7 @@ from replica.log import Conflict, reach
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
     """Return the unanswered requests ahead of `place`, in (lamport, id) order.
 
-    Not those that `place` goes past, because it follows a CANCEL that closes them.
+    Requests closed by a CANCEL that `place` follows are left out.
     """
     order, log = held.order, held.log
     found: set[EntryId] = set()

@@ -2,12 +2,12 @@
 
     magic, 20 B · records · end record · SHA-256 over all before it, 32 B
 
-A record is its type, 1 B, its length, 8 B little-endian, and its content:
-first the draft number of the rules, 8 B, then entries as `antiphon.v1.Entry`
-messages in (lamport, id) order, then blobs as digest ‖ bytes in any order; the
-end record counts both, 8 B each. Entries
-are carried as the bytes that were signed. Signatures and rules are the
-business of admission, which whatever is read here passes next.
+A record is its type, 1 B, its length, 8 B little-endian, and its content. The
+first record is the draft number of the rules, 8 B. Entries follow, as
+`antiphon.v1.Entry` messages in (lamport, id) order, then blobs as digest ‖ bytes
+in any order. The end record counts both, 8 B each. Entries are carried as the
+bytes that were signed. Signatures and rules are not checked here: the caller
+admits the entries it reads.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from replica.log.kinds import Kind
 from replica.refusals import BundleInvalid, DraftUnknown
 
 MAGIC = b"antiphon/v1/bundle\r\n"
-"""Names the version; the line end shows a transfer that changed line ends."""
+"""The version, and a line end that reveals a transfer with changed line ends."""
 
 _ENTRY, _BLOB, _END, _DRAFT = 1, 2, 3, 4
 _RECORD = struct.Struct("<BQ")
@@ -34,7 +34,7 @@ _NUMBER = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What a file holds: entries in (lamport, id) order, blobs by digest."""
+    """The content of a file: entries in (lamport, id) order, blobs by digest."""
 
     entries: tuple[Entry, ...]
     blobs: Mapping[Digest, bytes]
@@ -57,11 +57,11 @@ def encode_bundle(
 def decode_bundle(data: bytes) -> Bundle:
     """Read a whole file.
 
-    Raises BundleInvalid, which says at which record and byte it went wrong, and
-    DraftUnknown for a sound file of another draft.
+    Raises BundleInvalid, which names the record and byte at fault, and DraftUnknown
+    for an intact file of another draft.
     """
     if not data.startswith(MAGIC):
-        raise BundleInvalid("byte 0: this is not a bundle, or one of another version")
+        raise BundleInvalid("byte 0: this is no bundle, or a bundle of another version")
     end = len(data) - hashlib.sha256().digest_size
     is_whole = hashlib.sha256(data[:end]).digest() == data[end:]
     reader = _Reader(data, end)
@@ -96,7 +96,7 @@ def _records(entries: Iterable[Entry], blobs: Iterable[tuple[Digest, bytes]]) ->
 
 
 def _misplaced(last: Entry | None, entry: Entry) -> str | None:
-    """Tell what is wrong with `entry` after `last`, if anything is."""
+    """Return why `entry` may not follow `last`, None if it may."""
     if last is None:
         return None if entry.header.kind == Kind.GENESIS else "the first entry is not a genesis"
     if entry.conversation != last.conversation:
@@ -107,7 +107,7 @@ def _misplaced(last: Entry | None, entry: Entry) -> str | None:
 
 
 class _Reader:
-    """Walks the records; `at` is the byte where the present record starts."""
+    """A cursor over the records; `at` is the byte at which the current one starts."""
 
     def __init__(self, data: bytes, end: int) -> None:
         self.data = data
@@ -118,7 +118,7 @@ class _Reader:
         self.blobs: dict[Digest, bytes] = {}
 
     def read_draft(self) -> int:
-        """Take the first record: the draft number. The first draft's files have none."""
+        """Read the draft number, the first record; files of draft 1 have none."""
         kind, content, next_at = self.record()
         if kind != _DRAFT:
             return 1
@@ -138,7 +138,7 @@ class _Reader:
             raise self.error("bytes follow the end record")
 
     def record(self) -> tuple[int, bytes, int]:
-        """Return type and content of the present record, and where the next one starts."""
+        """Return the type and content of the current record, and the start of the next."""
         content_at = self.at + _RECORD.size
         if content_at > self.end:
             raise self.error("the file ends in the middle of a record")
@@ -152,7 +152,7 @@ class _Reader:
         self.number += 1
 
     def add(self, kind: int, content: bytes) -> bool:
-        """Take one record in; True after the last."""
+        """Add the content of one record; return True after the last."""
         if kind == _ENTRY:
             self.add_entry(content)
         elif kind == _BLOB:
@@ -179,7 +179,7 @@ class _Reader:
         if hashlib.sha256(blob).digest() != digest:
             raise self.error("the blob does not have its digest")
         if digest in self.blobs:
-            raise self.error("the blob is there twice")
+            raise self.error("the file has this blob twice")
         self.blobs[digest] = blob
 
     def error(self, problem: str) -> BundleInvalid:

@@ -1,8 +1,8 @@
-"""Which entries digest and sync cover (spec/03-order §5).
+"""The entries that digest and sync cover (spec/03-order §5).
 
-Pure, and private to log.py. What a member wrote inside all cuts is covered,
-and all it names. While the membership stays as it is, new entries only add to
-that, so nothing is looked at twice.
+Pure, and private to log.py. An entry that a member wrote inside all cuts is
+covered, and so are the entries it names. New entries only add to the cover while
+the membership is unchanged, so each entry is visited once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -19,7 +19,7 @@ class Cover:
     def __init__(
         self, entries: Mapping[EntryId, Entry], named: Callable[[EntryId], tuple[EntryId, ...]]
     ) -> None:
-        """Read `entries`, every admitted one by id, and what each names."""
+        """Start with `entries`, all admitted ones by id; `named` returns the ids one names."""
         self._entries = entries
         self._named = named
         self._authors: set[PublicKey] = set()
@@ -27,15 +27,15 @@ class Cover:
         self._covered: set[EntryId] = set()
         self._covered_by: Membership | None = None
         self._newly_covered: dict[EntryId, list[EntryId]] = {}
-        """Per covered entry, what was uncovered before it came."""
+        """Per covered entry, the ids that it made covered."""
 
     def receive(self, entry: Entry) -> None:
-        """Take a newly admitted entry."""
+        """Add a newly admitted entry."""
         self._authors.add(entry.header.author)
         self._new.append(entry.id)
 
     def ids(self, membership: Membership) -> Set[EntryId]:
-        """Return the covered ids under the membership of now."""
+        """Return the covered ids under the current membership."""
         if not membership.kept and self._authors <= membership.roles.keys():
             self._covered_by = None
             self._new.clear()
@@ -50,7 +50,7 @@ class Cover:
         return self._covered
 
     def offered(self, membership: Membership, ids: Iterable[EntryId]) -> list[EntryId]:
-        """Return of new entries what peers are to have, with what these made covered."""
+        """Return the covered ones of new entries, each after the entries it made covered."""
         covered = self.ids(membership)
         listed: dict[EntryId, None] = {}
         for entry_id in ids:

@@ -1,4 +1,4 @@
-"""The lanes of one log: who stands where, tips, forks (spec/02-entry §1, spec/03-order §5).
+"""The lanes of one log: positions, tips, forks (spec/02-entry §1, spec/03-order §5).
 
 Pure, and private to log.py. A lane that forks keeps both entries at a position.
 """
@@ -12,14 +12,14 @@ from replica.log.entry import Entry
 
 @dataclass(slots=True)
 class _Slots:
-    """Ids of one lane by position, and its tips: ids no entry of the lane names as prev."""
+    """Ids of one lane by seq, and its tips: the ids that no entry of the lane names as prev."""
 
     by_seq: dict[int, list[EntryId]] = field(default_factory=dict)
     tips: set[EntryId] = field(default_factory=set)
 
 
 class Lanes:
-    """Every admitted entry by its place."""
+    """The admitted entries by lane and seq."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -30,7 +30,7 @@ class Lanes:
         return iter(self._slots)
 
     def receive(self, entry: Entry) -> None:
-        """Take a newly admitted entry; its prev came before."""
+        """Add a newly admitted entry; its prev was added before."""
         header = entry.header
         slots = self._slots.setdefault(header.lane, _Slots())
         slots.by_seq.setdefault(header.seq, []).append(entry.id)
@@ -39,7 +39,7 @@ class Lanes:
             slots.tips.discard(header.prev)
 
     def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
-        """Return the ids at one position, as they came."""
+        """Return the ids at one seq, in order of arrival."""
         slots = self._slots.get(lane)
         return tuple(slots.by_seq.get(seq, ())) if slots else ()
 
@@ -58,7 +58,7 @@ class Lanes:
         return (tip for slots in self._slots.values() for tip in slots.tips)
 
     def forks(self) -> Iterator[tuple[Lane, int, tuple[EntryId, ...]]]:
-        """Yield the first forked position of each forked lane, and the ids there, ascending."""
+        """Yield each forked lane with its first forked seq and the ids there, ascending."""
         for lane, slots in self._slots.items():
             forked = [seq for seq, ids in slots.by_seq.items() if len(ids) > 1]
             if forked:

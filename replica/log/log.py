@@ -1,8 +1,8 @@
-"""The log of one conversation: every admitted entry, and what is folded from them.
+"""The log of one conversation: every admitted entry, and the state folded from them.
 
-Pure. Admission is in admission.py (spec/02-entry §6), places in lanes.py,
-membership in members.py, coverage in cover.py (spec/03-order §2, §5); the log
-keeps them in step.
+Pure. Admission is in admission.py (spec/02-entry §6), positions in lanes.py,
+membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
+keeps them consistent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -32,10 +32,10 @@ class Log:
         """The genesis entry, once admitted."""
         self.entries: dict[EntryId, Entry] = {}
         self.roster = Roster(self.entries)
-        """The membership, now or behind given heads."""
+        """The membership, now or at given heads."""
         self.admission = Admission(EntryId(conversation), self.entries, self._insert)
         self.pending: Mapping[EntryId, Entry] = self.admission.pending
-        """The entries that wait, for others or for a grant to their author."""
+        """The pending entries by id: they lack other entries, or a grant to their author."""
         self.unknown_critical: list[EntryId] = []
         """Entries of a critical kind unknown here, visible or void."""
         self._children: dict[EntryId, list[EntryId]] = {}
@@ -52,11 +52,11 @@ class Log:
     # --- admission -------------------------------------------------------
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
-        """Admit, hold back or refuse one entry (spec/02-entry §6).
+        """Admit or hold back one entry (spec/02-entry §6). Raises EntryRefused.
 
-        `verified` leaves out the signature, for entries this store admitted
-        before. The caller persists what is `unstored` of an Admitted, and a filled
-        Duplicate, before it lets anyone know. Raises EntryRefused.
+        `verified` skips the signature, for entries that this store admitted before.
+        The caller persists the `unstored` entries of an Admitted, and the `filled`
+        entry of a Duplicate, before it acks them.
         """
         if entry.conversation != self.conversation:
             raise ConversationMismatch
@@ -97,7 +97,7 @@ class Log:
             try:
                 parsed = decode_body(entry.header.kind, entry.body) if entry.body else None
             except BodyMalformed:
-                parsed = None  # void: `is_malformed` tells it from missing
+                parsed = None  # void; `is_malformed` distinguishes it from missing
             self._bodies[entry_id] = parsed
         return self._bodies[entry_id]
 
@@ -113,20 +113,20 @@ class Log:
         return self._children.get(entry_id, ())
 
     def named(self, entry_id: EntryId) -> tuple[EntryId, ...]:
-        """Return the ids an admitted entry names: prev, parents, basis, listed."""
+        """Return the ids an admitted entry names: prev, parents, basis, and ids its body lists."""
         header = self.entries[entry_id].header
         if header.kind not in CONTROL_KINDS:
             return header.ancestors()
         return (*header.ancestors(), *listed_ids(self.body(entry_id)))
 
     def in_send_order(self, ids: Iterable[EntryId]) -> list[Entry]:
-        """Return the entries in the order they go on the wire."""
+        """Return the entries in send order."""
         return sorted((self.entries[i] for i in ids), key=send_order)
 
     # --- lanes -----------------------------------------------------------
 
     def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
-        """Return the ids at one position: none, one, or more where the lane is forked."""
+        """Return the ids at one seq of a lane: none, one, or more where the lane is forked."""
         return self._lanes.at(lane, seq)
 
     def lane_length(self, lane: Lane) -> int:
@@ -142,7 +142,7 @@ class Log:
         return iter(self._lanes)
 
     def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
-        """Return the first forked position of each forked lane, as portable proof."""
+        """Return each forked lane, its first forked seq and the ids there, as portable proof."""
         return list(self._lanes.forks())
 
     # --- membership, coverage, digest ------------------------------------
@@ -157,16 +157,17 @@ class Log:
         return tuple(sorted(self.roster.heads()[-limits.MEMBERSHIP_HEADS_MAX :]))
 
     def covered(self) -> Set[EntryId]:
-        """Return the ids digest and sync cover (spec/03-order §5).
+        """Return the ids that digest and sync cover (spec/03-order §5).
 
-        What valid members wrote inside all cuts, and all it names.
+        They are the entries of members inside all cuts, and all their ancestors.
         """
         return self._cover.ids(self.membership)
 
     def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
-        """Return which of these new entries go to peers, with what they brought into cover.
+        """Return the entries to offer to peers once `ids` are new: the covered ones.
 
-        What lies behind a cut goes to nobody until something covered follows it.
+        An entry behind a cut is offered to nobody until a covered entry follows it; it
+        then comes right before that entry.
         """
         return self._cover.offered(self.membership, ids)
 

@@ -1,12 +1,13 @@
-"""Entries that came before what they follow (spec/02-entry §6).
+"""Pending entries: they came before entries that they name, or before a grant (spec/02-entry §6).
 
-Pure, and private to admission.py. An entry that waits is *complete* once its place
-is right and all it names is admitted or complete itself: it then lacks only a
-grant, to its author or to the author of something complete that follows it.
+Pure, and private to admission.py. A pending entry is *complete* once it passed
+the check against its ancestors and every entry it names is admitted or complete.
+It then lacks only a grant, to its author or to the author of a complete entry
+that follows it.
 
-A name is looked at when the entry comes, when what it names is completed, and
-when that goes. Nothing is walked twice, so whoever fills the buffer costs no
-more work than bytes, however its entries are joined and in whatever order.
+A name is visited when its entry comes, when the named entry becomes complete,
+and when the named entry is dropped. The work is therefore linear in the bytes
+received, whatever the graph of the entries and their order of arrival.
 """
 
 from collections.abc import Container, Iterable
@@ -17,7 +18,7 @@ from replica.log.graph import reach
 
 
 class PendingEntries:
-    """What waits, by id, and what for."""
+    """The pending entries of one log, by id, and the names each lacks."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -25,14 +26,14 @@ class PendingEntries:
         self.size_bytes = 0
         self._named: dict[EntryId, tuple[EntryId, ...]] = {}
         self._unmet: dict[EntryId, set[EntryId]] = {}
-        """Of what is not complete: the names that are neither admitted nor complete."""
+        """Per entry that is not complete: its names that are neither admitted nor complete."""
         self._namers: dict[EntryId, dict[EntryId, None]] = {}
         self._complete: dict[PublicKey, dict[EntryId, None]] = {}
 
     def add(self, entry: Entry, missing: tuple[EntryId, ...]) -> bool:
-        """Let an entry wait for what it names; say whether all of that is complete.
+        """Add an entry that names `missing` ids; say whether all of these are complete.
 
-        The caller then checks its place, and completes or releases it.
+        If so, the caller checks the entry and marks it complete or drops it.
         """
         self.entries[entry.id] = entry
         self.size_bytes += entry.size_bytes
@@ -43,7 +44,7 @@ class PendingEntries:
         return not unmet
 
     def mark_complete(self, entry_id: EntryId) -> list[EntryId]:
-        """Take an entry as complete; return what has all it names complete by that."""
+        """Mark an entry complete; return the entries that now name complete entries alone."""
         author = self.entries[entry_id].header.author
         self._complete.setdefault(author, {})[entry_id] = None
         del self._unmet[entry_id]
@@ -56,12 +57,12 @@ class PendingEntries:
         return ready
 
     def with_ancestors(self, entry_id: EntryId) -> list[Entry]:
-        """Return a complete entry and all it waits for, ancestors first; none if it is gone."""
+        """Return a complete entry and its pending ancestors, ancestors first; none if dropped."""
         pending = (self.entries[i] for i in self._ancestors(entry_id) if i in self.entries)
         return sorted(pending, key=lambda e: e.order_key)
 
     def missing_for(self, entry_id: EntryId, admitted: Container[EntryId]) -> list[EntryId]:
-        """Return what an entry waits for that is neither here nor `admitted`, ascending."""
+        """Return the ids of ancestors that are neither pending nor `admitted`, ascending."""
         ancestors = self._ancestors(entry_id)
         return sorted(i for i in ancestors if i not in self.entries and i not in admitted)
 
@@ -69,15 +70,15 @@ class PendingEntries:
         return reach([entry_id], lambda i: self._named.get(i, ()))
 
     def complete_by(self, authors: Iterable[PublicKey]) -> list[EntryId]:
-        """Return what these authors have complete."""
+        """Return the complete entries by these authors."""
         return [i for author in authors for i in self._complete.get(author, ())]
 
     def remove_admitted(self, entry_id: EntryId) -> None:
-        """Let go of a complete entry that is admitted now."""
+        """Remove a complete entry that is admitted now."""
         self._remove(entry_id)
 
     def drop(self, entry_id: EntryId) -> None:
-        """Forget an entry, if it waits; what follows it lacks it again."""
+        """Drop an entry, if it is pending; entries that name it lack it again."""
         if entry_id not in self.entries:
             return
         lost = [entry_id] if self._is_complete(entry_id) else []
@@ -92,11 +93,11 @@ class PendingEntries:
                 self._unmet[namer].add(at)
 
     def named_ids(self) -> Iterable[EntryId]:
-        """Return all that waiting entries wait for, be it waiting itself or not here."""
+        """Return every id that pending entries wait for, pending itself or missing."""
         return self._namers.keys()
 
     def fill(self, whole: Entry) -> None:
-        """Put a waiting entry's body in its place."""
+        """Replace a pending entry by `whole`, the same with its body."""
         before = self.entries[whole.id]
         self.entries[whole.id] = whole
         self.size_bytes += whole.size_bytes - before.size_bytes
