@@ -46,7 +46,7 @@ def prefill(
     finished steps. Raises ContextTooLong, CacheBudgetExceeded or CacheBusy before any step.
     """
     assert ids, "at least one token is always left to compute"
-    _make_room(engine, cache, len(ids))
+    _reserve(engine, cache, len(ids))
     for done in range(0, len(ids), CHUNK_TOKENS):
         if any(cancellation.is_set for cancellation in cancellations):
             raise PrefillCancelled
@@ -58,7 +58,7 @@ def prefill(
     return last
 
 
-def _make_room(engine: Engine, cache: KVCache, tokens: int) -> None:
+def _reserve(engine: Engine, cache: KVCache, tokens: int) -> None:
     """Refuse before any work what can't fit, and grow once instead of per step."""
     total = cache.tokens + tokens
     if total > engine.config.context_tokens:

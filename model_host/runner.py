@@ -149,19 +149,19 @@ def plan(
     digests = rendering.render_digests(rendered, template, encoder)
     _check_answers(held, ready.parent, items, digests, template, encoder)
     prompt = tuple(rendered.token_ids)
-    room = profile.context_tokens_max - len(prompt)
-    if room < 1:
+    remaining = profile.context_tokens_max - len(prompt)
+    if remaining < 1:
         raise ContextTooLong(
             f"the context has {len(prompt)} tokens, the model holds {profile.context_tokens_max}"
         )
-    wanted = request.output_tokens_max or room
+    wanted = request.output_tokens_max or remaining
     return Plan(
         held.id,
         ready.request,
         request,
         _seal(ready, rendered, profile, digests[-1]),
         prompt,
-        min(wanted, room),
+        min(wanted, remaining),
         rendered.continued_tokens,
     )
 
@@ -238,7 +238,7 @@ class Run:
         context = (*self.plan.prompt, *self.token_ids)
         return self.sampler(logits, context, self.plan.draw_offset + len(self.token_ids))
 
-    def take(self, token_id: int) -> None:
+    def add_token(self, token_id: int) -> None:
         """Take a token, chosen now or read back from the journal; it may finish the run."""
         self.token_ids.append(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)

@@ -163,8 +163,8 @@ def _pick(weights: _Floats, draw: float) -> int:
     """Return the first place whose running sum exceeds the draw's share of the total."""
     # cumsum adds from left to right; sum() would add in pairs.
     mass = np.cumsum(weights)
-    place = int(np.searchsorted(mass, draw * mass[-1], side="right"))
-    return min(place, len(weights) - 1)
+    index = int(np.searchsorted(mass, draw * mass[-1], side="right"))
+    return min(index, len(weights) - 1)
 
 
 _LOG2_E = 1.4426950408889634

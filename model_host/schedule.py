@@ -97,7 +97,7 @@ class Schedule:
             for request in open_requests(held, self._host)
         )
 
-    def take(
+    def start_next(
         self,
         conversations: Iterable[Conversation],
         *,

@@ -53,7 +53,7 @@ class StopMatcher:
             start, stop = found
             text, self._held, self.stopped_by = self._held[:start], b"", self._stops[stop]
             return Shown(text, self.stopped_by)
-        return Shown(self._release(len(self._held) - self._waiting()))
+        return Shown(self._release(len(self._held) - self._undecided()))
 
     def finish(self) -> bytes:
         """Return the rest of the output, which no stop string can end any more.
@@ -78,7 +78,7 @@ class StopMatcher:
                 return end - len(longest), longest
         return None
 
-    def _waiting(self) -> int:
+    def _undecided(self) -> int:
         """Return how many last bytes may begin a stop string or an unfinished character."""
         for count in range(min(self._longest - 1, len(self._held)), 0, -1):
             tail = self._held[-count:]

@@ -1,9 +1,9 @@
-"""Group commit: which effects wait, and which rest on which (spec/04-link §7).
+"""Group commit: effects are performed once the entries before them are durable (spec/04-link §7).
 
 Pure; replica/io/performer.py drives it over a store, the simulator over a disk.
-Work is queued in the order in which a core returned it. All that waits is made
-durable together and performed afterwards in that order, so whatever shows in
-the world rests on what is durable.
+Work is queued in the order in which a core returned it. All queued work is made
+durable in one commit and then performed in that order, so every visible effect
+depends on durable entries alone.
 """
 
 from collections import deque
@@ -21,15 +21,15 @@ Payload = TypeVar("Payload")
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[Payload]):
-    """Entries to persist, and what to do once they are durable."""
+    """Entries to persist, and the payload to perform once they are durable."""
 
     persist: tuple[Entry, ...]
     about: Conversations | None
-    """The conversations it speaks of; None: it fails with any of them."""
+    """The conversations that the payload concerns; None if it fails with any of them."""
     payload: Payload
 
     def fails_with(self, lost: Conversations) -> bool:
-        """Say whether losing something of these conversations is this work's failure."""
+        """Say whether this work fails when entries of these conversations are lost."""
         if not lost:
             return False
         return bool(self.persist) or self.about is None or not lost.isdisjoint(self.about)
@@ -37,52 +37,52 @@ class Work(Generic[Payload]):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[Payload]):
-    """A commit the disk refused: what is lost, and all work to perform without that."""
+    """A failed commit: the conversations that lost entries, and the work to perform regardless."""
 
     lost: Conversations
-    """Conversations of which memory believes more than the disk holds."""
+    """Conversations with entries in memory that are not on disk."""
     work: tuple[Work[Payload], ...]
 
 
 class Commits(Generic[Payload]):
-    """The queue between a core and the world, one commit at a time."""
+    """The queue between a core and its driver, with one commit at a time."""
 
     def __init__(self) -> None:
         """Start with nothing queued."""
-        self._waiting: deque[Work[Payload]] = deque()
+        self._queued: deque[Work[Payload]] = deque()
         self._committing: tuple[Work[Payload], ...] = ()
 
     def __len__(self) -> int:
         """Count work that is not performed yet."""
-        return len(self._waiting) + len(self._committing)
+        return len(self._queued) + len(self._committing)
 
     def submit(self, work: Work[Payload]) -> None:
-        """Queue work behind all that is queued."""
-        self._waiting.append(work)
+        """Queue work behind all other work."""
+        self._queued.append(work)
 
     def begin(self) -> tuple[Entry, ...]:
-        """Take all that waits into one commit; return its entries, which may be none.
+        """Begin one commit of all queued work; return its entries, which may be none.
 
         `complete` or `refuse` ends the commit.
         """
         assert not self._committing, "one commit at a time"
-        self._committing = tuple(self._waiting)
-        self._waiting.clear()
+        self._committing = tuple(self._queued)
+        self._queued.clear()
         return tuple(entry for work in self._committing for entry in work.persist)
 
     def complete(self) -> tuple[Work[Payload], ...]:
-        """Return the work of a commit that is durable, to perform in this order."""
+        """End a durable commit; return its work, to perform in this order."""
         done, self._committing = self._committing, ()
         return done
 
     def refuse(self) -> Refused[Payload]:
-        """Give up a commit, and what was queued meanwhile: it may rest on what is lost."""
+        """End a failed commit, with the work queued since: that may depend on lost entries."""
         work = self.abandon()
         return Refused({entry.conversation for one in work for entry in one.persist}, work)
 
     def abandon(self) -> tuple[Work[Payload], ...]:
-        """Return all work, committing or waiting, and forget it."""
-        work = (*self._committing, *self._waiting)
+        """Return all work, committing or queued, and forget it."""
+        work = (*self._committing, *self._queued)
         self._committing = ()
-        self._waiting.clear()
+        self._queued.clear()
         return work

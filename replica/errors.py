@@ -3,13 +3,13 @@
     AntiphonError
     ├── EntryRefused           an entry breaks a rule; no replica will ever admit it
     ├── RequestRefused         a call or a frame can't be served as asked
-    ├── Unavailable            try again, here or elsewhere
-    ├── StoreError             this replica's disk or files
-    └── HostError              the model host can't answer this request
+    ├── Unavailable            the peer can't serve the call now
+    ├── StoreError             the disk or the files of this replica failed
+    └── HostError              the model host can't answer a request
 
-`reason` is the stable machine word, `next_step` tells a person what to do,
-`retryable` whether the same call may succeed later. An instance adds what
-recovery needs: `missing`, `retry_after_s`.
+`reason` is a stable word for programs, `next_step` an instruction for people;
+`retryable` says whether the same call may succeed later. An instance may carry
+data for recovery: `missing`, `retry_after_s`.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from typing import ClassVar
 
 
 class AntiphonError(Exception):
-    """Base of everything this project raises on purpose."""
+    """Base class of the errors that this project raises."""
 
     reason: ClassVar[str] = "INTERNAL"
-    next_step: ClassVar[str] = "Report this with the log of the process that said it."
+    next_step: ClassVar[str] = "Report this with the log of the process that failed."
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -30,14 +30,14 @@ class AntiphonError(Exception):
         missing: Iterable[bytes] = (),
         retry_after_s: float | None = None,
     ) -> None:
-        """Keep `detail` for people and the recovery data for programs."""
+        """Set the detail, for people, and the recovery data, for programs."""
         super().__init__(detail or (self.__doc__ or "").split("\n")[0])
         self.missing = tuple(missing)
         self.retry_after_s = retry_after_s
 
     @property
     def detail(self) -> str:
-        """What happened, as one sentence."""
+        """The problem in one sentence."""
         return str(self.args[0])
 
 
@@ -59,19 +59,19 @@ class Unavailable(AntiphonError):
     """The peer can't serve this now."""
 
     reason = "UNAVAILABLE"
-    next_step = "Wait and try again; appended entries are kept and sent on reconnect."
+    next_step = "Try again later; appended entries are kept and are sent on reconnect."
     retryable = True
 
 
 class StoreError(AntiphonError):
-    """The local store can't do what was asked."""
+    """The local store failed."""
 
     reason = "STORE_FAILED"
-    next_step = "Check the disk and the data folder, then start again."
+    next_step = "Check the disk and the data folder, then start the process again."
 
 
 class HostError(AntiphonError):
     """The model host can't serve this."""
 
     reason = "HOST_FAILED"
-    next_step = "Read the host's log; the conversation itself is safe in the log."
+    next_step = "Check the log of the host process; no entry of the conversation is lost."

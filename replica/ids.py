@@ -1,4 +1,4 @@
-"""Identifiers and the pre-image rule they share (spec/00-conventions).
+"""Identifiers, and the rule for the pre-images of hashes and signatures (spec/00-conventions).
 
 Every hash and signature covers a tagged, length-prefixed pre-image, so bytes
 signed for one purpose never verify for another.
@@ -30,7 +30,7 @@ CONTEXT_TAG = b"antiphon/v1/context"
 
 
 class Track(IntEnum):
-    """The three independent histories of a conversation; ALL is the genesis alone."""
+    """The three independent tracks of a conversation; ALL is for the genesis alone."""
 
     ALL = 0
     CONVERSATION = 1
@@ -49,7 +49,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """One place in a lane, and the entry that stands there."""
+    """A position in a lane, and the id of the entry there."""
 
     lane: Lane
     seq: int
@@ -57,7 +57,7 @@ class Position:
 
 
 def pae(tag: bytes, data: bytes) -> bytes:
-    """Return the tagged pre-image of `data`: both lengths as 8-byte little-endian."""
+    """Return the tagged pre-image of `data`; both lengths are 8 bytes, little-endian."""
     return b"".join((len(tag).to_bytes(8, "little"), tag, len(data).to_bytes(8, "little"), data))
 
 
@@ -67,16 +67,16 @@ def tagged_sha256(tag: bytes, data: bytes) -> Digest:
 
 
 def key_from_hex(text: str) -> PublicKey:
-    """Read a public key of 64 hex digits. Raises ValueError."""
+    """Parse a public key of 64 hex digits. Raises ValueError."""
     try:
         key = bytes.fromhex(text.strip())
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise ValueError(f"'{text}' is not a key: keys are 64 hex digits")
+        raise ValueError(f"'{text}' is not a key: a key has 64 hex digits")
     return PublicKey(key)
 
 
 def short(value: bytes) -> str:
-    """Return the first 12 hex digits, the form people read and type."""
+    """Return the first 12 hex digits, the form for people."""
     return value.hex()[:12]

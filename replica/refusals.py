@@ -1,30 +1,30 @@
-"""Why an entry or a call is refused: one class per reason (spec/10-errors).
+"""Refusals of entries and calls: one class per reason (spec/10-errors).
 
-The first docstring line is the sentence people read when no detail is given.
+The first line of a docstring is the detail shown when an instance has none.
 """
 
 from replica.errors import EntryRefused, RequestRefused, StoreError, Unavailable
 
 
 class WireMalformed(EntryRefused):
-    """The bytes leave the strict wire subset."""
+    """The bytes are outside the strict wire subset."""
 
     reason = "WIRE_MALFORMED"
-    next_step = "Serialise with minimal varints, ascending fields and no default values."
+    next_step = "Encode with minimal varints, ascending fields and no default values."
 
 
 class HeaderTooLarge(EntryRefused):
     """The header is larger than 8 KiB."""
 
     reason = "HEADER_TOO_LARGE"
-    next_step = "Join surplus heads first; a header never needs this much."
+    next_step = "Join surplus heads first, then name the JOIN as a parent."
 
 
 class BodyTooLarge(EntryRefused):
     """The body is larger than 512 KiB."""
 
     reason = "BODY_TOO_LARGE"
-    next_step = "Put the content into a blob and refer to it from a media part."
+    next_step = "Store the content as a blob and refer to it from a media part."
 
 
 class FieldInvalid(EntryRefused):
@@ -45,7 +45,7 @@ class SeqGap(EntryRefused):
     """seq does not follow the previous entry of the lane."""
 
     reason = "SEQ_GAP"
-    next_step = "Number the lane without gaps; send from the head the peer reports."
+    next_step = "Number the lane without gaps, and send from the head that the peer reports."
 
 
 class PrevInvalid(EntryRefused):
@@ -59,28 +59,28 @@ class ParentInvalid(EntryRefused):
     """A parent is in another track or conversation."""
 
     reason = "PARENT_INVALID"
-    next_step = "Follow entries of the same track, or the genesis."
+    next_step = "Name parents on the same track, or the genesis."
 
 
 class BasisInvalid(EntryRefused):
     """The basis is not a seal, or the track has none."""
 
     reason = "BASIS_INVALID"
-    next_step = "Name a seal of this conversation, on the conversation track only."
+    next_step = "Name a seal of this conversation, and only on the conversation track."
 
 
 class LamportInvalid(EntryRefused):
-    """Lamport is not 1 + the maximum over all that the entry names."""
+    """lamport is not 1 + the maximum over the entries that this one names."""
 
     reason = "LAMPORT_INVALID"
-    next_step = "Recompute lamport from prev, parents, basis and what a control body lists."
+    next_step = "Recompute lamport from prev, parents, basis and the ids that a control body lists."
 
 
 class KeyInvalid(EntryRefused):
     """The author key is not a canonical point of large order."""
 
     reason = "KEY_INVALID"
-    next_step = "Generate a fresh Ed25519 key; small-order points sign anything."
+    next_step = "Generate a new Ed25519 key; a small-order key verifies forged signatures."
 
 
 class SignatureInvalid(EntryRefused):
@@ -112,46 +112,48 @@ class BodyMalformed(EntryRefused):
 
 
 class GenesisInvalid(EntryRefused):
-    """The genesis breaks a rule of its own."""
+    """The genesis breaks a rule for geneses."""
 
     reason = "GENESIS_INVALID"
-    next_step = "Start the conversation with a genesis as in spec/02-entry."
+    next_step = "Start the conversation with a genesis as described in spec/02-entry."
 
 
 class TrackInvalid(EntryRefused):
     """The kind does not belong on this track."""
 
     reason = "TRACK_INVALID"
-    next_step = "Write the kind on its own track (spec/02-entry, kinds)."
+    next_step = "Write the entry on the track of its kind (spec/02-entry, kinds)."
 
 
 class ConversationUnknown(RequestRefused):
     """There is no such conversation here, or you are not a member of it."""
 
     reason = "CONVERSATION_NOT_FOUND"
-    next_step = "Ask an owner to grant your key; a holder of the log may send it from the genesis."
+    next_step = (
+        "Ask an owner to grant your key a role; if you hold the log, send it from the genesis."
+    )
 
 
 class ConversationDeleted(RequestRefused):
     """An owner deleted this conversation from the hub."""
 
     reason = "CONVERSATION_DELETED"
-    next_step = "Keep your copy, or delete it too; this hub takes the conversation no more."
+    next_step = "Keep your copy or delete it too; this hub no longer accepts the conversation."
 
 
 class EntriesMissing(RequestRefused):
-    """Entries these ones follow are not here."""
+    """Entries that the sent ones follow are missing here."""
 
     reason = "ENTRIES_MISSING"
-    next_step = "Send the missing entries first; what came is kept while it waits."
+    next_step = "Send the missing entries; those already sent are kept as pending."
     retryable = True
 
 
 class PendingFull(RequestRefused):
-    """Too many entries wait for missing ones."""
+    """Too many entries are pending for missing ones."""
 
     reason = "PENDING_FULL"
-    next_step = "Send in (lamport, id) order, from the heads the peer reports."
+    next_step = "Send in (lamport, id) order, from the heads that the peer reports."
     retryable = True
 
 
@@ -159,7 +161,7 @@ class LanesDiverged(RequestRefused):
     """Two histories of one lane exist: the same position holds different entries."""
 
     reason = "LANES_DIVERGED"
-    next_step = "Exchange all ids; then write on in a new epoch, and look for a restored backup."
+    next_step = "Exchange all ids and write on in a new epoch; check whether a backup was restored."
     retryable = True
 
 
@@ -167,7 +169,7 @@ class CreateForbidden(RequestRefused):
     """The hub does not let your key create conversations."""
 
     reason = "CREATE_FORBIDDEN"
-    next_step = "Ask the operator to allow the key, or use another hub."
+    next_step = "Ask the operator to allow your key, or use another hub."
 
 
 class Unauthenticated(RequestRefused):
@@ -189,14 +191,14 @@ class PeerIdentityChanged(RequestRefused):
     """The peer's key is not the one pinned for this address."""
 
     reason = "PEER_IDENTITY_CHANGED"
-    next_step = "Check with its operator; if the change is right, remove the pin and retry."
+    next_step = "Ask the peer's operator; if the change is intended, remove the pin and try again."
 
 
 class NotAllowed(RequestRefused):
     """Your role does not allow this."""
 
     reason = "ROLE_FORBIDS"
-    next_step = "Ask an owner for the role."
+    next_step = "Ask an owner to grant your key the role."
 
 
 class FrameTooLarge(RequestRefused):
@@ -207,10 +209,10 @@ class FrameTooLarge(RequestRefused):
 
 
 class FrameMalformed(RequestRefused):
-    """The frame does not parse or lacks its message."""
+    """The frame does not parse, or has no message."""
 
     reason = "FRAME_MALFORMED"
-    next_step = "Check the client against proto/antiphon/v1."
+    next_step = "Compare the client with proto/antiphon/v1."
 
 
 class ArgumentInvalid(RequestRefused):
@@ -221,59 +223,59 @@ class ArgumentInvalid(RequestRefused):
 
 
 class VersionUnsupported(RequestRefused):
-    """No protocol version in common."""
+    """The two sides share no protocol version."""
 
     reason = "VERSION_UNSUPPORTED"
-    next_step = "Upgrade the older side."
+    next_step = "Upgrade the older of the two sides."
 
 
 class OutOfOrder(RequestRefused):
-    """A message came before the one that must precede it."""
+    """A message came before another that must precede it."""
 
     reason = "LINK_OUT_OF_ORDER"
-    next_step = "Begin with Hello; Open a conversation before drafts on it."
+    next_step = "Send Hello first, and Open a conversation before its drafts."
 
 
 class QuotaExceeded(RequestRefused):
     """A quota of this hub is used up."""
 
     reason = "QUOTA_EXCEEDED"
-    next_step = "Delete what is not needed, or ask the operator for more."
+    next_step = "Delete data you no longer need, or ask the operator for a higher quota."
 
 
 class CriticalKindUnknown(RequestRefused):
     """The conversation holds a critical kind this version does not know."""
 
     reason = "CRITICAL_KIND_UNKNOWN"
-    next_step = "Upgrade; until then the conversation is read-only here."
+    next_step = "Upgrade this program; until then the conversation is read-only here."
 
 
 class CreditExceeded(RequestRefused):
-    """The peer sent more than the credit it had."""
+    """The peer sent more bytes than it had credit for."""
 
     reason = "CREDIT_EXCEEDED"
     next_step = "Count sent frame bytes against the credit received."
 
 
 class LinkIdle(Unavailable):
-    """Nothing came for longer than the idle timeout."""
+    """No frame came for longer than the idle timeout."""
 
     reason = "LINK_IDLE"
-    next_step = "Connect again and open from your heads."
+    next_step = "Connect again, and open each conversation from your heads."
 
 
 class SlowReader(Unavailable):
-    """The peer gave no credit while too much waited for it."""
+    """The peer gave no credit while too many bytes were queued for it."""
 
     reason = "SLOW_READER"
-    next_step = "Connect again and open from your heads; nothing is lost."
+    next_step = "Connect again, and open each conversation from your heads; nothing is lost."
 
 
 class HubUnreachable(Unavailable):
     """The hub does not answer."""
 
     reason = "HUB_UNREACHABLE"
-    next_step = "Entries are kept and sent on reconnect; start the hub or check the address."
+    next_step = "Start the hub or check its address; entries are kept and are sent on reconnect."
 
 
 class NoHost(Unavailable):
@@ -290,26 +292,26 @@ class BlobMissing(RequestRefused):
     """There is no such blob in this conversation."""
 
     reason = "BLOB_NOT_FOUND"
-    next_step = "Write the blob first; check digest and conversation."
+    next_step = "Check digest and conversation; if both are right, write the blob first."
 
 
 class BlobOffsetInvalid(RequestRefused):
     """The offset is not the committed size."""
 
     reason = "BLOB_OFFSET_INVALID"
-    next_step = "Ask Stat for the committed size and resume there."
+    next_step = "Call Stat for the committed size, and resume at it."
     retryable = True
 
 
 class BlobDigestMismatch(RequestRefused):
-    """The bytes written do not have the digest stated."""
+    """The bytes written do not have the stated digest."""
 
     reason = "BLOB_DIGEST_MISMATCH"
-    next_step = "The upload was dropped; write it again from offset 0."
+    next_step = "Write the blob again from offset 0; the upload was dropped."
 
 
 class BlobTooLarge(RequestRefused):
-    """The blob is larger than this hub takes."""
+    """The blob is larger than this hub accepts."""
 
     reason = "BLOB_TOO_LARGE"
     next_step = "Split the content, or ask the operator for a higher limit."
@@ -319,7 +321,7 @@ class StoreFull(StoreError):
     """The disk is full; nothing acknowledged is lost."""
 
     reason = "STORE_FULL"
-    next_step = "Free disk space and try again; unacknowledged entries are resent by their writers."
+    next_step = "Free disk space and try again; writers send unacknowledged entries again."
     retryable = True
 
 
@@ -335,42 +337,42 @@ class StoreVersionUnknown(StoreError):
     """The store was written by a newer version."""
 
     reason = "STORE_VERSION_UNKNOWN"
-    next_step = "Use the newer version; this one would not understand what it reads."
+    next_step = "Use the newer version; this one can't read the store."
 
 
 class DraftUnknown(StoreError):
-    """Another draft of version 1 wrote this, under other rules."""
+    """Another draft of version 1, with other rules, wrote this."""
 
     reason = "DRAFT_UNKNOWN"
     next_step = (
-        "Run the version that wrote it: its `antiphon export` keeps a conversation for versions of"
-        " that draft, its `antiphon log --json` writes what was said for any other."
+        "Run the version that wrote it: its `antiphon export` saves a conversation for versions of"
+        " that draft, its `antiphon log --json` writes the messages for any other."
     )
 
 
 class StoreCorrupt(StoreError):
-    """The store's bytes fail their digest."""
+    """Stored bytes do not have their digest."""
 
     reason = "STORE_CORRUPT"
-    next_step = "The entry is quarantined; sync with a peer to fetch it again."
+    next_step = "Sync with a peer to fetch the entry again; the stored copy is quarantined."
 
 
 class ConversationDamaged(StoreError):
-    """The store lost entries that say who is a member; until they are back nothing is done."""
+    """The store lost membership entries; the conversation is blocked until they are back."""
 
     reason = "CONVERSATION_DAMAGED"
     next_step = (
-        "Link a hub that holds them, or import another member's bundle. If nobody holds them,"
-        " delete the conversation here and sync it anew."
+        "Link a hub that holds them, or import a bundle of another member. If nobody holds them,"
+        " delete the conversation here and sync it again."
     )
     retryable = True
 
 
 class KeyFileInvalid(StoreError):
-    """The key file is not readable as an Ed25519 key, or is open to others."""
+    """The key file is not an Ed25519 key, or other users can read it."""
 
     reason = "KEY_FILE_INVALID"
-    next_step = "Restore the key from its backup, or run `chmod 600` on it."
+    next_step = "Restore the key file from its backup, or run `chmod 600` on it."
 
 
 class BundleInvalid(StoreError):

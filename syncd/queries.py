@@ -75,7 +75,7 @@ Fate = Unknown | Waiting | Held
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
     """Return what became of an entry."""
     if entry_id in held.log.pending:
-        return Waiting(tuple(held.log.admission.lacking(entry_id)))
+        return Waiting(tuple(held.log.admission.missing_for(entry_id)))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.v1 import log_pb2 as pb
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import sealable
+from replica.conversation.next_seal import sealable
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ENTRY_TAG, ConversationId, Digest, EntryId, Lane, Position, PublicKey, pae
 from replica.log import codec, wire

@@ -119,7 +119,7 @@ def self_test(model: Model) -> SelfTest:
 
 
 def _cuts(rows: int, of: int, turn: int) -> list[int]:
-    """Where to cut `rows` out of `of` rows: many places for few rows, else one by turns."""
+    """Where to cut `rows` out of `of` rows: many positions for few rows, else one by turns."""
     last = of - rows
     if rows > _ROWS_FEW:
         return [last * (turn % 3) // 2]
@@ -151,10 +151,10 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
         for turn, size in enumerate(sizes):
             # Measured: kernels for very few rows go astray in a tenth of the rows only.
             thorough = name != "head" and size < _ROWS_FEW
-            places = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
+            offsets = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
             same = all(
                 torch.equal(function(given[at : at + size].clone()), whole[at : at + size])
-                for at in places
+                for at in offsets
             )
             yield f"{name} rows={size}", same
 
@@ -174,8 +174,8 @@ def _keys_agree(model: Model) -> Iterator[tuple[str, bool]]:
     query = torch.cat([query, query], 2).to(model.dtype)
     before: torch.Tensor | None = None
     for keys in shapes.key_buckets:
-        places = keys - 2 * shapes.key_block + 2 * (torch.arange(full) // group)
-        hidden = torch.arange(keys) > places.clamp_(min=0)[:, None]
+        positions = keys - 2 * shapes.key_block + 2 * (torch.arange(full) // group)
+        hidden = torch.arange(keys) > positions.clamp_(min=0)[:, None]
         mask = torch.zeros((full, keys), dtype=model.dtype).masked_fill_(hidden, float("-inf"))
 
         def run(at: int, rows: int, mask: torch.Tensor = mask, keys: int = keys) -> torch.Tensor:

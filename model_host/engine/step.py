@@ -102,8 +102,8 @@ def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.
     config = model.config
     padding = model.shapes.linear_rows(plans[-1].rows.stop) - plans[-1].rows.stop
     ids = [token for part in batch for token in part.ids] + [0] * padding
-    places = [plan.start + row for plan in plans for row in range(plan.count)] + [0] * padding
-    cos, sin = _rotary_rows(model, torch.tensor(places))
+    positions = [plan.start + row for plan in plans for row in range(plan.count)] + [0] * padding
+    cos, sin = _rotary_rows(model, torch.tensor(positions))
     hidden = functional.embedding(torch.tensor(ids), model.embedding)
     context = torch.zeros((len(ids), config.heads * config.head_width), dtype=model.dtype)
     for index, layer in enumerate(model.layers):
@@ -115,7 +115,7 @@ def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.
     return hidden
 
 
-def _rotary_rows(model: Model, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and sin [M, H + 2 H_kv, D] for the positions [M].
 
     Values are rotated by nothing, times one plus zero, so that queries, keys and values
@@ -123,10 +123,10 @@ def _rotary_rows(model: Model, places: torch.Tensor) -> tuple[torch.Tensor, torc
     """
     config = model.config
     rotated, width = config.heads + config.kv_heads, config.head_width
-    shape = (len(places), rotated + config.kv_heads, width)
+    shape = (len(positions), rotated + config.kv_heads, width)
     cos, sin = torch.ones(shape, dtype=model.dtype), torch.zeros(shape, dtype=model.dtype)
-    cos[:, :rotated] = model.cos[places][:, None]
-    sin[:, :rotated] = model.sin[places][:, None]
+    cos[:, :rotated] = model.cos[positions][:, None]
+    sin[:, :rotated] = model.sin[positions][:, None]
     return cos, sin
 
 

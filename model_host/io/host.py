@@ -75,7 +75,7 @@ class Host:
         """Answer requests until cancelled."""
         while True:
             self._awake.clear()
-            decision = self._schedule.take(
+            decision = self._schedule.start_next(
                 self._client.shelf.values(),
                 is_synchronized=self._is_synchronized,
                 now_ms=now_ms(),

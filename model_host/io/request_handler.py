@@ -201,7 +201,7 @@ class RequestHandler:
         head, journaled = self._journaled(request_id, node.id)
         run = self._shown_run(held, request_id, node, head.run)
         for token_id in journaled or ():
-            run.take(token_id)
+            run.add_token(token_id)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
         await self._append(held, run, Usage(), head.numerics_class)

@@ -67,7 +67,7 @@ class RunDriver:
         Raises StoreError where the journal takes no more.
         """
         for token_id in journaled:
-            self.run.take(token_id)
+            self.run.add_token(token_id)
         for frame in self.run.drafts:
             self._show(frame)
         # A crash may have come between the last token and the generation's entry.
@@ -109,7 +109,7 @@ class RunDriver:
     def _take_next(self, logits: Logits) -> int:
         token_id = self.run.choose(logits)
         self._journal.append(token_id)
-        self.run.take(token_id)
+        self.run.add_token(token_id)
         self._show(self.run.drafts[-1])
         return token_id
 

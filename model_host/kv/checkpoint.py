@@ -135,8 +135,8 @@ def decode_manifest(data: bytes, mac_key: bytes) -> Manifest:
     if not hmac.compare_digest(data[8:40], _mac(mac_key, body)):
         raise CheckpointCorrupt("A manifest's MAC is wrong.")
     reader = _Reader(body)
-    seal, generation = reader.take(32), reader.take(reader.number(1))
-    tokens, lineage, namespace = reader.number(4), reader.take(32), reader.take(32)
+    seal, generation = reader.read(32), reader.read(reader.number(1))
+    tokens, lineage, namespace = reader.number(4), reader.read(32), reader.read(32)
     if len(generation) not in (0, 32) or not 0 < tokens <= TOKENS_MAX:
         raise CheckpointCorrupt("A manifest's generation or token count is out of range.")
     count = reader.number(4)
@@ -159,21 +159,21 @@ class _Reader:
         self._body = body
         self.at = 0
 
-    def take(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         """Return the next `count` bytes."""
-        taken = self._body[self.at : self.at + count]
-        if len(taken) != count:
+        data = self._body[self.at : self.at + count]
+        if len(data) != count:
             raise CheckpointCorrupt("A manifest ends too early.")
         self.at += count
-        return taken
+        return data
 
     def number(self, width: int) -> int:
         """Return the next little-endian number of `width` bytes."""
-        return int.from_bytes(self.take(width), "little")
+        return int.from_bytes(self.read(width), "little")
 
     def group(self) -> Group:
         """Return the next group; its file name can name no other folder."""
-        lineage, digest, name = self.take(32), self.take(32), self.take(self.number(1))
+        lineage, digest, name = self.read(32), self.read(32), self.read(self.number(1))
         if _FILE_NAME.fullmatch(name) is None:
             raise CheckpointCorrupt("A manifest names a file it may not name.")
         return Group(lineage, digest, name.decode(), self.number(8), self.number(4))

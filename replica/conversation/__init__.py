@@ -13,8 +13,8 @@ from replica.conversation.drafts import (
     verify_draft,
 )
 from replica.conversation.epochs import Epochs
+from replica.conversation.next_seal import Sealable, open_requests, sealable
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
-from replica.conversation.sealing import Sealable, open_requests, sealable
 
 __all__ = [
     "Author",

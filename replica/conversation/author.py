@@ -1,9 +1,8 @@
-"""Writing entries: the next place in a lane, header, signature (spec/02-entry §7).
+"""The author of entries: next position in a lane, header, signature (spec/02-entry §7).
 
-Pure: randomness and time are arguments. An author writes in one epoch; the
-driver mints a new one unless a peer has confirmed the lane's head since the
-store was opened, because a restored backup would otherwise write a second
-history of the same lane.
+Pure: randomness and time are arguments. An author writes in one epoch. The driver
+begins a new one unless a peer has confirmed the lane's head since the store was
+opened. Otherwise a restored backup would write a second history of the same lane.
 """
 
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ class Author:
         return Lane(self.public, self.epoch, track)
 
     def genesis(self, body: Genesis, *, salt: bytes, time_ms: int) -> Entry:
-        """Begin a conversation."""
+        """Return the genesis of a new conversation."""
         content = salted(salt, codec.encode_body(body))
         header = Header(
             None, self.public, self.epoch, Track.ALL, 0, None, (), None, 0,
@@ -74,26 +73,26 @@ class Author:
     ) -> Entry:
         """Write the next entry of this author's lane; the caller admits and persists it.
 
-        `parents` may come in any order; more than 64 must be joined first.
+        `parents` may be in any order; more than 64 must be joined first.
         Raises ConversationDamaged, NotAllowed, CriticalKindUnknown, BodyTooLarge.
         """
         held.require_whole()
         kind = kind_of(body)
         if not self.may_write(held, body):
-            # Others would carry it and count it for nothing.
-            raise NotAllowed(f"your role in this conversation takes no {kind.name} entry")
-        # Membership stays writable: whoever wrote the entry can be revoked for it.
+            # Other replicas would carry the entry as void.
+            raise NotAllowed(f"your role in this conversation allows no {kind.name} entry")
+        # Membership stays writable, so that the author of the entry can be revoked.
         if not isinstance(body, Member) and _is_stopped(held.log):
             raise CriticalKindUnknown
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
         if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
-            # Nobody would admit it, and the lane would go on from it here alone.
+            # No other replica would admit it, nor the entries that follow it on this lane.
             raise BodyTooLarge(f"the seal would list {len(body.entries)} entries")
         content = salted(salt, codec.encode_body(body))
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
         track = rules_of(kind).track or _track_of(held, parents)
-        seq, prev = held.next_place(self.lane(track))
+        seq, prev = held.next_position(self.lane(track))
         named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
         lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
         header = Header(
@@ -103,7 +102,7 @@ class Author:
         return self._signed(header, content)
 
     def may_write(self, held: Conversation, body: Body) -> bool:
-        """Say whether this key's roles take such an entry now."""
+        """Say whether this key's roles allow such an entry now."""
         match body:
             case Member(Revocation(key)) if key == self.public:
                 return True  # anyone may leave
@@ -121,6 +120,6 @@ def _is_stopped(log: Log) -> bool:
 
 
 def _track_of(held: Conversation, parents: tuple[EntryId, ...]) -> int:
-    """Return the track a JOIN of `parents` stands on."""
+    """Return the track of a JOIN of `parents`."""
     tracks = (held.log.entries[i].header.track for i in parents)
     return next((track for track in tracks if track != Track.ALL), Track.CONVERSATION)

@@ -1,6 +1,6 @@
-"""The answers that a request placed somewhere would wait for (spec/03-order §4).
+"""The answers that a request at a given place would wait for (spec/03-order §4).
 
-Pure, and for people: a host decides by `sealing.sealable`.
+Pure. For display only: a host decides by `next_seal.sealable`.
 """
 
 from replica.conversation.conversation import Conversation
@@ -12,7 +12,7 @@ from replica.log import Conflict, reach
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
     """Return the unanswered requests ahead of `place`, in (lamport, id) order.
 
-    Not those that `place` goes past, because it follows a CANCEL that closes them.
+    Requests closed by a CANCEL that `place` follows are left out.
     """
     order, log = held.order, held.log
     found: set[EntryId] = set()
@@ -29,5 +29,5 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
         end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
-    waiting = [i for i in found if behind.isdisjoint(order.closing(i))]
-    return sorted(waiting, key=lambda i: log.entries[i].order_key)
+    open_ids = [i for i in found if behind.isdisjoint(order.closing(i))]
+    return sorted(open_ids, key=lambda i: log.entries[i].order_key)

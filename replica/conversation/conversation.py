@@ -1,6 +1,7 @@
-"""One conversation in memory: log, order and the drafts that run in it.
+"""One conversation in memory: its log, order and running drafts.
 
-Pure. The shelf is what a replica or a hub holds; links read and extend it.
+Pure. The shelf holds the conversations of a replica or a hub; links read and
+extend them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """The log of a conversation with everything folded from it."""
+    """The log of a conversation, with the state folded from it."""
 
     def __init__(self, conversation: ConversationId) -> None:
         """Start empty."""
@@ -51,22 +52,22 @@ class Conversation:
     ) -> "Conversation":
         """Rebuild from stored entries, which were verified before they were stored.
 
-        What follows an entry that the store `lost` waits until that comes again.
+        Entries that follow one that the store `lost` are pending until it comes again.
         """
         restored = cls(conversation)
         with restored.batch():
             for entry in sorted(entries, key=send_order):
                 restored.admit(entry, verified=True)
         log = restored.log
-        restored.damage = Damage(lost, log.pending.values(), log.admission.absent())
+        restored.damage = Damage(lost, log.pending.values(), log.admission.all_missing())
         return restored
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
-        """Admit an entry and fold it in; see Log.admit."""
-        waiting = self.log.pending.get(entry.id)
+        """Admit an entry and fold it; see Log.admit."""
+        pending = self.log.pending.get(entry.id)
         verdict = self.log.admit(entry, verified=verified)
-        if waiting is not None and waiting.body is None and entry.body is not None:
-            self.damage.fill(entry.id)
+        if pending is not None and pending.body is None and entry.body is not None:
+            self.damage.mark_unstored(entry.id)
         if isinstance(verdict, Admitted):
             self._unfolded += verdict.entries
             verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
@@ -78,10 +79,10 @@ class Conversation:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Fold what is admitted meanwhile once, at the end; until then `order` stands still.
+        """Fold the entries admitted in this context once, at its end; `order` lags until then.
 
-        A change of membership may take folding from scratch: one frame full of
-        them is to cost one pass, not one each.
+        A change of membership may need a fold from scratch. A frame with many such
+        changes then needs one pass, not one for each.
         """
         self._batches += 1
         try:
@@ -95,20 +96,20 @@ class Conversation:
         admitted, self._unfolded = self._unfolded, []
         self.order.receive(admitted)
         self._end_drafts(admitted)
-        self._note_document(admitted)
+        self._invalidate_document(admitted)
 
     @property
     def document(self) -> "Document":
-        """The shared document: titles, branch names, annotations; built when first asked for."""
+        """The shared document: titles, branch names, annotations; built on first use."""
         if self._document is None:
-            # It brings pycrdt, which whoever never asks for a document does without.
+            # pycrdt is imported only for callers that use the document.
             from replica.document import Document
 
             self._document = Document(updates_of(self.log))
         return self._document
 
-    def _note_document(self, entries: Iterable[Entry]) -> None:
-        # A change of membership may make updates void or valid: build anew when asked.
+    def _invalidate_document(self, entries: Iterable[Entry]) -> None:
+        # A change of membership may make updates void or valid: rebuild on next use.
         tracks = {entry.header.track for entry in entries}
         if tracks & {Track.ALL, Track.MEMBERSHIP, Track.DOCUMENT}:
             self._document = None
@@ -123,47 +124,47 @@ class Conversation:
                     self.drafts.pop(node.seal.request, None)
 
     def is_member(self, key: PublicKey) -> bool:
-        """Say whether `key` may read this conversation now; nobody may while it is blocked."""
+        """Say whether `key` may read this conversation; nobody may while it is blocked."""
         return not self.is_blocked and self.log.membership.is_member(key)
 
     @property
     def is_blocked(self) -> bool:
-        """Say whether the store lost membership entries, so that nobody can be judged."""
+        """Say whether membership entries are lost, so that no permission can be decided."""
         return self.damage.is_blocking
 
-    def membership_left(self) -> list[EntryId]:
-        """Return the membership entries that are left, but for the genesis, in send order.
+    def remaining_membership(self) -> list[EntryId]:
+        """Return the ids of the membership entries still held, without the genesis, in send order.
 
-        Those that wait for lost ones are among them: another holder may lack just these.
+        Entries pending for lost ones are included: another holder may lack just these.
         """
         entries = (*self.log.entries.values(), *self.log.pending.values())
-        left = (e for e in entries if e.header.track == Track.MEMBERSHIP)
-        return [entry.id for entry in sorted(left, key=send_order)]
+        found = (e for e in entries if e.header.track == Track.MEMBERSHIP)
+        return [entry.id for entry in sorted(found, key=send_order)]
 
     def find(self, entry_id: EntryId) -> Entry | None:
-        """Return an entry, admitted or waiting."""
+        """Return an admitted or pending entry, None if unknown."""
         return self.log.entries.get(entry_id) or self.log.pending.get(entry_id)
 
     def require_whole(self) -> None:
-        """Raise ConversationDamaged, which names what is missing, while it is blocked."""
+        """Raise ConversationDamaged, with the missing ids, while the conversation is blocked."""
         if self.is_blocked:
             raise ConversationDamaged(missing=sorted(self.damage.missing))
 
-    def next_place(self, lane: Lane) -> tuple[int, EntryId | None]:
+    def next_position(self, lane: Lane) -> tuple[int, EntryId | None]:
         """Return (seq, prev) for the next entry of an unforked lane."""
         tips = self.log.lane_tips(lane)
         if not tips:
             return 0, None
-        # A forked lane is never written on: its author mints a new epoch.
-        assert len(tips) == 1, "a forked lane takes no more entries"
+        # A forked lane is never extended: its author begins a new epoch.
+        assert len(tips) == 1, "a forked lane is not extended"
         return self.log.entries[tips[0]].header.seq + 1, tips[0]
 
 
 def updates_of(log: Log) -> list[Update]:
     """Return the document track as updates (spec/06-document).
 
-    Void entries count as empty, so that their ancestors stay reachable; an
-    entry whose body is missing is held back, and with it what follows it.
+    Void entries are empty updates, so that their ancestors stay reachable. An entry
+    without its body is held back, and so are the entries that follow it.
     """
     updates: list[Update] = []
     held_back: set[EntryId] = set()
@@ -186,4 +187,4 @@ def updates_of(log: Log) -> list[Update]:
 
 
 Shelf = dict[ConversationId, Conversation]
-"""Everything held in memory, by id."""
+"""The conversations held in memory, by id."""

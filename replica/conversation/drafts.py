@@ -1,7 +1,7 @@
-"""Drafts: streamed output on its way to readers (spec/04-link §6).
+"""Drafts: output streamed to readers before it is in the log (spec/04-link §6).
 
 Each frame is signed by the host and carries the running digest of the token
-stream, to which the generation commits: a hub can't show what was never
+stream, to which the generation commits. So a hub can't show output that was never
 generated, and a late reader resumes at its offset.
 """
 
@@ -20,7 +20,7 @@ DRAFT_STREAM_TAG = b"antiphon/v1/draft-stream"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a host is before its first token, in tokens."""
+    """The progress of a host before its first output token, in tokens."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -30,7 +30,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Streamed output that is not yet in the log."""
+    """One frame of streamed output, which is not yet in the log."""
 
     conversation: ConversationId
     request: EntryId
@@ -50,7 +50,7 @@ def start_digest(request: EntryId, run: int) -> Digest:
 
 
 def extend_digest(digest: Digest, token_ids: tuple[int, ...]) -> Digest:
-    """Chain token ids, one at a time, so that framing plays no part."""
+    """Extend a digest by token ids, one at a time, so that it is independent of framing."""
     for token_id in token_ids:
         digest = Digest(hashlib.sha256(digest + token_id.to_bytes(4, "little")).digest())
     return digest
@@ -98,7 +98,7 @@ class DraftStream:
         self.digest = start_digest(self.request, self.run)
 
     def receive(self, draft: Draft) -> bool:
-        """Take the next frame; False where it is old, leaves a gap or lies about the digest."""
+        """Add the next frame; return False if it is old, leaves a gap or has a wrong digest."""
         if draft.token_offset != self.token_count or draft.byte_offset != self.byte_count:
             return False
         digest = extend_digest(self.digest, draft.token_ids)
@@ -110,7 +110,7 @@ class DraftStream:
         if not draft.token_ids and not draft.data:
             if self.token_count or self.byte_count:
                 return False
-            # Progress before the first token: only the newest is of interest.
+            # Progress before the first token: only the newest frame is kept.
             self.frames = [draft]
             return True
         if self.frames and not self.frames[0].token_ids and not self.frames[0].data:

@@ -1,9 +1,9 @@
-"""In which epoch a key writes next (spec/02-entry §7, ENT-14).
+"""The epoch in which a key writes next (spec/02-entry §7, ENT-14).
 
-Pure: fresh epochs are arguments. An epoch goes on only where a peer has
-confirmed the lane's head since the store was opened; a restored backup would
-otherwise write a second history of the lane. Where the store lost something,
-that may have stood on the lane, and a new epoch begins as well (ENT-17).
+Pure: fresh epochs are arguments. An epoch continues only if a peer has confirmed the
+lane's head since the store was opened. Otherwise a restored backup would write a
+second history of the lane. If the store lost entries, they may have been on the
+lane, so a new epoch begins as well (ENT-17).
 """
 
 from replica.conversation.conversation import Conversation
@@ -11,29 +11,29 @@ from replica.ids import ConversationId, PublicKey
 
 
 class Epochs:
-    """The epochs of one key, per conversation, in one life of its store."""
+    """The epochs of one key, per conversation, while its store is open."""
 
     def __init__(self, public: PublicKey) -> None:
-        """Start where the store was just opened: nothing is confirmed."""
+        """Start with a store just opened: no conversation is confirmed."""
         self._public = public
         self._confirmed: set[ConversationId] = set()
         self._epochs: dict[ConversationId, int] = {}
 
     def confirm(self, conversation: ConversationId) -> None:
-        """Take it that a peer holds all of a conversation that is held here."""
+        """Note that a peer holds every entry of a conversation that is held here."""
         self._confirmed.add(conversation)
 
     def forget(self, conversation: ConversationId) -> None:
-        """Take nothing as confirmed of a conversation that is read from the store again."""
+        """Forget epoch and confirmation of a conversation that is read from the store again."""
         self._confirmed.discard(conversation)
         self._epochs.pop(conversation, None)
 
     def begin(self, conversation: ConversationId, epoch: int) -> None:
-        """Take the epoch that a conversation was begun in."""
+        """Set the epoch of a conversation that this key began."""
         self._epochs[conversation] = epoch
 
     def epoch(self, held: Conversation, fresh: int) -> int:
-        """Return the epoch of the next entry; `fresh` is random, for where none goes on."""
+        """Return the epoch of the next entry; `fresh`, a random one, if no epoch continues."""
         epoch = self._epochs.get(held.id)
         if epoch is None and held.id in self._confirmed:
             epoch = self._newest(held)

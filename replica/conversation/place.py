@@ -1,8 +1,8 @@
-"""Where the next entry goes: its parents and its basis (spec/03-order §6).
+"""The place of the next entry: its parents and its basis (spec/03-order §6).
 
-Pure. A place is found in one of three ways: on the branch with the latest
-activity, on the branch some earlier request stands on, or at an entry one
-points at, which makes a branch there.
+Pure. There are three kinds of place: the end of the branch with the latest activity,
+the end of the branch of an earlier request, and right behind a given entry, where
+a new branch begins.
 """
 
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind, reach
-from replica.order import SealNode, ends, frontier, is_said, start
+from replica.order import SealNode, ends, frontier, is_tail_entry, start
 from replica.refusals import ArgumentInvalid
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the next entry directly follows, and the seal whose context it extends."""
+    """The parents of the next entry, and the seal whose context it extends."""
 
     parents: tuple[EntryId, ...]
     basis: EntryId | None
     conflict: Conflict = Conflict.QUEUE
-    """Where a request from here goes if the branch has gone on meanwhile."""
+    """The conflict rule of a request here, for a branch that has grown meanwhile."""
 
 
 def newest_place(held: Conversation) -> Place:
@@ -40,19 +40,19 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
 
 
 def place_at(held: Conversation, entry_id: EntryId) -> Place:
-    """Return the place right behind one entry, whatever follows it already: a fork.
+    """Return the place right behind one entry: a fork, even if other entries follow it.
 
-    Raises ArgumentInvalid where nothing can follow the entry.
+    Raises ArgumentInvalid for an entry that none can follow.
     """
     entry = held.log.entries[entry_id]
     if entry.header.kind == Kind.GENESIS:
         return Place((entry_id,), None, Conflict.FORK)
     if entry.header.track != Track.CONVERSATION:
-        raise ArgumentInvalid("only entries of the conversation can be followed, not members")
+        raise ArgumentInvalid("only entries of the conversation track can be followed")
     if entry.header.kind == Kind.SEAL:
         node = held.order.nodes.get(entry_id)
         if node is None:
-            raise ArgumentInvalid("this seal is void; point at one that counts")
+            raise ArgumentInvalid("this seal is void, and only a valid one can be followed")
         return Place((start(held.order, node),), entry_id, Conflict.FORK)
     return Place((entry_id,), _basis_behind(held, entry), Conflict.FORK)
 
@@ -64,7 +64,7 @@ def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
     return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
 
 
-def seal_listing(held: Conversation, entry_id: EntryId) -> SealNode | None:
+def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:
     """Return the earliest seal that lists an entry."""
     listing = (n for n in held.order.nodes.values() if entry_id in n.seal.entries)
     return min(listing, key=lambda n: held.log.entries[n.id].order_key, default=None)
@@ -77,15 +77,15 @@ def _end_of(held: Conversation, tip: SealNode | None) -> Place:
 def _ends_behind(
     held: Conversation, request: EntryId, basis: SealNode | None
 ) -> tuple[EntryId, ...]:
-    """Return the last of `request`, what was said behind it, and what closes its branch's end."""
+    """Return the ends of the tail behind `request`, with a CANCEL that closes its branch's end."""
     entries = held.log.entries
     unsealed = reach([request], held.log.children, lambda i: entries[i].header.kind == Kind.SEAL)
-    said = [e for e in map(entries.__getitem__, unsealed) if is_said(held.log, e)]
+    found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(held.log, e)]
     end = held.order.branch_end(basis)
     if end is not None and end.generation is None:
-        # Only who follows such a CANCEL need not wait for the answer.
-        said += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
-    return ends(held.log, said) or (request,)
+        # Only an entry that follows such a CANCEL need not wait for the answer.
+        found += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
+    return ends(held.log, found) or (request,)
 
 
 def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
@@ -93,7 +93,7 @@ def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
     answered = held.order.nodes.get(entry.header.parents[0])
     if entry.header.kind == Kind.GENERATION and answered is not None:
         return answered.id
-    listing = seal_listing(held, entry.id)
+    listing = first_seal_with(held, entry.id)
     if listing is not None:
         return listing.parent.id if listing.parent is not None else None
     basis = held.order.resolve_basis(entry)

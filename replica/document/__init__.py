@@ -1,6 +1,6 @@
 """The shared document: titles, branch names, annotations (spec/06).
 
-`Document` brings pycrdt, and is loaded when it is first asked for.
+`Document` imports pycrdt, so it is loaded on first use.
 """
 
 from typing import TYPE_CHECKING, Any

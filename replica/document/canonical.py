@@ -1,6 +1,6 @@
-"""JSON as the document holds it, and its one byte form (spec/06-document, section 4).
+"""JSON values of the document, and their canonical bytes (spec/06-document, section 4).
 
-The byte form is RFC 8785 (JSON Canonicalization Scheme): no spaces, keys
+The bytes are those of RFC 8785 (JSON Canonicalization Scheme): no spaces, keys
 ordered by UTF-16 code units, numbers as ECMAScript writes them, UTF-8.
 """
 
@@ -19,8 +19,8 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 def plain(value: object, *, depth: int = 0) -> Json:
     """Return a copy of `value` in lists, sorted dicts and scalars, whole numbers as ints.
 
-    `depth` counts the containers around `value`. Raises ValueRefused for what
-    JSON can't hold exactly, NestingTooDeep beyond 64 containers.
+    `depth` counts the containers around `value`. Raises ValueRefused for a value that
+    JSON can't represent exactly, NestingTooDeep beyond 64 containers.
     """
     match value:
         case None | bool():
@@ -30,7 +30,7 @@ def plain(value: object, *, depth: int = 0) -> Json:
         case int() | float():
             return _plain_number(value)
         case Mapping() | list() | tuple() if depth == NESTING_MAX:
-            raise NestingTooDeep(f"The value has more than {NESTING_MAX} containers in each other.")
+            raise NestingTooDeep(f"The value is nested deeper than {NESTING_MAX} containers.")
         case Mapping():
             copy = {plain_text(key): plain(item, depth=depth + 1) for key, item in value.items()}
             return dict(sorted(copy.items()))
@@ -41,13 +41,13 @@ def plain(value: object, *, depth: int = 0) -> Json:
 
 
 def plain_text(value: object) -> str:
-    """Return `value` if it is text that UTF-8 can carry; raise ValueRefused otherwise."""
+    """Return `value` if it is text that UTF-8 can encode. Raises ValueRefused."""
     if not isinstance(value, str):
-        raise ValueRefused(f"A {type(value).__name__} is not a text.")
+        raise ValueRefused(f"A {type(value).__name__} is not text.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueRefused("A text has half of a surrogate pair.") from None
+        raise ValueRefused("A text has an unpaired surrogate.") from None
     return str(value)
 
 
@@ -85,8 +85,8 @@ def _encoded(value: Json) -> str:
 
 
 def _encoded_float(value: float) -> str:
-    # ECMAScript Number::toString: the shortest digits, as Python's repr has
-    # them, then its own rule for where the point goes.
+    # ECMAScript Number::toString: the shortest digits, which are those of Python's
+    # repr, with a rule of its own for the position of the point.
     if value == 0:
         return "0"
     sign, numerals, exponent = Decimal(repr(value)).normalize().as_tuple()

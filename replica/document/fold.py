@@ -1,13 +1,13 @@
-"""Which document updates count, and whose structs they name (spec/06-document, section 3).
+"""Verdicts on document updates, and the owners of the structs they name (spec/06-document §3).
 
-An update is checked in full before the merging engine sees it. Its verdict
+An update is checked in full before it reaches the merging engine. Its verdict
 follows from the entry and its ancestors alone, so every replica reaches the
-same one whatever the order of delivery, also for a lane that forks.
+same one in any order of delivery, also for a lane that forks.
 
-On the wire an update's own structs carry its lane's client id and start at
-clock 0; the structs of an ancestor are named by that entry's client id. So no
-counter runs along a lane, a void update costs its successors nothing, and two
-entries at one lane position never claim the same structs.
+An update's own structs carry its lane's client id and start at clock 0; the
+structs of an ancestor are named by that entry's client id. So no counter runs
+along a lane, a void update does not affect its successors, and two entries at one
+lane position never claim the same structs.
 
 Pure, and free of pycrdt; replica/document/projection.py turns the result into a document.
 """
@@ -35,7 +35,7 @@ class ClientForeign(EntryRefused):
     """A struct carries a client id that is not its lane's."""
 
     reason = "DOCUMENT_CLIENT_FOREIGN"
-    next_step = "Write the edit anew under the client id of the lane."
+    next_step = "Write the edit again under the client id of the lane."
 
 
 class ClockGap(EntryRefused):
@@ -46,7 +46,7 @@ class ClockGap(EntryRefused):
 
 
 class ContentRefused(EntryRefused):
-    """A struct is anything but one JSON value, or a deleted one, under a key of a root map."""
+    """A struct is not one JSON value, or a deleted one, under a key of a root map."""
 
     reason = "DOCUMENT_CONTENT_REFUSED"
     next_step = "Set and delete keys of the root maps; nest data as plain JSON values."
@@ -60,17 +60,17 @@ class RootUnknown(EntryRefused):
 
 
 class OriginUnknown(EntryRefused):
-    """An origin or deletion names no struct that the entry's valid ancestors brought."""
+    """An origin or deletion names a struct that no valid ancestor of the entry added."""
 
     reason = "DOCUMENT_ORIGIN_UNKNOWN"
-    next_step = "Write the edit anew on top of the valid entries only."
+    next_step = "Write the edit again, on top of valid entries only."
 
 
 class NotCausal(RequestRefused):
-    """The entry was handed over before its ancestors; `missing` lists those."""
+    """The entry came before its ancestors; `missing` lists their ids."""
 
     reason = "DOCUMENT_NOT_CAUSAL"
-    next_step = "Hand over the missing entries first, in (lamport, id) order."
+    next_step = "Pass the missing entries first, in (lamport, id) order."
     retryable = True
 
 
@@ -78,9 +78,9 @@ class NotCausal(RequestRefused):
 class Update:
     """One admitted entry of the document track, as the fold needs it.
 
-    `update` is the body's Yjs v1 update. Entries that bring none (the genesis,
-    a JOIN) or that the membership fold voids take part with EMPTY_UPDATE, so
-    that their ancestors stay reachable through them.
+    `update` is the body's Yjs v1 update. It is EMPTY_UPDATE for entries without one
+    (the genesis, a JOIN) and for entries void by membership, so that their ancestors
+    stay reachable through them.
     """
 
     id: EntryId
@@ -93,18 +93,18 @@ class Update:
 
     @property
     def order(self) -> tuple[int, EntryId]:
-        """The place in the one order of the track: (lamport, id)."""
+        """The sort key of the track: (lamport, id)."""
         return self.lamport, self.id
 
     @property
     def follows(self) -> tuple[EntryId, ...]:
-        """Every entry this one directly follows: its parents and `prev`."""
+        """The ids this entry directly follows: its parents and `prev`."""
         return self.parents if self.prev is None else (*self.parents, self.prev)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpdate:
-    """A valid update, and the entry that each client id in it stands for."""
+    """A valid update, and the entry that each client id in it names."""
 
     decoded: DecodedUpdate
     owners: Mapping[int, EntryId]
@@ -112,29 +112,29 @@ class CheckedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the fold keeps of an entry: nothing that grows with its ancestors.
+    """The fold's record of an entry, of a size independent of its ancestors.
 
-    A path is a chain of entries each of which follows the one before, in
-    whatever lane; `place` counts along it. Of two entries on one path the
-    first is an ancestor of the second; other ancestors are searched for.
+    A path is a chain of entries, each of which follows the one before, in any lane;
+    `index` counts along it. Of two entries on one path the first is an ancestor of the
+    second. Other ancestors are found by search.
     """
 
     seq: int
     lamport: int
     follows: tuple[EntryId, ...]
     path: int
-    place: int
+    index: int
     clocks: int
 
 
 def client_id(lane: Lane) -> int:
-    """Return the client id of a lane's own structs: 53 bits of its tagged hash."""
+    """Return the client id of a lane's own structs, 53 bits of the tagged hash of the lane."""
     data = lane.author + lane.epoch.to_bytes(8, "little") + lane.track.to_bytes(1, "little")
     return _client(tagged_sha256(CLIENT_TAG, data))
 
 
 def entry_client(entry: EntryId) -> int:
-    """Return the client id by which descendants name the structs of `entry`: 53 bits of its id."""
+    """Return the client id by which descendants name the structs of `entry`, 53 bits of its id."""
     return _client(entry)
 
 
@@ -153,13 +153,13 @@ class DocumentFold:
 
     @property
     def heads(self) -> tuple[EntryId, ...]:
-        """The entries nothing follows yet, sorted: the parents of the next entry."""
+        """The entries that none follows, sorted: the parents of the next entry."""
         return tuple(sorted(self._heads))
 
     def receive(self, update: Update) -> CheckedUpdate | None:
-        """Take one entry in; return its checked update, or None if it is void.
+        """Fold one entry; return its checked update, or None if it is void.
 
-        Raises NotCausal, and stays as it was, if an ancestor is missing.
+        Raises NotCausal if an ancestor is missing; the fold is then unchanged.
         """
         self._check_causal(update)
         try:
@@ -180,8 +180,8 @@ class DocumentFold:
     ) -> CheckedUpdate:
         """Check the update `data` of entry `own`, which directly follows `follows`.
 
-        Without `follows` it follows everything the fold holds. Raises the
-        EntryRefused of the first rule broken, in the order of spec/06 §3.
+        Without `follows` it follows every entry of the fold. Raises the EntryRefused
+        of the first broken rule, in the order of spec/06 §3.
         """
         client = client_id(lane)
         decoded = decode_update(data)
@@ -198,11 +198,11 @@ class DocumentFold:
         clients = dict.fromkeys(name for name, _, _ in names if name != client)
         owners = {client: own} | self._owners(clients, follows)
         for name, end, own_end in names:
-            # DOC-13: of its own structs an update names only what stands before.
+            # DOC-13: of its own structs an update names only earlier ones.
             clocks = own_end if name == client else self._known[owners[name]].clocks
             if end > clocks:
                 raise OriginUnknown(
-                    f"Client {name} brought {clocks} clocks; clock {end - 1} is new."
+                    f"Client {name} has {clocks} clocks; clock {end - 1} is none of them."
                 )
         return CheckedUpdate(decoded, owners)
 
@@ -211,12 +211,12 @@ class DocumentFold:
     ) -> dict[int, EntryId]:
         """Find the one ancestor that each client id names."""
         named = {client: self._by_client.get(client, []) for client in clients}
-        everyone = {entry for entries in named.values() for entry in entries}
-        ancestors = everyone if follows is None else self._ancestors(everyone, follows)
+        candidates = {entry for entries in named.values() for entry in entries}
+        ancestors = candidates if follows is None else self._ancestors(candidates, follows)
         owners = {}
         for client, entries in named.items():
             meant = [entry for entry in entries if entry in ancestors]
-            # DOC-13: 53 bits can be made to collide; a name with two meanings has none.
+            # DOC-13: ids of 53 bits can be made to collide; an ambiguous name is refused.
             if len(meant) != 1:
                 raise OriginUnknown(f"Client {client} names {len(meant)} ancestors, not one.")
             owners[client] = meant[0]
@@ -227,13 +227,13 @@ class DocumentFold:
         ends: dict[int, int] = {}
         for entry in follows:
             known = self._known[entry]
-            ends[known.path] = max(known.place, ends.get(known.path, 0))
-        on_path = {e for e in wanted if self._known[e].place <= ends.get(self._known[e].path, -1)}
+            ends[known.path] = max(known.index, ends.get(known.path, 0))
+        on_path = {e for e in wanted if self._known[e].index <= ends.get(self._known[e].path, -1)}
         return on_path | self._searched(wanted - on_path, follows)
 
     def _searched(self, wanted: set[EntryId], follows: tuple[EntryId, ...]) -> set[EntryId]:
-        # Kept per entry, the ancestors would take memory in n squared; what is
-        # named stands mostly close behind, or on the same path.
+        # Ancestors kept per entry would need quadratic memory. Most of the entries named
+        # are near, or on the same path.
         lowest = min((self._known[entry].lamport for entry in wanted), default=0)
         left, seen = set(wanted), set(follows)
         todo = list(follows)
@@ -256,9 +256,9 @@ class DocumentFold:
             raise NotCausal("The seq does not follow that of prev.")
 
     def _keep(self, update: Update, clocks: int) -> None:
-        path, place = self._path(update)
+        path, index = self._path(update)
         self._known[update.id] = _Known(
-            update.seq, update.lamport, update.follows, path, place, clocks
+            update.seq, update.lamport, update.follows, path, index, clocks
         )
         self._heads.difference_update(update.follows)
         self._heads.add(update.id)
@@ -266,7 +266,7 @@ class DocumentFold:
             self._by_client.setdefault(entry_client(update.id), []).append(update.id)
 
     def _path(self, update: Update) -> tuple[int, int]:
-        """Return the longest path that ends right before the entry, and the entry's place on it."""
+        """Return the longest path that ends right before the entry, and the entry's index on it."""
         before = [self._known[entry] for entry in update.follows]
         ended = [
             known
@@ -276,9 +276,9 @@ class DocumentFold:
         if not ended:
             self._path_ends.append(update.id)
             return len(self._path_ends) - 1, 0
-        known = max(ended, key=lambda k: k.place)
+        known = max(ended, key=lambda k: k.index)
         self._path_ends[known.path] = update.id
-        return known.path, known.place + 1
+        return known.path, known.index + 1
 
 
 def _client(digest: bytes) -> int:
@@ -293,20 +293,20 @@ def _check_clocks(structs: Iterable[Struct], client: int) -> None:
     clock = 0
     for item in structs:
         if item.id.client != client:
-            # DOC-9: forged client ids divide replicas for good.
+            # DOC-9: a forged client id would make replicas diverge for good.
             raise ClientForeign(f"Client {item.id.client} is not the lane's {client}.")
         if item.id.clock != clock:
-            raise ClockGap(f"Clock {item.id.clock} stands where {clock} belongs.")
+            raise ClockGap(f"Clock {item.id.clock} comes where clock {clock} is due.")
         if item.content is Content.SKIP:
             raise ClockGap(f"Clock {item.id.clock} is skipped.")
         clock += item.length
     if clock > CLOCKS_MAX:
-        raise UpdateTooLarge(f"The update takes {clock} clocks; {CLOCKS_MAX} is the limit.")
+        raise UpdateTooLarge(f"The update has {clock} clocks; the limit is {CLOCKS_MAX}.")
 
 
 def _check_content(item: Struct) -> None:
-    # DOC-11, DOC-12: flat maps only; each shared type more is one more way to
-    # make an engine recurse, panic or depend on the order of delivery.
+    # DOC-11, DOC-12: flat maps only. Every further shared type could make an engine
+    # recurse, panic or depend on the order of delivery.
     if item.content not in (Content.ANY, Content.DELETED):
         raise ContentRefused(f"Clock {item.id.clock} holds {item.content.name}.")
     if item.content is Content.ANY and item.length != 1:
@@ -315,6 +315,6 @@ def _check_content(item: Struct) -> None:
         raise ContentRefused(f"Clock {item.id.clock} is not an entry of a root map.")
     if item.origin is None:
         if item.root not in ROOTS:
-            raise RootUnknown(f"{item.root!r} is no root of the document.")
+            raise RootUnknown(f"{item.root!r} is not a root of the document.")
         if item.key is None:
             raise ContentRefused(f"Clock {item.id.clock} has no key.")

@@ -1,7 +1,7 @@
-"""Bounded reading and writing of lib0, the encoding under Yjs (spec/06-document, section 3).
+"""Bounded reader and writer of lib0, the encoding of Yjs (spec/06-document, section 3).
 
-Every count is checked against what is left, integers are minimal, values are
-JSON and read without recursion: the input is bytes from a stranger.
+The input is untrusted. Every count is checked against the bytes left, integers are
+minimal, values are JSON and read without recursion.
 """
 
 import math
@@ -20,28 +20,28 @@ _FLOAT_FORMS = {_FLOAT32: ">f", _FLOAT64: ">d"}
 
 
 class UpdateMalformed(EntryRefused):
-    """The bytes are no Yjs v1 update of the strict form."""
+    """The bytes are not a Yjs v1 update in strict form."""
 
     reason = "DOCUMENT_MALFORMED"
     next_step = "Drop the update; its author must encode a correct one in a new entry."
 
 
 class NestingTooDeep(EntryRefused):
-    """A value has more than 64 containers inside each other."""
+    """A value is nested deeper than 64 containers."""
 
     reason = "DOCUMENT_NESTING_TOO_DEEP"
     next_step = "Store a flatter value."
 
 
 class ValueRefused(EntryRefused):
-    """A value is not JSON: undefined, bytes, not finite, or beyond 2**53 - 1."""
+    """A value is not JSON: undefined, bytes, not finite, or an integer beyond 2**53 - 1."""
 
     reason = "DOCUMENT_VALUE_REFUSED"
     next_step = "Store null, booleans, strings, finite numbers, lists or maps of these."
 
 
 def varuint(value: int) -> bytes:
-    """Encode `value` >= 0 in groups of 7 bits, lowest first."""
+    """Encode `value`, at least 0, in groups of 7 bits, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -57,25 +57,25 @@ def text(value: str) -> bytes:
 
 
 class Reader:
-    """A cursor over the input; every read checks that the bytes are there."""
+    """A cursor over the input that never reads past its end."""
 
     def __init__(self, data: bytes) -> None:
         """Start at the first byte."""
         self.data = data
         self.at = 0
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next `size` bytes. Raises UpdateMalformed."""
         end = self.at + size
         if end > len(self.data):
             raise UpdateMalformed(f"The update ends inside a field at byte {self.at}.")
-        taken = self.data[self.at : end]
+        data = self.data[self.at : end]
         self.at = end
-        return taken
+        return data
 
     def byte(self) -> int:
         """Return the next byte."""
-        return self.take(1)[0]
+        return self.read(1)[0]
 
     def varuint(self) -> int:
         """Return the next unsigned integer: minimal, at most 2**53 - 1."""
@@ -97,29 +97,29 @@ class Reader:
     def text(self) -> str:
         """Return the next string: its UTF-8 size, then its bytes."""
         try:
-            return self.take(self.varuint()).decode()
+            return self.read(self.varuint()).decode()
         except UnicodeDecodeError:
             raise UpdateMalformed(f"A string before byte {self.at} is not UTF-8.") from None
 
     def length(self) -> int:
-        """Return the next count of something that is not empty."""
+        """Return the next count, at least 1."""
         length = self.varuint()
         if not length:
-            raise UpdateMalformed(f"A run before byte {self.at} is empty.")
+            raise UpdateMalformed(f"The count before byte {self.at} is 0.")
         return length
 
 
 @dataclass(slots=True)
 class _Open:
-    """A container being read: the values still to come, a map's keys so far."""
+    """An unfinished container: the number of values left, and for a map the keys so far."""
 
     left: int
     keys: set[str] | None
 
 
 def pass_value(reader: Reader) -> None:
-    """Read over one `any` value. Raises NestingTooDeep, ValueRefused, UpdateMalformed."""
-    # An explicit stack: the depth is the attacker's choice, ours is not.
+    """Skip one `any` value. Raises NestingTooDeep, ValueRefused, UpdateMalformed."""
+    # An explicit stack: the input chooses the depth, which must not exhaust Python's stack.
     stack = [_Open(1, None)]
     while stack:
         top = stack[-1]
@@ -141,7 +141,7 @@ def pass_value(reader: Reader) -> None:
 def _pass_key(reader: Reader, keys: set[str]) -> None:
     key = reader.text()
     if key in keys:
-        raise UpdateMalformed(f"A map before byte {reader.at} has one key twice.")
+        raise UpdateMalformed(f"A map before byte {reader.at} repeats a key.")
     keys.add(key)
 
 
@@ -157,17 +157,17 @@ def _pass_scalar(reader: Reader, kind: int) -> None:
     elif kind in (_UNDEFINED, _BIGINT, _BYTES):
         raise ValueRefused(f"The value at byte {reader.at} has no JSON form.")
     else:
-        raise UpdateMalformed(f"The value at byte {reader.at} is of no known kind.")
+        raise UpdateMalformed(f"The value at byte {reader.at} is of an unknown kind.")
 
 
 def _pass_float(reader: Reader, form: str) -> None:
-    (value,) = struct.unpack(form, reader.take(struct.calcsize(form)))
+    (value,) = struct.unpack(form, reader.read(struct.calcsize(form)))
     if not math.isfinite(value):
         raise ValueRefused(f"The number before byte {reader.at} is not finite.")
 
 
 def _pass_integer(reader: Reader) -> None:
-    # A signed integer keeps its sign in bit 6 of the first byte, 6 bits there, 7 after.
+    # A signed integer: sign in bit 6 of the first byte, 6 value bits there, 7 in each after.
     first = byte = reader.byte()
     value, shift = first & 0x3F, 6
     while byte >= 0x80:

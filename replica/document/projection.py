@@ -1,14 +1,13 @@
 """The document: titles, branch names and annotations (spec/06-document).
 
-The document is derived state, rebuildable from the entries of its track by one
-function, `project`. Each valid update is renamed before it reaches pycrdt:
-its structs get a client number that grows in (lamport, id) order. So no two
-entries ever share a struct id, and of two concurrent writes the later in that
-order wins.
+The document is derived state: `project` computes it from the entries of its track.
+Each valid update is renumbered before it reaches pycrdt: its structs get a client
+number that grows in (lamport, id) order. So no two entries share a struct id, and of
+two concurrent writes the later in that order wins.
 
-`Document` keeps the same result up to date entry by entry, and writes local
-edits. This is the only module that imports pycrdt; bytes from others pass
-replica/document/fold.py first. A Document belongs to the thread that made it.
+`Document` updates the same result entry by entry, and makes local edits. This is
+the only module that imports pycrdt; received bytes pass replica/document/fold.py
+first. A Document may be used only in the thread that created it.
 """
 
 import bisect
@@ -55,7 +54,7 @@ __all__ = [
 PROJECTION_TAG = b"antiphon/v1/projection"
 _ENTRY_HEX = re.compile(r"[0-9a-f]{64}")
 _ANNOTATION_KEY = re.compile(r"([0-9a-f]{64})/(.+)", re.DOTALL)
-# Above every number given out, so that a local edit comes after all it builds on.
+# Above every number assigned, so that a local edit comes after the writes it builds on.
 _EDIT_CLIENT = SAFE_INTEGER_MAX
 _NUMBER_LAMPORT_MAX = 2**32 - 2
 _NUMBER_ID_BITS = 21
@@ -66,16 +65,16 @@ class DocumentEngineError(AntiphonError):
     """The merging engine panicked on input that passed every check."""
 
     reason = "DOCUMENT_ENGINE_FAILED"
-    next_step = "Rebuild the document from the log; report the panic with the entry's id."
+    next_step = "Rebuild the document from the log, and report the panic with the entry's id."
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What the document says, as plain JSON data; ids are 64 lowercase hex digits.
+    """The content of the document as plain JSON data; ids are 64 lowercase hex digits.
 
     `annotations` maps an entry id to that entry's keys and values, `branches`
     a name to a seal id. Whole numbers up to 2**53 - 1 are ints, others floats.
-    `void` names each update that doesn't count, with the reason.
+    `void` maps each update that doesn't count to the reason.
     """
 
     meta: Mapping[str, Json]
@@ -96,7 +95,7 @@ def project(updates: Iterable[Update]) -> Projection:
 
 
 class Document:
-    """A live document: takes entries in causal order and writes local edits."""
+    """A document that is updated entry by entry, in causal order, and edited locally."""
 
     def __init__(self, updates: Iterable[Update] = ()) -> None:
         """Build from the entries of the track, in any order; see `project`."""
@@ -106,21 +105,21 @@ class Document:
 
     @property
     def heads(self) -> tuple[EntryId, ...]:
-        """The entries nothing follows yet, sorted; the parents of the next entry."""
+        """The entries that none follows, sorted: the parents of the next entry."""
         return self._fold.heads
 
     @property
     def projection(self) -> Projection:
-        """What the document says now; equal to `project` of the entries received."""
+        """The current content; equal to `project` of the entries received."""
         if self._projection is None:
             self._projection = _read(self._doc, self._fold.void)
         return self._projection
 
     def receive(self, update: Update) -> None:
-        """Take one admitted entry in; an entry already known changes nothing.
+        """Add one admitted entry; a known entry changes nothing.
 
-        Raises NotCausal if an ancestor is missing; feed those first. A void
-        update is no error: `projection.void` names it.
+        Raises NotCausal if an ancestor is missing; add that first. A void update is
+        no error: `projection.void` names it.
         """
         if update.id in self._updates:
             return
@@ -141,11 +140,10 @@ class Document:
 
 
 class Edit:
-    """Writes to one document, gathered into one update.
+    """Writes to one document, encoded as one update.
 
-    A later write to a key replaces the earlier one, so nothing typed over gets
-    into the log. Values and keys are checked at once: ValueRefused or
-    NestingTooDeep name what can't be stored.
+    A later write to a key replaces an earlier one, which never enters the log.
+    Keys and values are checked as they are set. Raises ValueRefused, NestingTooDeep.
     """
 
     def __init__(self, document: Document, lane: Lane) -> None:
@@ -154,23 +152,23 @@ class Edit:
         self._writes: dict[tuple[str, str], _Value | None] = {}
 
     def set_meta(self, key: str, value: Json) -> None:
-        """Set `key` of the conversation's own data, such as title, tags, archived."""
+        """Set `key` of the conversation's metadata, such as title, tags, archived."""
         self._writes["meta", plain_text(key)] = _Value(plain(value))
 
     def delete_meta(self, key: str) -> None:
-        """Delete `key` of the conversation's own data."""
+        """Delete `key` of the conversation's metadata."""
         self._writes["meta", plain_text(key)] = None
 
     def set_branch(self, name: str, seal: EntryId) -> None:
-        """Let `name` stand for the branch that ends in `seal`, 32 B."""
+        """Give the branch that ends in `seal`, 32 B, the name `name`."""
         self._writes["branches", plain_text(name)] = _Value(_hex(seal))
 
     def delete_branch(self, name: str) -> None:
-        """Forget the branch name; the branch itself stays in the log."""
+        """Delete a branch name; the branch itself stays in the log."""
         self._writes["branches", plain_text(name)] = None
 
     def annotate(self, entry: EntryId, key: str, value: Json) -> None:
-        """Set `key` among the annotations of `entry`; other keys stay untouched."""
+        """Set `key` among the annotations of `entry`; other keys are unchanged."""
         self._writes["annotations", _annotation_key(entry, key)] = _Value(plain(value))
 
     def delete_annotation(self, entry: EntryId, key: str) -> None:
@@ -180,28 +178,28 @@ class Edit:
     def update(self) -> bytes:
         """Return the body of a DOCUMENT entry that makes these writes.
 
-        The entry's parents must cover `document.heads` of this moment; the
-        document changes once the entry comes to `receive`. EMPTY_UPDATE means
-        there is nothing to write. Raises UpdateTooLarge, or OriginUnknown
-        where forged ids leave no name for what the edit builds on.
+        The entry's parents must include the current `document.heads`. The document
+        changes once that entry is passed to `receive`. EMPTY_UPDATE means that there
+        is nothing to write. Raises UpdateTooLarge, or OriginUnknown where forged ids
+        make the name of an entry the edit builds on ambiguous.
         """
-        # The document's own attributes: an edit is a part of it.
+        # Private attributes: an edit is part of its document.
         fold, numbers = self._document._fold, self._document._numbers
         captured = decode_update(_captured(self._document._doc, self._writes))
         clients = {_EDIT_CLIENT: client_id(self._lane)}
         for client in named_clients(captured) - clients.keys():
             clients[client] = entry_client(numbers.entry(client))
         if len(set(clients.values())) < len(clients):
-            raise OriginUnknown("Two entries this edit builds on have one client id.")
+            raise OriginUnknown("Two entries this edit builds on have the same client id.")
         data = encode_update(rename_clients(captured, clients))
-        # The reader judges our own bytes too, so a local edit is never void.
+        # The reader checks our own bytes too, so that a local edit is never void.
         fold.check(data, self._lane, own=EntryId(b""))
         return data
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value to set; it may be null, where None means delete."""
+    """A value to set, which may be null; None in its place means delete."""
 
     value: Json
 
@@ -219,12 +217,12 @@ class _Numbers:
         return self._by_number[number]
 
     def append(self, update: Update) -> None:
-        """Give `update`, which comes after all others, its number."""
+        """Assign a number to `update`, which comes after all others."""
         last = self.by_entry[self._order[-1][1]] if self._order else 0
         self._keep(len(self._order), update, max(_number(update), last + 1))
 
     def insert(self, update: Update) -> bool:
-        """Give `update` a number for its place; return False if none is free there."""
+        """Assign `update` a number in its order; return False if none is free."""
         at = bisect.bisect(self._order, update.order)
         number = _number(update)
         before = self.by_entry[self._order[at - 1][1]] if at else 0
@@ -241,8 +239,8 @@ class _Numbers:
 
 
 def _number(update: Update) -> int:
-    # Ascending in (lamport, id) but for ids with equal first bits; only the
-    # order counts, so replicas need not agree on the numbers themselves.
+    # Ascending in (lamport, id) but for ids with equal first bits. Only the order
+    # matters, so replicas need not agree on the numbers.
     high = min(update.lamport, _NUMBER_LAMPORT_MAX)
     return high << _NUMBER_ID_BITS | int.from_bytes(update.id[:8], "big") >> (64 - _NUMBER_ID_BITS)
 
@@ -258,13 +256,13 @@ def _build(updates: Iterable[Update]) -> tuple[DocumentFold, _Numbers, "Doc[Any]
     with _panics_typed():
         doc: Doc[Any] = Doc(client_id=_EDIT_CLIENT)
         if renumbered:
-            # One merged update: applied apart and out of order, values are lost.
+            # One merged update: updates applied one by one and out of order would lose values.
             doc.apply_update(_merged(renumbered))
     return fold, numbers, doc
 
 
 def _merged(updates: list[bytes]) -> bytes:
-    # In groups: one call over n updates takes time in n squared.
+    # In groups: one call for n updates takes quadratic time.
     while len(updates) > 1:
         groups = range(0, len(updates), _MERGE_GROUP)
         updates = [merge_updates(*updates[at : at + _MERGE_GROUP]) for at in groups]
@@ -281,8 +279,8 @@ def _renumbered(checked: CheckedUpdate, numbers: _Numbers) -> bytes:
 
 
 def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) -> bytes:
-    # In a copy, so that an edit that never becomes an entry leaves no trace; by
-    # capture, since a diff would carry other people's structs and deletions.
+    # In a copy, so that an edit that never becomes an entry changes nothing. By
+    # capture, since a diff would contain structs and deletions of others.
     captured: list[bytes] = []
 
     def capture(event: TransactionEvent) -> None:
@@ -305,7 +303,7 @@ def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) 
 
 def _read(doc: "Doc[Any]", void: Mapping[EntryId, str]) -> Projection:
     with _panics_typed():
-        # Sorted, since pycrdt gives the keys in another order each time.
+        # Sorted, since pycrdt returns the keys in varying order.
         raw = {root: sorted((doc.get(root, type=Map).to_py() or {}).items()) for root in ROOTS}
     meta = {key: plain(value) for key, value in raw["meta"]}
     branches = {
@@ -336,7 +334,7 @@ def _annotation_key(entry: EntryId, key: str) -> str:
 
 @contextmanager
 def _panics_typed() -> Iterator[None]:
-    # A panic of pycrdt is no Exception: untyped it would pass every handler.
+    # A panic of pycrdt is not an Exception: untyped, it would escape every handler.
     try:
         yield
     except BaseException as error:

@@ -1,14 +1,14 @@
 """Bounded reader and writer of Yjs v1 updates (spec/06-document, section 3).
 
-An update is bytes from a stranger, and the engine that merges updates can be
-made to overflow its stack. So this reader goes first: one pass, no recursion,
-at most one object per two bytes of input, every count checked against what is
-left. It is stricter than the format (minimal integers, one section per
-client, ascending deletions, JSON values only), so that two implementations
-can't understand the same bytes differently.
+Updates are untrusted, and crafted ones overflow the stack of the engine that merges
+them. So this reader checks each update first: one pass, no recursion, at most one
+object per two bytes of input, every count checked against the bytes left. It is
+stricter than the format (minimal integers, one section per client, ascending
+deletions, JSON values only), so that no two implementations read the same bytes
+differently.
 
-It knows nothing of entries: which clients, origins and roots an update may
-name is decided by replica/document/fold.py.
+Entries are unknown here: replica/document/fold.py decides which clients, origins
+and roots an update may name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ from replica.errors import EntryRefused
 from replica.limits import DOCUMENT_UPDATE_BYTES_MAX
 
 CLOCKS_MAX = 64 * 1024
-"""Clocks one update may take: more can't come from 64 KiB of edits."""
+"""Most clocks of one update: 64 KiB of edits never have more."""
 EMPTY_UPDATE = b"\x00\x00"
 """No structs, no deletions."""
 
@@ -41,14 +41,14 @@ _Run = TypeVar("_Run", "Struct", "Deletion")
 
 
 class UpdateTooLarge(EntryRefused):
-    """The update is larger than 64 KiB or takes more than 65,536 clocks."""
+    """The update is larger than 64 KiB or has more than 65,536 clocks."""
 
     reason = "DOCUMENT_TOO_LARGE"
     next_step = "Split the edit into several entries."
 
 
 class Content(IntEnum):
-    """What a struct holds; the numbers are the format's."""
+    """The content type of a struct, with the numbers of the format."""
 
     GC = 0
     DELETED = 1
@@ -74,8 +74,8 @@ class StructId(NamedTuple):
 class Struct:
     """A run of `length` elements that starts at `id`.
 
-    `root`, `parent` and `key` are None where the format leaves them out, as it
-    does next to an origin. `content_bytes` are kept as they came.
+    `root`, `parent` and `key` are None where the format omits them, as it does
+    beside an origin. `content_bytes` are kept as received.
     """
 
     id: StructId
@@ -112,7 +112,7 @@ def decode_update(data: bytes) -> DecodedUpdate:
     """
     if len(data) > DOCUMENT_UPDATE_BYTES_MAX:
         raise UpdateTooLarge(
-            f"The update has {len(data)} bytes; {DOCUMENT_UPDATE_BYTES_MAX} is the limit."
+            f"The update has {len(data)} bytes; the limit is {DOCUMENT_UPDATE_BYTES_MAX}."
         )
     reader = Reader(data)
     update = DecodedUpdate(tuple(_structs(reader)), tuple(_deletions(reader)))
@@ -122,7 +122,7 @@ def decode_update(data: bytes) -> DecodedUpdate:
 
 
 def encode_update(update: DecodedUpdate) -> bytes:
-    """Write `update` in its one order: clients descending, clocks ascending.
+    """Encode `update` in canonical order: clients descending, clocks ascending.
 
     Structs of one client must be contiguous. Equal updates give equal bytes.
     """
@@ -142,7 +142,7 @@ def encode_update(update: DecodedUpdate) -> bytes:
 
 
 def rename_clients(update: DecodedUpdate, clients: Mapping[int, int]) -> DecodedUpdate:
-    """Return `update` with every client id replaced by what `clients` maps it to."""
+    """Return `update` with every client id mapped by `clients`."""
 
     def renamed(name: StructId) -> StructId:
         return StructId(clients[name.client], name.clock)
@@ -166,7 +166,7 @@ def rename_clients(update: DecodedUpdate, clients: Mapping[int, int]) -> Decoded
 
 
 def named_clients(update: DecodedUpdate) -> set[int]:
-    """Return every client id that `update` mentions."""
+    """Return every client id in `update`."""
     names = [deletion.id for deletion in update.deletions]
     for item in update.structs:
         names += (
@@ -224,7 +224,7 @@ def _struct(reader: Reader, name: StructId) -> Struct:
     try:
         content = Content(info & _CONTENT_BITS)
     except ValueError:
-        raise UpdateMalformed(f"Byte {reader.at - 1} names no known content.") from None
+        raise UpdateMalformed(f"Byte {reader.at - 1} is not a known content type.") from None
     bare = content in (Content.GC, Content.SKIP)
     if bare and info != content:
         raise UpdateMalformed(f"Byte {reader.at - 1} gives a gap an origin or a key.")
@@ -238,7 +238,7 @@ def _struct(reader: Reader, name: StructId) -> Struct:
             case 0:
                 parent = _struct_id(reader)
             case _:
-                raise UpdateMalformed(f"The parent before byte {reader.at} is of no known form.")
+                raise UpdateMalformed(f"The parent before byte {reader.at} is of an unknown form.")
         key = reader.text() if info & _HAS_KEY else None
     start = reader.at
     length = _CONTENT_READERS[content](reader)
@@ -262,7 +262,7 @@ def _deletions(reader: Reader) -> Iterable[Deletion]:
             yield deletion
 
 
-# Each passes over one content and returns how many clocks it takes.
+# Each reader skips one content and returns its number of clocks.
 
 
 def _strings(reader: Reader) -> int:
@@ -273,7 +273,7 @@ def _strings(reader: Reader) -> int:
 
 
 def _bytes(reader: Reader) -> int:
-    reader.take(reader.varuint())
+    reader.read(reader.varuint())
     return 1
 
 

@@ -114,7 +114,7 @@ class Intake:
             for entry in back:
                 self._admit(held, entry, taken, unsaid)
         here = (held.log.entries, held.log.pending)
-        held.damage.lack(i for i in taken.missing if not any(i in known for known in here))
+        held.damage.add_missing(i for i in taken.missing if not any(i in known for known in here))
         self._drop(e.id for e in back if e.id in self.pending)
         out.persist += unsaid.persist
         if taken.admitted:

@@ -27,7 +27,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
     if held.is_blocked:
         # LINK-34: a hub that lost others of them takes these; without the genesis, one that
         # does not know the conversation begins none.
-        channel.queue(held.membership_left())
+        channel.queue(held.remaining_membership())
         return True
     everything = reconcile.suffix(held.log, ())
     channel.is_open = True

@@ -1,8 +1,8 @@
-"""Which entries are let into a log, and what waits until it may be (spec/02-entry §6).
+"""Admission of entries to a log, and the entries pending before it (spec/02-entry §6).
 
 Pure. Whether an entry is admitted depends only on the entry and its ancestors,
-never on arrival order, configuration or clocks; what came too early waits, and
-costs whoever delivered it.
+never on arrival order, configuration or clocks. An entry that comes too early
+is pending, and counts against the peer that sent it.
 """
 
 from collections import deque
@@ -11,40 +11,40 @@ from dataclasses import dataclass, field
 
 from replica.errors import EntryRefused
 from replica.ids import EntryId, PublicKey
-from replica.log.checks import check_contents, check_place, filled
+from replica.log.checks import check_ancestors, check_contents, filled
 from replica.log.entry import Entry, Header
 from replica.log.kinds import Kind
-from replica.log.waiting import Waiting
+from replica.log.pending import PendingEntries
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Entries now in the log, in an order that keeps ancestors first."""
+    """Newly admitted entries, ancestors first."""
 
     entries: tuple[Entry, ...]
     refused: tuple[tuple[Entry, EntryRefused], ...] = ()
-    """Waiting entries that turned out to break a rule."""
+    """Pending entries that break a rule, as is known now."""
     stored: frozenset[EntryId] = frozenset()
-    """Those of them that waited in the store: not to be stored again."""
+    """Ids of those that the store holds already."""
 
     @property
     def unstored(self) -> tuple[Entry, ...]:
-        """What the caller persists."""
+        """The entries that the caller persists."""
         return tuple(entry for entry in self.entries if entry.id not in self.stored)
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The entry waits: for these ids, or (none) for a grant to its author."""
+    """The entry is pending: `missing` ids must come, or, if there are none, a grant."""
 
     missing: tuple[EntryId, ...]
     refused: tuple[tuple[Entry, EntryRefused], ...] = ()
-    """Waiting entries that this one showed to break a rule."""
+    """Pending entries that break a rule, as this one shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The entry is here already; `filled` is the stored entry where its body was missing."""
+    """The entry is known; `filled` is the admitted entry with a body that was missing."""
 
     filled: Entry | None = None
 
@@ -54,18 +54,18 @@ Verdict = Admitted | Pending | Duplicate
 
 @dataclass(slots=True)
 class _Change:
-    """What one call of admit changes."""
+    """The changes made by one call of `admit`."""
 
     entries: list[Entry] = field(default_factory=list)
     refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
     ready: deque[EntryId] = field(default_factory=deque)
-    """Waiting entries whose names are all complete by now."""
-    vouched: deque[EntryId] = field(default_factory=deque)
-    """Complete entries of granted authors: admitted with all they follow."""
+    """Pending entries that name complete entries alone."""
+    admissible: deque[EntryId] = field(default_factory=deque)
+    """Complete entries of granted authors: admitted with all their ancestors."""
 
 
 class Admission:
-    """Lets entries into one log; `pending` is what waits, by id."""
+    """The admission of entries to one log; `pending` are the entries held back, by id."""
 
     def __init__(
         self,
@@ -73,34 +73,34 @@ class Admission:
         entries: Mapping[EntryId, Entry],
         insert: Callable[[Entry], Iterable[PublicKey]],
     ) -> None:
-        """Read `entries`, every admitted one by id.
+        """Start with `entries`, all admitted ones by id.
 
-        `insert` adds an entry to them, and returns the keys to which it grants a role.
+        `insert` adds an entry to them and returns the keys to which it grants a role.
         """
         self._genesis = genesis
         self._entries = entries
         self._insert = insert
-        self._waiting = Waiting()
+        self._held = PendingEntries()
         self._granted: set[PublicKey] = set()
-        self.pending: Mapping[EntryId, Entry] = self._waiting.entries
+        self.pending: Mapping[EntryId, Entry] = self._held.entries
 
     def admit(self, entry: Entry, *, verified: bool) -> Verdict:
-        """Admit, hold back or refuse an entry that is not admitted yet. Raises EntryRefused."""
+        """Admit or hold back an entry that is not admitted yet. Raises EntryRefused."""
         known = self.pending.get(entry.id)
         if known is not None:
             whole = filled(known, entry)
             if whole is not None:
-                self._waiting.fill(whole)
+                self._held.fill(whole)
             return Duplicate()
         missing = self._missing(entry, check_contents(entry, verified=verified))
         change = _Change()
-        if self._waiting.hold(entry, missing):
+        if self._held.add(entry, missing):
             try:
-                self._complete(entry, change)
+                self._mark_complete(entry, change)
             except EntryRefused:
-                self._waiting.release(entry.id)
+                self._held.drop(entry.id)
                 raise
-        self._settle(change)
+        self._release(change)
         refused = tuple(change.refused)
         if not change.entries:
             return Pending(missing, refused)
@@ -112,58 +112,58 @@ class Admission:
         wanted = (*named, self._genesis)
         return tuple(dict.fromkeys(i for i in wanted if i not in self._entries))
 
-    def _complete(self, entry: Entry, change: _Change) -> None:
-        """Check the place of an entry, all of whose names are known; raise EntryRefused."""
-        check_place(entry, self._header)
-        change.ready += self._waiting.complete(entry.id)
+    def _mark_complete(self, entry: Entry, change: _Change) -> None:
+        """Check an entry against the entries it names, all complete. Raises EntryRefused."""
+        check_ancestors(entry, self._header)
+        change.ready += self._held.mark_complete(entry.id)
         if entry.header.kind == Kind.GENESIS or entry.header.author in self._granted:
-            change.vouched.append(entry.id)
+            change.admissible.append(entry.id)
 
     def _header(self, entry_id: EntryId) -> Header:
         entry = self._entries.get(entry_id) or self.pending[entry_id]
         return entry.header
 
-    def _settle(self, change: _Change) -> None:
-        """Admit what the change sets free, and what that sets free."""
-        while change.vouched or change.ready:
-            if change.vouched:
-                self._take(change.vouched.popleft(), change)
+    def _release(self, change: _Change) -> None:
+        """Admit every pending entry that the change releases, directly or in turn."""
+        while change.admissible or change.ready:
+            if change.admissible:
+                self._admit_with_ancestors(change.admissible.popleft(), change)
                 continue
-            waiting = self.pending[change.ready.popleft()]
+            entry = self.pending[change.ready.popleft()]
             try:
-                self._complete(waiting, change)
+                self._mark_complete(entry, change)
             except EntryRefused as error:
-                change.refused.append((waiting, error))
-                self._waiting.release(waiting.id)
+                change.refused.append((entry, error))
+                self._held.drop(entry.id)
 
-    def _take(self, vouched: EntryId, change: _Change) -> None:
-        # What lacks only grants is admitted where an entry of a granted author
-        # follows it: else a grant that a later cut made void, and that nobody
-        # need hold, would be needed to sync honest entries.
-        for entry in self._waiting.lineage(vouched):
-            self._waiting.admit(entry.id)
+    def _admit_with_ancestors(self, entry_id: EntryId, change: _Change) -> None:
+        # Entries that lack only a grant are admitted with an entry of a granted
+        # author that follows them. Else valid entries could not be synced without
+        # a grant that a later cut made void, and that no replica need hold.
+        for entry in self._held.with_ancestors(entry_id):
+            self._held.remove_admitted(entry.id)
             granted = self._insert(entry)
             self._granted.update(granted)
             change.entries.append(entry)
-            change.vouched += self._waiting.by(granted)
+            change.admissible += self._held.complete_by(granted)
 
-    # --- what waits ------------------------------------------------------
+    # --- pending entries -------------------------------------------------
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held for waiting entries."""
-        return self._waiting.size_bytes
+        """Bytes held for pending entries."""
+        return self._held.size_bytes
 
-    def lacking(self, entry_id: EntryId) -> list[EntryId]:
-        """Return what a waiting entry waits for that did not come yet, ascending."""
-        return self._waiting.lacking(entry_id, self._entries)
+    def missing_for(self, entry_id: EntryId) -> list[EntryId]:
+        """Return the ids of the missing ancestors of a pending entry, ascending."""
+        return self._held.missing_for(entry_id, self._entries)
 
-    def absent(self) -> set[EntryId]:
-        """Return what waiting entries name and that is not here at all."""
-        here = (self._entries, self.pending)
-        return {i for i in self._waiting.names() if not any(i in known for known in here)}
+    def all_missing(self) -> set[EntryId]:
+        """Return the ids that pending entries name and that are neither admitted nor pending."""
+        known = (self._entries, self.pending)
+        return {i for i in self._held.named_ids() if not any(i in ids for ids in known)}
 
     def drop(self, entry_ids: Iterable[EntryId]) -> None:
-        """Forget waiting entries; whoever holds them sends them again."""
+        """Forget pending entries; a peer that holds them sends them again."""
         for entry_id in tuple(entry_ids):
-            self._waiting.release(entry_id)
+            self._held.drop(entry_id)

@@ -1,4 +1,4 @@
-"""What the kinds say: one frozen dataclass per body and part (spec/02-entry §5)."""
+"""Bodies and parts of entries, one frozen dataclass each (spec/02-entry §5)."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -7,7 +7,7 @@ from replica.ids import Digest, EntryId, PublicKey
 
 
 class Role(IntEnum):
-    """What a member may do."""
+    """The role of a member."""
 
     READER = 1
     WRITER = 2
@@ -16,7 +16,7 @@ class Role(IntEnum):
 
 
 class Speaker(IntEnum):
-    """Who speaks in a message, for the model's template."""
+    """The role of a message in the model's template."""
 
     SYSTEM = 1
     USER = 2
@@ -38,11 +38,11 @@ class FinishReason(IntEnum):
 
 
 CONTINUABLE = frozenset({FinishReason.LENGTH, FinishReason.CANCELLED, FinishReason.INTERRUPTED})
-"""Finish reasons after which a request may go on inside the same assistant turn."""
+"""Finish reasons after which a request may continue the same assistant turn."""
 
 
 class Purpose(IntEnum):
-    """What an opaque part is for."""
+    """The purpose of an opaque part."""
 
     UNSPECIFIED = 0
     REASONING = 1
@@ -54,7 +54,7 @@ class Purpose(IntEnum):
 
 
 class Need(IntEnum):
-    """What to do where an opaque part can't go along."""
+    """The treatment of an opaque part that a host can't pass to its model."""
 
     UNSPECIFIED = 0
     REQUIRED = 1
@@ -63,7 +63,7 @@ class Need(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What a host did with an opaque part."""
+    """The host's treatment of an opaque part."""
 
     INCLUDED = 1
     DEGRADED = 2
@@ -105,7 +105,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model wants made."""
+    """A tool call that the model asks for."""
 
     call_id: str
     name: str
@@ -122,7 +122,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returned; closes the call's obligation."""
+    """The result of a tool; it closes the obligation of the call."""
 
     call_id: str
     parts: tuple["Part", ...]
@@ -139,7 +139,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Provider bytes carried verbatim; exactly one of `data` and `blob` is set."""
+    """A provider's bytes, carried verbatim; exactly one of `data` and `blob` is set."""
 
     issuer: str
     scope: str = ""
@@ -159,7 +159,7 @@ Part = Text | Media | ToolCall | ToolStarted | ToolResult | Tokens | Opaque
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """Owners in order of seniority, and what clients propose for requests."""
+    """Owners in order of seniority, and the sampling that clients propose for requests."""
 
     owners: tuple[PublicKey, ...]
     default_sampling: Sampling | None = None
@@ -185,7 +185,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """Take all roles from `key` for ever; lanes without a cut are void."""
+    """Revoke all roles of `key` for good; lanes without a cut are void."""
 
     key: PublicKey
     cuts: tuple[Cut, ...] = ()
@@ -200,7 +200,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something said or returned."""
+    """A message of a person, a model or a tool."""
 
     speaker: int
     parts: tuple[Part, ...]
@@ -224,7 +224,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A wish that the model continues."""
+    """A request that the model continues the conversation."""
 
     host: PublicKey
     sampling: Sampling
@@ -234,12 +234,12 @@ class Request:
     executor: PublicKey | None = None
     membership_heads: tuple[EntryId, ...] = ()
     answer_by_ms: int = 0
-    """Unix milliseconds after which the host does not begin any more; 0 for no limit."""
+    """Unix milliseconds after which the host no longer begins; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """What became of one opaque part in a context."""
+    """The outcome for one opaque part in a context."""
 
     entry: EntryId
     part_index: int
@@ -263,7 +263,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a generation cost; prompt = cached + restored + prefilled, in tokens."""
+    """The cost of a generation; prompt = cached + restored + prefilled, in tokens."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -276,7 +276,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the model produced: all ids that enter the context, and what people see."""
+    """A model's output: all token ids that enter the context, and the parts shown to people."""
 
     token_ids: tuple[int, ...]
     parts: tuple[Part, ...]
@@ -293,7 +293,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A wish that a request is not (further) answered."""
+    """A request that another request is not answered, or not any further."""
 
     note: str = ""
 
@@ -307,7 +307,7 @@ class DocumentUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Gathers more heads than one entry may have parents."""
+    """An entry that joins heads, where there are more than one entry may have parents."""
 
 
 Body = (
@@ -325,9 +325,10 @@ Body = (
 
 
 def listed_ids(body: Body | None) -> tuple[EntryId, ...]:
-    """Return the ids a control body lists: ancestors like prev and parents.
+    """Return the ids that a control body lists.
 
-    All must be admitted before the entry is, and its lamport exceeds theirs.
+    They are ancestors like prev and parents: all must be admitted before the entry,
+    and its lamport exceeds theirs.
     """
     match body:
         case Seal():

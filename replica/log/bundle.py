@@ -2,12 +2,12 @@
 
     magic, 20 B · records · end record · SHA-256 over all before it, 32 B
 
-A record is its type, 1 B, its length, 8 B little-endian, and its content:
-first the draft number of the rules, 8 B, then entries as `antiphon.v1.Entry`
-messages in (lamport, id) order, then blobs as digest ‖ bytes in any order; the
-end record counts both, 8 B each. Entries
-are carried as the bytes that were signed. Signatures and rules are the
-business of admission, which whatever is read here passes next.
+A record is its type, 1 B, its length, 8 B little-endian, and its content. The
+first record is the draft number of the rules, 8 B. Entries follow, as
+`antiphon.v1.Entry` messages in (lamport, id) order, then blobs as digest ‖ bytes
+in any order. The end record counts both, 8 B each. Entries are carried as the
+bytes that were signed. Signatures and rules are not checked here: the caller
+admits the entries it reads.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from replica.log.kinds import Kind
 from replica.refusals import BundleInvalid, DraftUnknown
 
 MAGIC = b"antiphon/v1/bundle\r\n"
-"""Names the version; the line end shows a transfer that changed line ends."""
+"""The version, and a line end that reveals a transfer with changed line ends."""
 
 _ENTRY, _BLOB, _END, _DRAFT = 1, 2, 3, 4
 _RECORD = struct.Struct("<BQ")
@@ -34,7 +34,7 @@ _NUMBER = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What a file holds: entries in (lamport, id) order, blobs by digest."""
+    """The content of a file: entries in (lamport, id) order, blobs by digest."""
 
     entries: tuple[Entry, ...]
     blobs: Mapping[Digest, bytes]
@@ -57,11 +57,11 @@ def encode_bundle(
 def decode_bundle(data: bytes) -> Bundle:
     """Read a whole file.
 
-    Raises BundleInvalid, which says at which record and byte it went wrong, and
-    DraftUnknown for a sound file of another draft.
+    Raises BundleInvalid, which names the record and byte at fault, and DraftUnknown
+    for an intact file of another draft.
     """
     if not data.startswith(MAGIC):
-        raise BundleInvalid("byte 0: this is not a bundle, or one of another version")
+        raise BundleInvalid("byte 0: this is no bundle, or a bundle of another version")
     end = len(data) - hashlib.sha256().digest_size
     is_whole = hashlib.sha256(data[:end]).digest() == data[end:]
     reader = _Reader(data, end)
@@ -79,9 +79,9 @@ def _records(entries: Iterable[Entry], blobs: Iterable[tuple[Digest, bytes]]) ->
     last: Entry | None = None
     yield MAGIC + _RECORD.pack(_DRAFT, _NUMBER.size) + _NUMBER.pack(DRAFT)
     for number, entry in enumerate(ordered):
-        wrong = _misplaced(last, entry)
-        if wrong:
-            raise BundleInvalid(f"entry {number}: {wrong}")
+        problem = _misplaced(last, entry)
+        if problem:
+            raise BundleInvalid(f"entry {number}: {problem}")
         data = codec.encode_entry(entry)
         yield _RECORD.pack(_ENTRY, len(data)) + data
         last = entry
@@ -96,7 +96,7 @@ def _records(entries: Iterable[Entry], blobs: Iterable[tuple[Digest, bytes]]) ->
 
 
 def _misplaced(last: Entry | None, entry: Entry) -> str | None:
-    """Tell what is wrong with `entry` after `last`, if anything is."""
+    """Return why `entry` may not follow `last`, None if it may."""
     if last is None:
         return None if entry.header.kind == Kind.GENESIS else "the first entry is not a genesis"
     if entry.conversation != last.conversation:
@@ -107,7 +107,7 @@ def _misplaced(last: Entry | None, entry: Entry) -> str | None:
 
 
 class _Reader:
-    """Walks the records; `at` is the byte where the present record starts."""
+    """A cursor over the records; `at` is the byte at which the current one starts."""
 
     def __init__(self, data: bytes, end: int) -> None:
         self.data = data
@@ -118,12 +118,12 @@ class _Reader:
         self.blobs: dict[Digest, bytes] = {}
 
     def read_draft(self) -> int:
-        """Take the first record: the draft number. The first draft's files have none."""
+        """Read the draft number, the first record; files of draft 1 have none."""
         kind, content, next_at = self.record()
         if kind != _DRAFT:
             return 1
         if len(content) != _NUMBER.size:
-            raise self.wrong("the draft number has 8 bytes")
+            raise self.error("the draft number has 8 bytes")
         self.step_to(next_at)
         (draft,) = _NUMBER.unpack(content)
         return int(draft)
@@ -132,55 +132,55 @@ class _Reader:
         ended = False
         while not ended:
             kind, content, next_at = self.record()
-            ended = self.receive(kind, content)
+            ended = self.add(kind, content)
             self.step_to(next_at)
         if self.at != self.end:
-            raise self.wrong("bytes follow the end record")
+            raise self.error("bytes follow the end record")
 
     def record(self) -> tuple[int, bytes, int]:
-        """Return type and content of the present record, and where the next one starts."""
+        """Return the type and content of the current record, and the start of the next."""
         content_at = self.at + _RECORD.size
         if content_at > self.end:
-            raise self.wrong("the file ends in the middle of a record")
+            raise self.error("the file ends in the middle of a record")
         kind, size = _RECORD.unpack_from(self.data, self.at)
         if size > self.end - content_at:
-            raise self.wrong("the record is longer than the file")
+            raise self.error("the record is longer than the file")
         return kind, self.data[content_at : content_at + size], content_at + size
 
     def step_to(self, next_at: int) -> None:
         self.at = next_at
         self.number += 1
 
-    def receive(self, kind: int, content: bytes) -> bool:
-        """Take one record in; True after the last."""
+    def add(self, kind: int, content: bytes) -> bool:
+        """Add the content of one record; return True after the last."""
         if kind == _ENTRY:
-            self.receive_entry(content)
+            self.add_entry(content)
         elif kind == _BLOB:
-            self.receive_blob(content)
+            self.add_blob(content)
         elif kind != _END:
-            raise self.wrong(f"record type {kind} is not defined")
+            raise self.error(f"record type {kind} is not defined")
         elif content != _COUNTS.pack(len(self.entries), len(self.blobs)) or not self.entries:
-            raise self.wrong("the end record does not count what came before it")
+            raise self.error("the end record does not count what came before it")
         return kind == _END
 
-    def receive_entry(self, content: bytes) -> None:
+    def add_entry(self, content: bytes) -> None:
         try:
             entry = codec.decode_entry_message(content)
             verify_body(entry)
         except EntryRefused as error:
-            raise self.wrong(error.detail) from error
+            raise self.error(error.detail) from error
         misplaced = _misplaced(self.entries[-1] if self.entries else None, entry)
         if misplaced or self.blobs:
-            raise self.wrong(misplaced or "entries come before blobs")
+            raise self.error(misplaced or "entries come before blobs")
         self.entries.append(entry)
 
-    def receive_blob(self, content: bytes) -> None:
+    def add_blob(self, content: bytes) -> None:
         digest, blob = Digest(content[:ID_BYTES]), content[ID_BYTES:]
         if hashlib.sha256(blob).digest() != digest:
-            raise self.wrong("the blob does not have its digest")
+            raise self.error("the blob does not have its digest")
         if digest in self.blobs:
-            raise self.wrong("the blob is there twice")
+            raise self.error("the file has this blob twice")
         self.blobs[digest] = blob
 
-    def wrong(self, what: str) -> BundleInvalid:
-        return BundleInvalid(f"record {self.number} at byte {self.at}: {what}")
+    def error(self, problem: str) -> BundleInvalid:
+        return BundleInvalid(f"record {self.number} at byte {self.at}: {problem}")

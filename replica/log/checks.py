@@ -1,4 +1,4 @@
-"""The checks of admission that look at one entry and what it names (spec/02-entry §6).
+"""The checks of admission on one entry and the entries it names (spec/02-entry §6).
 
 Pure, and private to admission.py. Each raises the EntryRefused of the first
 rule the entry breaks.
@@ -24,10 +24,10 @@ from replica.refusals import (
 
 
 def check_contents(entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
-    """Check what can be checked without any other entry: steps 4 to 6. Return its names.
+    """Check an entry alone, steps 4 to 6; return the ids it names.
 
-    The signature is verified even for what must wait, so nobody fills the
-    buffer in another's name. `verified` leaves it out, and the body's digest.
+    The signature of a pending entry is verified too, so that nobody can fill the
+    buffer in another's name. `verified` skips signature and body digest.
     """
     if not verified:
         verify_signature(entry)
@@ -40,8 +40,8 @@ def check_contents(entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
     return (*entry.header.ancestors(), *listed_ids(body))
 
 
-def check_place(entry: Entry, header_of: Callable[[EntryId], Header]) -> None:
-    """Check an entry against all it names, whose headers are known by now: step 8."""
+def check_ancestors(entry: Entry, header_of: Callable[[EntryId], Header]) -> None:
+    """Check an entry against the headers of all entries it names: step 8."""
     header = entry.header
     if header.kind == Kind.GENESIS:
         return
@@ -65,9 +65,10 @@ def check_place(entry: Entry, header_of: Callable[[EntryId], Header]) -> None:
 
 
 def filled(known: Entry, entry: Entry) -> Entry | None:
-    """Return a known entry with the body that came for it; None where it needs none.
+    """Return a known entry with the body of `entry`; None if it lacks none or none came.
 
-    The body may come later; header and signature never change.
+    A body may come later than its entry; header and signature never change.
+    Raises BodyDigestMismatch.
     """
     if known.body is not None or entry.body is None:
         return None

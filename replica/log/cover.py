@@ -1,8 +1,8 @@
-"""Which entries digest and sync cover (spec/03-order §5).
+"""The entries that digest and sync cover (spec/03-order §5).
 
-Pure, and private to log.py. What a member wrote inside all cuts is covered,
-and all it names. While the membership stays as it is, new entries only add to
-that, so nothing is looked at twice.
+Pure, and private to log.py. An entry that a member wrote inside all cuts is
+covered, and so are the entries it names. New entries only add to the cover while
+the membership is unchanged, so each entry is visited once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -13,29 +13,29 @@ from replica.log.graph import reach
 from replica.log.members import Membership
 
 
-class Covering:
+class Cover:
     """The covered ids of one log."""
 
     def __init__(
         self, entries: Mapping[EntryId, Entry], named: Callable[[EntryId], tuple[EntryId, ...]]
     ) -> None:
-        """Read `entries`, every admitted one by id, and what each names."""
+        """Start with `entries`, all admitted ones by id; `named` returns the ids one names."""
         self._entries = entries
         self._named = named
         self._authors: set[PublicKey] = set()
         self._new: list[EntryId] = []
         self._covered: set[EntryId] = set()
         self._covered_by: Membership | None = None
-        self._brought: dict[EntryId, list[EntryId]] = {}
-        """Per covered entry, what was uncovered before it came."""
+        self._newly_covered: dict[EntryId, list[EntryId]] = {}
+        """Per covered entry, the ids that it made covered."""
 
     def receive(self, entry: Entry) -> None:
-        """Take a newly admitted entry."""
+        """Add a newly admitted entry."""
         self._authors.add(entry.header.author)
         self._new.append(entry.id)
 
     def ids(self, membership: Membership) -> Set[EntryId]:
-        """Return the covered ids under the membership of now."""
+        """Return the covered ids under the current membership."""
         if not membership.kept and self._authors <= membership.roles.keys():
             self._covered_by = None
             self._new.clear()
@@ -43,26 +43,28 @@ class Covering:
         if self._covered_by is not membership:
             self._covered_by, self._covered = membership, set()
             self._new = list(self._entries)
-            self._brought.clear()
+            self._newly_covered.clear()
         for entry_id in self._new:
-            self._cover(entry_id, membership)
+            self._add(entry_id, membership)
         self._new.clear()
         return self._covered
 
     def offered(self, membership: Membership, ids: Iterable[EntryId]) -> list[EntryId]:
-        """Return of new entries what peers are to have, with what these made covered."""
+        """Return the covered ones of new entries, each after the entries it made covered."""
         covered = self.ids(membership)
         listed: dict[EntryId, None] = {}
         for entry_id in ids:
             if entry_id in covered:
-                listed |= dict.fromkeys([*self._brought.get(entry_id, ()), entry_id])
+                listed |= dict.fromkeys([*self._newly_covered.get(entry_id, ()), entry_id])
         return list(listed)
 
-    def _cover(self, entry_id: EntryId, membership: Membership) -> None:
+    def _add(self, entry_id: EntryId, membership: Membership) -> None:
         if not membership.covers(self._entries[entry_id]):
             return
-        brought = reach(self._named(entry_id), self._named, self._covered.__contains__)
+        newly_covered = reach(self._named(entry_id), self._named, self._covered.__contains__)
         self._covered.add(entry_id)
-        if brought:
-            self._covered |= brought
-            self._brought[entry_id] = sorted(brought, key=lambda i: self._entries[i].order_key)
+        if newly_covered:
+            self._covered |= newly_covered
+            self._newly_covered[entry_id] = sorted(
+                newly_covered, key=lambda i: self._entries[i].order_key
+            )

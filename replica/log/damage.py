@@ -1,12 +1,12 @@
-"""What a store lost of a conversation, and what is closed until it is back (spec/04-link §10).
+"""Entries that a store lost, and the operations blocked until they return (spec/04-link §10).
 
-Pure, and private to conversation.py. The driver tells once, as it restores a
-conversation, which ids its store can no longer read; what comes back, and what
-waited for it, is followed here.
+Pure. When a driver restores a conversation, it states once which ids its store can
+no longer read. This module then tracks the entries that come back and the pending
+entries that waited for them.
 
-A store loses entries in any order, so what is left is no log anybody wrote: a
-lost revocation lets its key in again, a lost grant shuts a member out. As long
-as anything of the membership is missing, nobody can say who may do what.
+A store may lose any entries, so the rest may be a log that nobody wrote: without a
+lost revocation its key is a member again, without a lost grant a member is none.
+While a membership entry is missing, no permission can be decided.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ MEMBERSHIP_TRACKS = frozenset({Track.ALL, Track.MEMBERSHIP})
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was stored once and can't be read any more."""
+    """Entries that were stored and can't be read any more."""
 
     entries: frozenset[EntryId] = frozenset()
-    """Their ids, as far as these can be told."""
+    """Their ids, as far as these are known."""
     membership: frozenset[EntryId] = frozenset()
     """Those of the membership track, and the genesis."""
     is_unreadable: bool = False
-    """Not even what was stored can be told."""
+    """The ids of the stored entries are unknown as well."""
 
     def __bool__(self) -> bool:
         """Say whether anything was lost."""
@@ -38,49 +38,49 @@ NOTHING_LOST = Lost()
 
 
 class Damage:
-    """What one conversation lacks because its store lost it."""
+    """The entries that one conversation lacks because its store lost them."""
 
     def __init__(
         self,
         lost: Lost = NOTHING_LOST,
-        waiting: Iterable[Entry] = (),
+        pending: Iterable[Entry] = (),
         absent: Iterable[EntryId] = (),
     ) -> None:
-        """Begin with what was lost, the stored entries that wait, and what these lack."""
+        """Start with the lost ids, the stored entries that are pending, and the ids these lack."""
         self.missing: set[EntryId] = {*lost.entries, *lost.membership, *absent}
-        """Ids that make the conversation whole again."""
+        """The ids that complete the conversation again."""
         self._is_unreadable = lost.is_unreadable
         self._membership = set(lost.membership)
-        self._waiting: set[EntryId] = set()
-        for entry in waiting:
-            self._waiting.add(entry.id)
+        self._pending: set[EntryId] = set()
+        for entry in pending:
+            self._pending.add(entry.id)
             if entry.header.track in MEMBERSHIP_TRACKS:
                 self._membership.add(entry.id)
 
     def __bool__(self) -> bool:
-        """Say whether anything is missing or waits for what is."""
-        return bool(self.missing or self._waiting or self._is_unreadable)
+        """Say whether any entry is missing, or pending for a missing one."""
+        return bool(self.missing or self._pending or self._is_unreadable)
 
     @property
     def is_blocking(self) -> bool:
-        """Say whether the membership is incomplete: nobody can tell who may do what."""
+        """Say whether the membership is incomplete, so that no permission can be decided."""
         return bool(self._membership) or self._is_unreadable
 
-    def lack(self, ids: Iterable[EntryId]) -> None:
-        """Take it that what has come back follows these, which are not here either."""
+    def add_missing(self, ids: Iterable[EntryId]) -> None:
+        """Add ids that a returned entry names and that are missing as well."""
         self.missing.update(ids)
 
-    def fill(self, entry_id: EntryId) -> None:
-        """Take it that a waiting entry has got its body: as it is now, it is not stored."""
-        self._waiting.discard(entry_id)
+    def mark_unstored(self, entry_id: EntryId) -> None:
+        """Note that a pending entry was given its body: in this form it is not stored."""
+        self._pending.discard(entry_id)
 
     def receive(self, admitted: Iterable[Entry]) -> frozenset[EntryId]:
-        """Take entries as admitted; return which of them the store holds already."""
+        """Note admitted entries; return the ids of those that the store holds already."""
         if not self:
             return frozenset()
         ids = {entry.id for entry in admitted}
-        stored = frozenset(ids & self._waiting)
+        stored = frozenset(ids & self._pending)
         self.missing -= ids
         self._membership -= ids
-        self._waiting -= ids
+        self._pending -= ids
         return stored

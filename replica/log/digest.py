@@ -13,5 +13,5 @@ def head_bytes(head: Position) -> bytes:
 
 
 def digest_of(heads: Iterable[Position]) -> Digest:
-    """Hash lane heads, which the caller has sorted."""
+    """Hash lane heads, sorted by the caller."""
     return tagged_sha256(DIGEST_TAG, b"".join(map(head_bytes, heads)))

@@ -1,9 +1,8 @@
 """Ed25519 acceptance rules that libraries disagree on (spec/02-entry §4).
 
-Cofactorless, S < L, canonical and large-order A and R. The curve equation
-itself is checked by the `cryptography` package; what is checked here are the
-encodings on which implementations differ (Chalkias et al., "Taming the many
-EdDSAs", 2020).
+Cofactorless, S < L, canonical and large-order A and R. The `cryptography` package
+checks the curve equation. This module checks the encodings on which
+implementations differ (Chalkias et al., "Taming the many EdDSAs", 2020).
 """
 
 from replica.refusals import KeyInvalid, SignatureInvalid
@@ -17,7 +16,7 @@ SMALL_ORDER_Y = frozenset({0, 1, FIELD_PRIME - 1, _ORDER_8_Y, FIELD_PRIME - _ORD
 
 
 def check_key(key: bytes) -> None:
-    """Raise KeyInvalid for a wrong length, a non-canonical or small-order point."""
+    """Raise KeyInvalid for a wrong length, or a non-canonical or small-order point."""
     if len(key) != 32:
         raise KeyInvalid(f"a key has 32 bytes, not {len(key)}")
     problem = _point_problem(key)

@@ -1,7 +1,7 @@
 """Entries: header, signature, body (spec/02-entry).
 
-Pure: keys are arguments, randomness comes in as bytes. A header lives as the
-bytes that were signed; `Header` is only a reading of them.
+Pure: keys and random bytes are arguments. A header is kept as the bytes that were
+signed; `Header` is their decoded form.
 """
 
 import hashlib
@@ -33,17 +33,17 @@ from replica.refusals import BodyDigestMismatch, SignatureInvalid
 
 
 class Conflict(IntEnum):
-    """Where a request goes whose branch went on meanwhile."""
+    """The target of a request whose branch has grown since."""
 
     QUEUE = 0
-    """Behind the answer at the end of the branch: nobody's words leave the context."""
+    """Behind the answer at the end of the branch: no message leaves the context."""
     FORK = 1
     """On its basis alone, as a branch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header as read; ids and keys are 32 B, absent ids None."""
+    """A decoded header; ids and keys are 32 B, absent ids None."""
 
     conversation: ConversationId | None
     author: PublicKey
@@ -63,18 +63,18 @@ class Header:
 
     @property
     def lane(self) -> Lane:
-        """The lane this entry stands in."""
+        """The lane of this entry."""
         return Lane(self.author, self.epoch, self.track)
 
     def ancestors(self) -> tuple[EntryId, ...]:
-        """Ids this header names directly: prev, parents and basis."""
+        """Return the ids this header names directly: prev, parents and basis."""
         named = (self.prev, *self.parents, self.basis)
         return tuple(dict.fromkeys(i for i in named if i is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record as it travels; `body` is None where it is withheld or missing."""
+    """One entry as it is sent; `body` is None where it is withheld or missing."""
 
     header_bytes: bytes
     signature: bytes
@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def conversation(self) -> ConversationId:
-        """The conversation; a genesis names its own id."""
+        """The id of the conversation; for a genesis, its own id."""
         return self.header.conversation or ConversationId(self.id)
 
     @property
@@ -94,7 +94,7 @@ class Entry:
 
     @property
     def position(self) -> Position:
-        """Where the entry stands."""
+        """The entry's lane, seq and id."""
         return Position(self.header.lane, self.header.seq, self.id)
 
     @property
@@ -104,27 +104,27 @@ class Entry:
 
 
 def send_order(entry: Entry) -> tuple[bool, int, EntryId]:
-    """Return the key of the order on the wire: membership first, then (lamport, id).
+    """Return the sort key of send order: membership first, then (lamport, id).
 
-    It is topological, but for a revocation, which waits for what its cuts
-    name; and a grant comes before what the granted key wrote. So an honest
-    stream never fills the receiver's pending buffer.
+    The order is topological but for revocations, which are pending until the entries
+    of their cuts come. A grant comes before the entries of the granted key. So a
+    stream in this order never fills the receiver's pending buffer.
     """
     return (entry.header.track not in (Track.ALL, Track.MEMBERSHIP), *entry.order_key)
 
 
 def entry_id(header_bytes: bytes) -> EntryId:
-    """Return the id: the hash of the header as signed."""
+    """Return the id of an entry, the hash of its signed header."""
     return EntryId(tagged_sha256(ENTRY_TAG, header_bytes))
 
 
 def body_digest(body: bytes) -> Digest:
-    """Return the digest a header states for `body` (salt included)."""
+    """Return the digest a header states for `body`, salt included."""
     return Digest(hashlib.sha256(body).digest())
 
 
 def salted(salt: bytes, content: bytes) -> bytes:
-    """Return the body: 16 bytes of salt, then the serialised message."""
+    """Return a body: 16 bytes of salt, then the serialised message."""
     assert len(salt) == SALT_BYTES, "a body starts with 16 bytes of salt"
     return salt + content
 
@@ -140,7 +140,7 @@ def verify_signature(entry: Entry) -> None:
 
 
 def verify(key: PublicKey, signature: bytes, message: bytes) -> None:
-    """Verify under the rules of spec/02-entry §4, the same for every library."""
+    """Verify a signature by the rules of spec/02-entry §4. Raises KeyInvalid, SignatureInvalid."""
     ed25519_rules.check_key(key)
     ed25519_rules.check_signature(signature)
     try:

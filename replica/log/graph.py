@@ -1,7 +1,7 @@
-"""The walk over a graph: everything that asks for ancestors or followers takes it.
+"""The one graph walk, used for ancestors and for followers.
 
-Pure. Entries form a graph by what they name; seals form a tree. Whoever walks
-either says what one step leads to, and where the walk ends.
+Pure. Entries form a graph by the ids they name; seals form a tree. The caller
+states the neighbours of a node and the end of the walk.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -15,10 +15,10 @@ def reach(
     follow: Callable[[_Node], Iterable[_Node]],
     stop: Callable[[_Node], bool] | None = None,
 ) -> set[_Node]:
-    """Return what any number of steps from `start` reaches, `start` itself included.
+    """Return the nodes reachable from `start`, `start` itself included.
 
-    `follow` is asked once for each node found. What `stop` holds for is neither
-    returned nor passed through.
+    `follow` is called once per node found. A node for which `stop` is true is
+    neither returned nor followed.
     """
     reached: set[_Node] = set()
     todo = list(start)

@@ -1,7 +1,7 @@
 """The kinds of entries, and the rules of each (spec/02-entry §5, spec/03-order §2).
 
-Pure. What depends on a kind is read off this one table: the codecs, admission,
-membership, order and authors keep none of their own.
+Pure. This table is the only one of its kind: codecs, admission, membership, order
+and authors all read the rules of a kind from it.
 """
 
 from collections.abc import Mapping
@@ -45,9 +45,9 @@ class Rules:
     """One row of the table of kinds."""
 
     track: Track | None
-    """The track such an entry stands on; None for any."""
+    """The track of such an entry; None for any."""
     roles: frozenset[Role]
-    """Roles that allow the kind; by an author with none of them it is void."""
+    """Roles that allow the kind; an entry by an author with none of them is void."""
     body: type[Body] | None = None
     """The class of its body; None for a kind unknown here."""
     is_control: bool = False
@@ -76,7 +76,7 @@ KINDS: Mapping[int, Rules] = {
 
 _UNKNOWN = Rules(None, _EVERYONE)
 _UNKNOWN_CRITICAL = Rules(None, _OWNERS)
-"""Such an entry stops everyone who does not know its kind; a reader's must not."""
+"""Such an entry stops everyone who does not know its kind; one by a reader must not."""
 
 CONTROL_KINDS = frozenset(kind for kind, rules in KINDS.items() if rules.is_control)
 CONTEXT_KINDS = frozenset(kind for kind, rules in KINDS.items() if rules.is_context)
@@ -90,7 +90,7 @@ def is_known(kind: int) -> bool:
 
 
 def rules_of(kind: int, *, critical: bool = False) -> Rules:
-    """Return the rules of any kind; `critical` makes a difference for unknown ones alone."""
+    """Return the rules of any kind; `critical` matters for unknown kinds alone."""
     return KINDS.get(kind) or (_UNKNOWN_CRITICAL if critical else _UNKNOWN)
 
 

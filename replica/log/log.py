@@ -1,8 +1,8 @@
-"""The log of one conversation: every admitted entry, and what is folded from them.
+"""The log of one conversation: every admitted entry, and the state folded from them.
 
-Pure. Admission is in admission.py (spec/02-entry §6), places in lanes.py,
-membership in members.py, coverage in cover.py (spec/03-order §2, §5); the log
-keeps them in step.
+Pure. Admission is in admission.py (spec/02-entry §6), positions in lanes.py,
+membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
+keeps them consistent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -13,7 +13,7 @@ from replica.log.admission import Admission, Duplicate, Verdict
 from replica.log.body import Body, Genesis, Member, listed_ids
 from replica.log.checks import filled
 from replica.log.codec import decode_body
-from replica.log.cover import Covering
+from replica.log.cover import Cover
 from replica.log.digest import digest_of
 from replica.log.entry import Entry, send_order
 from replica.log.kinds import CONTROL_KINDS, is_known
@@ -32,16 +32,16 @@ class Log:
         """The genesis entry, once admitted."""
         self.entries: dict[EntryId, Entry] = {}
         self.roster = Roster(self.entries)
-        """The membership, now or behind given heads."""
+        """The membership, now or at given heads."""
         self.admission = Admission(EntryId(conversation), self.entries, self._insert)
         self.pending: Mapping[EntryId, Entry] = self.admission.pending
-        """The entries that wait, for others or for a grant to their author."""
+        """The pending entries by id: they lack other entries, or a grant to their author."""
         self.unknown_critical: list[EntryId] = []
         """Entries of a critical kind unknown here, visible or void."""
         self._children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
         self._lanes = Lanes()
-        self._covering = Covering(self.entries, self.named)
+        self._cover = Cover(self.entries, self.named)
         self._heads: tuple[Position, ...] | None = None
         self._digest: Digest | None = None
 
@@ -52,11 +52,11 @@ class Log:
     # --- admission -------------------------------------------------------
 
     def admit(self, entry: Entry, *, verified: bool = False) -> Verdict:
-        """Admit, hold back or refuse one entry (spec/02-entry §6).
+        """Admit or hold back one entry (spec/02-entry §6). Raises EntryRefused.
 
-        `verified` leaves out the signature, for entries this store admitted
-        before. The caller persists what is `unstored` of an Admitted, and a filled
-        Duplicate, before it lets anyone know. Raises EntryRefused.
+        `verified` skips the signature, for entries that this store admitted before.
+        The caller persists the `unstored` entries of an Admitted, and the `filled`
+        entry of a Duplicate, before it acks them.
         """
         if entry.conversation != self.conversation:
             raise ConversationMismatch
@@ -77,7 +77,7 @@ class Log:
         self._lanes.receive(entry)
         if header.critical and not is_known(header.kind):
             self.unknown_critical.append(entry.id)
-        self._covering.receive(entry)
+        self._cover.receive(entry)
         self._heads = self._digest = None
         if header.track == Track.ALL:
             self.genesis = entry
@@ -97,7 +97,7 @@ class Log:
             try:
                 parsed = decode_body(entry.header.kind, entry.body) if entry.body else None
             except BodyMalformed:
-                parsed = None  # void: `is_malformed` tells it from missing
+                parsed = None  # void; `is_malformed` distinguishes it from missing
             self._bodies[entry_id] = parsed
         return self._bodies[entry_id]
 
@@ -113,20 +113,20 @@ class Log:
         return self._children.get(entry_id, ())
 
     def named(self, entry_id: EntryId) -> tuple[EntryId, ...]:
-        """Return the ids an admitted entry names: prev, parents, basis, listed."""
+        """Return the ids an admitted entry names: prev, parents, basis, and ids its body lists."""
         header = self.entries[entry_id].header
         if header.kind not in CONTROL_KINDS:
             return header.ancestors()
         return (*header.ancestors(), *listed_ids(self.body(entry_id)))
 
     def in_send_order(self, ids: Iterable[EntryId]) -> list[Entry]:
-        """Return the entries in the order they go on the wire."""
+        """Return the entries in send order."""
         return sorted((self.entries[i] for i in ids), key=send_order)
 
     # --- lanes -----------------------------------------------------------
 
     def at(self, lane: Lane, seq: int) -> tuple[EntryId, ...]:
-        """Return the ids at one position: none, one, or more where the lane is forked."""
+        """Return the ids at one seq of a lane: none, one, or more where the lane is forked."""
         return self._lanes.at(lane, seq)
 
     def lane_length(self, lane: Lane) -> int:
@@ -142,7 +142,7 @@ class Log:
         return iter(self._lanes)
 
     def equivocations(self) -> list[tuple[Lane, int, tuple[EntryId, ...]]]:
-        """Return the first forked position of each forked lane, as portable proof."""
+        """Return each forked lane, its first forked seq and the ids there, as portable proof."""
         return list(self._lanes.forks())
 
     # --- membership, coverage, digest ------------------------------------
@@ -157,18 +157,19 @@ class Log:
         return tuple(sorted(self.roster.heads()[-limits.MEMBERSHIP_HEADS_MAX :]))
 
     def covered(self) -> Set[EntryId]:
-        """Return the ids digest and sync cover (spec/03-order §5).
+        """Return the ids that digest and sync cover (spec/03-order §5).
 
-        What valid members wrote inside all cuts, and all it names.
+        They are the entries of members inside all cuts, and all their ancestors.
         """
-        return self._covering.ids(self.membership)
+        return self._cover.ids(self.membership)
 
     def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
-        """Return which of these new entries go to peers, with what they brought into cover.
+        """Return the entries to offer to peers once `ids` are new: the covered ones.
 
-        What lies behind a cut goes to nobody until something covered follows it.
+        An entry behind a cut is offered to nobody until a covered entry follows it; it
+        then comes right before that entry.
         """
-        return self._covering.offered(self.membership, ids)
+        return self._cover.offered(self.membership, ids)
 
     def heads(self) -> tuple[Position, ...]:
         """Return the covered heads of all lanes, sorted; a forked lane has several."""

@@ -1,12 +1,13 @@
-"""Who may what, folded from the membership track (spec/03-order §2).
+"""Roles and cuts, folded from the membership track (spec/03-order §2).
 
-A pure function of the entries given: arrival order, clocks and configuration
-play no part, so replicas that hold the same entries see the same members.
+The fold is a pure function of the entries given. Arrival order, clocks and
+configuration don't matter, so replicas that hold the same entries compute the
+same membership.
 
 Theory. Owners are ranked: those of the genesis in their order, then by depth
-of grant. A revocation counts only from a strictly senior key or from the key
-itself. So the verdict on a key depends on seniors alone, and one pass from
-the top settles everything, whatever cycles of revocation juniors write.
+of grant. A revocation counts only if its author is strictly senior to the key, or
+is the key itself. So the verdict on a key depends on seniors alone, and one pass
+in order of rank decides all keys, whatever cycles of revocation juniors write.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,25 +21,25 @@ from replica.log.graph import reach
 from replica.log.kinds import Kind, rules_of
 
 Rank = tuple[int, int]
-"""(depth of grant, place in the genesis); smaller is senior."""
+"""(depth of grant, index in the genesis); smaller is senior."""
 
 _ROLES = frozenset(Role)
-"""A grant of any other number is of no effect."""
+"""A grant of any other number has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The outcome of the fold."""
+    """The result of the fold."""
 
     roles: dict[PublicKey, frozenset[Role]] = field(default_factory=dict)
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
     """Per revoked key, the ids that satisfy all its cuts."""
     resignations: frozenset[EntryId] = frozenset()
-    """Revocations of a key by itself that count, be they inside its cuts or not."""
+    """Revocations of a key by itself that count, inside its cuts or not."""
 
     def is_member(self, key: PublicKey) -> bool:
-        """Say whether `key` may read here: it has a role and is not revoked."""
+        """Say whether `key` may read: it has a role and is not revoked."""
         return bool(self.roles.get(key)) and key not in self.kept
 
     def may_write(self, key: PublicKey, kind: int, *, critical: bool = False) -> bool:
@@ -51,10 +52,10 @@ class Membership:
         return kept is None or entry.id in kept
 
     def covers(self, entry: Entry) -> bool:
-        """Say whether digest and sync cover `entry` for its own sake (spec/03-order §5).
+        """Say whether digest and sync cover `entry` by itself (spec/03-order §5).
 
-        What only keys without a valid grant wrote, or wrote behind a cut, is
-        covered as an ancestor or not at all.
+        An entry of a key without a valid grant, or behind a cut, is covered only as
+        an ancestor of a covered entry.
         """
         if entry.id in self.resignations:
             return True
@@ -67,18 +68,18 @@ class Membership:
         return may_write and self.satisfies_cuts(entry)
 
     def counts(self, entry: Entry) -> bool:
-        """Say whether a MEMBER entry is of effect: a visible one, or a resignation."""
+        """Say whether a MEMBER entry has effect: it is visible, or a resignation."""
         return entry.id in self.resignations or self.is_visible(entry)
 
     def may_seal_or_own(self, entry: Entry) -> bool:
-        """Say whether `entry` is visible and its author an owner or a host."""
+        """Say whether `entry` is visible and its author is an owner or a host."""
         roles = self.roles.get(entry.header.author, frozenset())
         return bool(roles & {Role.OWNER, Role.HOST}) and self.is_visible(entry)
 
-    def is_moved_by(self, entry: Entry, member: Member) -> bool:
-        """Say whether one MEMBER entry more may change this outcome.
+    def may_change_with(self, entry: Entry, member: Member) -> bool:
+        """Say whether one more MEMBER entry may change this membership.
 
-        Only owners change it, inside their cuts, and keys that resign.
+        Only an owner inside its cuts changes it, or a key that resigns.
         """
         author = entry.header.author
         change = member.change
@@ -100,15 +101,15 @@ class _Fold:
     kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
     resignations: set[EntryId] = field(default_factory=set)
 
-    def settle_cuts(self, key: PublicKey) -> None:
-        """Compute what is kept of `key`; its seniors are settled already."""
+    def resolve_cuts(self, key: PublicKey) -> None:
+        """Compute the ids kept of `key`; those of its seniors are computed already."""
         rank = self.ranks[key]
         kept = [
             self._ids_inside(key, revocation.cuts)
             for author, revocation in self.revoked_by.get(key, ())
             if self.ranks[author] < rank
         ]
-        # What a senior cut off can't resign any more: replicas need not even hold it.
+        # A resignation that a senior cut off does not count: replicas need not hold it.
         inside = frozenset.intersection(*kept) if kept else None
         for entry, member in self.by_author.get(key, ()):
             change = member.change
@@ -136,7 +137,7 @@ class _Fold:
         return frozenset(inside)
 
     def apply_changes(self, owner: PublicKey, depth: int) -> list[PublicKey]:
-        """Let the valid changes of a settled owner count; return keys newly made owners."""
+        """Apply the valid changes of an owner whose cuts are resolved; return the new owners."""
         new_owners = []
         kept = self.kept.get(owner)
         for entry, member in self.by_author.get(owner, ()):
@@ -159,7 +160,7 @@ class _Fold:
 
 
 def granted_by(change: Genesis | Member | None) -> tuple[PublicKey, ...]:
-    """Return the keys to which a body grants a role, be it of effect or not."""
+    """Return the keys to which a body grants a role, whether the grant counts or not."""
     match change:
         case Genesis(owners):
             return owners
@@ -176,50 +177,50 @@ def fold(
 ) -> Membership:
     """Fold the membership track.
 
-    `changes` are all admitted MEMBER entries considered, in any order; `lookup`
-    finds any admitted entry by id, for walking lanes behind a cut.
+    `changes` are the MEMBER entries to consider, in any order. `lookup` returns any
+    admitted entry by id; it is used to walk a lane back from a cut.
     """
     by_author: dict[PublicKey, list[tuple[Entry, Member]]] = {}
     for entry, member in sorted(changes, key=lambda item: item[0].order_key):
         by_author.setdefault(entry.header.author, []).append((entry, member))
     state = _Fold(lookup, by_author)
-    for place, owner in enumerate(genesis.owners):
+    for index, owner in enumerate(genesis.owners):
         state.roles[owner] = {Role.OWNER}
-        state.ranks[owner] = (0, place)
+        state.ranks[owner] = (0, index)
     level: list[PublicKey] = []
     for owner in genesis.owners:
-        state.settle_cuts(owner)
+        state.resolve_cuts(owner)
         level += state.apply_changes(owner, 1)
     depth = 1
     while level:
         for owner in level:
             state.ranks[owner] = (depth, 0)
         for owner in level:
-            state.settle_cuts(owner)
+            state.resolve_cuts(owner)
         depth += 1
         level = [new for owner in level for new in state.apply_changes(owner, depth)]
     for key in state.granted:
         if key not in state.ranks:
             state.ranks[key] = (state.granted[key], 0)
-            state.settle_cuts(key)
+            state.resolve_cuts(key)
     roles = {key: frozenset(value) for key, value in state.roles.items()}
     return Membership(roles, state.ranks, state.kept, frozenset(state.resignations))
 
 
-_FOLDS_KEPT = 64
-"""Folds at older heads that a Roster remembers."""
+_FOLDS_CACHED_MAX = 64
+"""Number of folds at older heads that a Roster caches."""
 
 
 class Roster:
-    """The MEMBER entries of one log, and their folds: of all, or behind given heads."""
+    """The MEMBER entries of one log and their folds: of all of them, or at given heads."""
 
     def __init__(self, entries: Mapping[EntryId, Entry]) -> None:
-        """Read headers from `entries`, every admitted entry by id."""
+        """Start empty; headers are read from `entries`, all admitted entries by id."""
         self._entries = entries
         self._genesis: Genesis | None = None
         self._changes: dict[EntryId, Member] = {}
         self._revoked: set[PublicKey] = set()
-        """Keys that a revocation names, be it of effect or not."""
+        """Keys that a revocation names, whether it counts or not."""
         self._joins: list[EntryId] = []
         self._unfolded: list[tuple[Entry, Member]] = []
         self._now: Membership | None = Membership()
@@ -227,7 +228,7 @@ class Roster:
         self._heads: tuple[EntryId, ...] | None = None
 
     def receive(self, entry: Entry, body: Genesis | Member | None) -> None:
-        """Take a newly admitted entry of the membership track, or the genesis."""
+        """Add a newly admitted entry of the membership track, or the genesis."""
         if isinstance(body, Genesis):
             self._genesis, self._now = body, None
         elif isinstance(body, Member):
@@ -241,18 +242,18 @@ class Roster:
 
     @property
     def now(self) -> Membership:
-        """The fold over all MEMBER entries; the same object as long as it is the same."""
-        # Once for however many came: each would take a pass over all of them.
-        moved = self._now
+        """The fold over all MEMBER entries; the same object while it is unchanged."""
+        # One fold for all new entries: a fold per entry would pass over all of them each time.
+        current = self._now
         for entry, member in self._unfolded:
-            if moved is not None and moved.is_moved_by(entry, member):
-                moved = self._with_grant(moved, entry, member)
+            if current is not None and current.may_change_with(entry, member):
+                current = self._with_grant(current, entry, member)
         self._unfolded.clear()
-        self._now = self._fold(self._changes) if moved is None else moved
+        self._now = self._fold(self._changes) if current is None else current
         return self._now
 
     def _with_grant(self, now: Membership, entry: Entry, member: Member) -> Membership | None:
-        """Add one grant to a fold, where that is all it does; None where it takes a pass."""
+        """Return the membership with one grant more; None where a full fold is needed."""
         change = member.change
         if (
             not isinstance(change, Grant)
@@ -271,21 +272,21 @@ class Roster:
         return replace(now, roles=roles, ranks=now.ranks | {change.key: rank})
 
     def at(self, heads: tuple[EntryId, ...]) -> Membership:
-        """Fold what `heads` reach on the track through parents and prev, themselves included."""
+        """Fold the entries that `heads` reach on the track through parents and prev, inclusive."""
         known = self._at.get(heads)
         if known is None:
             reached = self._reached(heads)
             known = self._fold(i for i in self._changes if i in reached)
-            if len(self._at) == _FOLDS_KEPT:
+            if len(self._at) == _FOLDS_CACHED_MAX:
                 del self._at[next(iter(self._at))]
             self._at[heads] = known
         return known
 
     def heads(self) -> tuple[EntryId, ...]:
-        """Return the MEMBER entries that count and that none of these reaches, in order(x).
+        """Return the MEMBER entries that count and that no other of them reaches, in order(x).
 
-        More than 64 are replaced, as far as that goes, by JOINs that owners and
-        hosts gathered them with. A reader's entries are never among them.
+        If there are more than 64, those that a JOIN of an owner or host gathers are
+        replaced by that JOIN. A reader's entries are never among them.
         """
         if self._heads is None:
             now, entries = self.now, self._entries
@@ -298,9 +299,9 @@ class Roster:
         return self._heads
 
     def heads_to_join(self) -> tuple[EntryId, ...]:
-        """Return what a host gathers with a JOIN before it seals: none up to 64 heads.
+        """Return the heads that a host gathers with a JOIN before it seals.
 
-        It asks again after each JOIN.
+        Empty for up to 64 heads. The host calls this again after each JOIN.
         """
         heads = self.heads()
         surplus = len(heads) - limits.MEMBERSHIP_HEADS_MAX
@@ -323,7 +324,7 @@ class Roster:
         return reach(start, self._followed)
 
     def _followed(self, entry_id: EntryId) -> tuple[EntryId, ...]:
-        """Return what an entry of the membership track directly follows on it."""
+        """Return the ids that an entry of the membership track directly follows there."""
         header = self._entries[entry_id].header
         if header.track != Track.MEMBERSHIP:
             return ()

@@ -1,9 +1,9 @@
 """The strict wire subset of protobuf (spec/02-entry §2).
 
-Parsers disagree about sloppy encodings, and an entry whose meaning depends on
-the parser splits honest replicas. So headers and control bodies are scanned
-here before any protobuf parser sees them: minimal varints, ascending fields,
-known wire types, no groups, no explicit defaults, one member of a oneof.
+Parsers disagree about non-minimal encodings, and an entry whose meaning depends
+on the parser would make correct replicas diverge. So headers and control bodies
+are scanned here before a protobuf parser reads them: minimal varints, ascending
+fields, known wire types, no groups, no explicit defaults, one member of a oneof.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class WireType(IntEnum):
 
 
 class Form(IntEnum):
-    """How the value of a known field is to be read."""
+    """The type of a known field's value."""
 
     UINT64 = 0
     UINT32 = 1
@@ -57,7 +57,7 @@ _VARINT_MAX = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a known field may look like; a member of a oneof may spell out its default."""
+    """The form of a known field; a member of a oneof may encode its default."""
 
     form: Form
     repeated: bool = False
@@ -73,14 +73,14 @@ class Shape:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return (value, next offset); refuse overlong, oversize and cut-off varints."""
+    """Return (value, next offset). Raises WireMalformed if overlong, too large or cut off."""
     value = shift = 0
     for index in range(at, min(at + 10, len(data))):
         byte = data[index]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if byte == 0 and index > at:
-                raise WireMalformed("a varint is longer than it need be")
+                raise WireMalformed("a varint is not minimal")
             if value >= 2**64:
                 raise WireMalformed("a varint exceeds 64 bits")
             return value, index + 1
@@ -89,7 +89,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
-    """Refuse `data` with WireMalformed unless it is in the strict subset."""
+    """Raise WireMalformed unless `data` is in the strict subset."""
     if nesting > NESTING_MAX:
         raise WireMalformed(f"messages nest deeper than {NESTING_MAX}")
     at, last = 0, 0
@@ -103,7 +103,7 @@ def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
         # Unknown fields may repeat: a newer version may have made them repeated.
         repeats = known.repeated if known else True
         if number < last or (number == last and not repeats):
-            raise WireMalformed(f"field {number} is out of order or given twice")
+            raise WireMalformed(f"field {number} is out of order or repeated")
         last = number
         if known is not None and known.oneof is not None:
             # Some parsers keep the first member, some the last.
@@ -142,7 +142,7 @@ def _check_value(
         case _:
             raise WireMalformed(f"field {number} has wire type {wire_type}")
     if is_default and known is not None and not known.repeated and known.oneof is None:
-        raise WireMalformed(f"field {number} spells out its default")
+        raise WireMalformed(f"field {number} encodes its default")
     return end
 
 
@@ -158,7 +158,7 @@ def _check_content(content: bytes, number: int, known: Field, nesting: int) -> N
                 raise WireMalformed(f"field {number} is not UTF-8") from error
         case Form.PACKED_UINT32:
             if not content:
-                raise WireMalformed(f"field {number} packs nothing")
+                raise WireMalformed(f"field {number} is packed and empty")
             at = 0
             while at < len(content):
                 value, at = read_varint(content, at)

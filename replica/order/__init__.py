@@ -3,7 +3,7 @@
 from replica.order.context import context_digest
 from replica.order.coverage import coverage
 from replica.order.node import SealNode
-from replica.order.tail import ends, frontier, is_said, start
+from replica.order.tail import ends, frontier, is_tail_entry, start
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason, is_closed
 
@@ -16,6 +16,6 @@ __all__ = [
     "ends",
     "frontier",
     "is_closed",
-    "is_said",
+    "is_tail_entry",
     "start",
 ]

@@ -1,8 +1,8 @@
-"""CANCEL entries: which requests they end, and which they close (spec/03-order §3).
+"""CANCEL entries: the requests they end, and those they close (spec/03-order §3).
 
-Pure. A visible CANCEL by any writer ends the generation. One by the requester
-or an owner also *closes* the request: whoever follows that CANCEL goes on
-without the answer, so that a host which never answers holds nobody up.
+Pure. A visible CANCEL by any writer ends the generation. One by the requester or
+an owner also *closes* the request: an entry that follows that CANCEL does not wait
+for the answer, so a host that never answers blocks nobody.
 """
 
 from replica.ids import EntryId, PublicKey
@@ -10,15 +10,15 @@ from replica.log import Entry, Membership, Role
 
 
 class Cancels:
-    """The CANCEL entries of one log, by the request each names as its only parent."""
+    """The CANCEL entries of one log, by the request that is their only parent."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._of: dict[EntryId, tuple[Entry, ...]] = {}
 
     def receive(self, entry: Entry) -> None:
-        """Take an admitted CANCEL."""
-        # One with several parents would end requests that it only comes after.
+        """Add an admitted CANCEL."""
+        # A CANCEL with several parents would end requests that it merely follows.
         if len(entry.header.parents) == 1:
             request = entry.header.parents[0]
             self._of[request] = (*self._of.get(request, ()), entry)

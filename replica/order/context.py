@@ -7,12 +7,12 @@ from replica.ids import CONTEXT_TAG, Digest, EntryId, tagged_sha256
 from replica.log import Log
 from replica.order.node import SealNode
 
-_OF_NOTHING = tagged_sha256(CONTEXT_TAG, b"")
+_EMPTY_DIGEST = tagged_sha256(CONTEXT_TAG, b"")
 
 
 def context_digest(log: Log, parent: SealNode | None, entries: Iterable[EntryId]) -> Digest:
-    """Chain `entries` onto the digest of `parent`'s context: previous ‖ id ‖ body digest."""
-    digest = parent.seal.context_digest if parent is not None else _OF_NOTHING
+    """Extend the digest of `parent`'s context by `entries`: previous ‖ id ‖ body digest."""
+    digest = parent.seal.context_digest if parent is not None else _EMPTY_DIGEST
     for entry_id in entries:
         stated = log.entries[entry_id].header.body_digest
         digest = Digest(hashlib.sha256(digest + entry_id + stated).digest())

@@ -1,7 +1,7 @@
 """The rule of coverage: the entries a seal lists (spec/03-order §3, ORD-6).
 
-Pure. It looks at the ancestors of a request alone, and at no body, so every
-replica computes the same list.
+Pure. The list depends on the ancestors of a request alone and on no body, so every
+replica computes the same one.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ def coverage(
     answer: EntryId | None,
     membership: Membership,
 ) -> tuple[EntryId, ...]:
-    """Return the list of a seal of `request` on `parent`, in order.
+    """Return the ids that a seal of `request` on `parent` lists, in order.
 
-    `nodes` are the seals that count. A queued request takes `answer`, a
-    generation of `parent`, in even where its closure does not reach it.
+    `nodes` are the seals that count. For a queued request the list has `answer`, a
+    generation of `parent`, even if the request does not reach it.
     """
     closure = uncovered_closure(log, request, parent)
     entries = log.entries
@@ -46,13 +46,13 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
 
 
 def uncovered_closure(log: Log, request: EntryId, parent: SealNode | None) -> set[EntryId]:
-    """Return `request` and what it reaches through parents, short of what the chain lists."""
+    """Return `request` and its ancestors by parents, without those the chain lists."""
     is_listed = parent.covers if parent is not None else None
     return reach([request], lambda i: log.entries[i].header.parents, is_listed)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:
-    """Return per forked lane the first position that two entries of the closure share."""
+    """Return per forked lane the first seq that two entries of the closure share."""
     at: dict[tuple[Lane, int], EntryId] = {}
     forks: dict[Lane, int] = {}
     for entry_id in closure:
@@ -68,7 +68,7 @@ def _may_list(
     membership: Membership,
     forks: dict[Lane, int],
 ) -> bool:
-    # Bodies play no part: one that is missing or malformed here may be read elsewhere.
+    # Bodies don't matter: one that is missing or malformed here may be readable elsewhere.
     header = entry.header
     fork = forks.get(header.lane)
     if fork is not None and header.seq >= fork:
@@ -77,7 +77,7 @@ def _may_list(
         return False
     if header.kind != Kind.GENERATION:
         return True
-    # A refusal (parent: the request), an answer to a void seal and one
-    # that another host wrote under this seal are no context.
+    # Not context: a refusal, whose parent is the request; an answer to a void seal;
+    # an answer that another host wrote under this seal.
     node = nodes.get(header.parents[0]) if len(header.parents) == 1 else None
     return node is not None and node.author == header.author

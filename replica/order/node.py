@@ -8,10 +8,10 @@ from replica.log import Seal
 
 @dataclass(slots=True)
 class Coverage:
-    """Which entries a chain covers, shared along an unforked chain.
+    """The entries a chain covers, shared by the nodes of an unforked chain.
 
-    `depth_of` maps an entry to the depth at which it was listed; a node at
-    depth d sees what was listed at or above d. Only a fork copies.
+    `depth_of` maps an entry to the depth of the seal that lists it. For a node at
+    depth d, entries of depth d or less are covered. A fork copies the map.
     """
 
     depth_of: dict[EntryId, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class SealNode:
         return depth is not None and depth <= self.depth
 
     def lists_answer_of(self, parent: "SealNode") -> bool:
-        """Say whether the answer of the seal this one extends is in its context."""
+        """Say whether this seal lists the answer of the seal it extends."""
         return parent.generation in self.seal.entries
 
     def chain(self) -> list["SealNode"]:
@@ -50,12 +50,12 @@ class SealNode:
             node = node.parent
 
 
-def coverage_behind(parent: SealNode | None) -> Coverage:
+def coverage_up_to(parent: SealNode | None) -> Coverage:
     """Return the map that a child of `parent` extends."""
     if parent is None:
         return Coverage()
     shared = parent.coverage
     if shared.length == parent.depth + 1:
         return shared
-    # A sibling has extended the shared map already: take the part up to the fork.
+    # A sibling has extended the shared map already: copy the part up to the fork.
     return Coverage({i: d for i, d in shared.depth_of.items() if d <= parent.depth})

@@ -1,7 +1,7 @@
 """The tail of a branch, and the parents of its next entry (spec/03-order §3, ORD-10).
 
-Pure. Nothing here decides a verdict: another replica may hold more or less of
-a tail, and a seal states which of it became context.
+Pure. No verdict depends on a tail: another replica may hold more or fewer of its
+entries, and a seal states which of them became context.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,11 @@ def tail(order: Order, tip: SealNode | None) -> list[Entry]:
     at = start(order, tip)
     unsealed = _unsealed_behind(order, at)
     if tip is not None and at != tip.seal.request:
-        unsealed |= _said_meanwhile(order, tip.seal.request)
-    said = (e for e in map(order.log.entries.__getitem__, unsealed) if is_said(order.log, e))
-    return sorted(said, key=_order_key)
+        unsealed |= _written_meanwhile(order, tip.seal.request)
+    entries = (
+        e for e in map(order.log.entries.__getitem__, unsealed) if is_tail_entry(order.log, e)
+    )
+    return sorted(entries, key=_order_key)
 
 
 def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
@@ -29,14 +31,14 @@ def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
     return ends(order.log, [at, *tail(order, tip)])
 
 
-def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
-    """Return which of these entries none of them follows, ascending: the last 64."""
-    entries = {entry.id: entry for entry in said}
+def ends(log: Log, found: Iterable[Entry]) -> tuple[EntryId, ...]:
+    """Return the ids of those entries that no other of them follows, ascending: the last 64."""
+    entries = {entry.id: entry for entry in found}
     first = min((e.header.lamport for e in entries.values()), default=0)
 
     def follow(at: EntryId) -> tuple[EntryId, ...]:
         header = log.entries[at].header
-        # One of them looks further by itself; below the first there is none.
+        # The walk stops at any of them, whose own parents are walked from too, and below the first.
         return header.parents if at not in entries and header.lamport > first else ()
 
     followed = reach((p for e in entries.values() for p in e.header.parents), follow)
@@ -44,24 +46,25 @@ def ends(log: Log, said: Iterable[Entry]) -> tuple[EntryId, ...]:
     return tuple(sorted(e.id for e in last[-PARENTS_MAX:]))
 
 
-def is_said(log: Log, entry: Entry) -> bool:
-    """Say whether an entry stands in a tail: visible, readable, and of a writer or a host.
+def is_tail_entry(log: Log, entry: Entry) -> bool:
+    """Say whether an entry belongs to a tail: visible, readable, by a writer or a host.
 
-    What any role may write, a reader could fill the next entry's parents with.
+    Kinds that any role may write are left out, or a reader could fill the parents of
+    the next entry.
     """
     header, membership = entry.header, log.membership
     if header.kind == Kind.JOIN:
-        may_stand = membership.may_write(header.author, Kind.MESSAGE)
+        is_allowed = membership.may_write(header.author, Kind.MESSAGE)
     else:
-        may_stand = header.kind in CONTEXT_KINDS
-    return may_stand and membership.is_visible(entry) and not log.is_malformed(entry.id)
+        is_allowed = header.kind in CONTEXT_KINDS
+    return is_allowed and membership.is_visible(entry) and not log.is_malformed(entry.id)
 
 
 def start(order: Order, tip: SealNode | None) -> EntryId:
-    """Return what the next entry on `tip`'s branch follows, whatever else is said there.
+    """Return the entry that the next one on `tip`'s branch follows in any case.
 
-    Following a CANCEL that closes the request is what lets a branch go on
-    whose host does not answer.
+    It is the answer, or without one a CANCEL that closes the request, so that the
+    branch can continue, or the request itself.
     """
     if tip is None:
         return EntryId(order.log.conversation)
@@ -84,10 +87,11 @@ def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
     return reach(log.children(start), log.children, is_passed_over)
 
 
-def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
-    """Return what was typed behind a request while its answer came.
+def _written_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
+    """Return the unsealed entries behind a request, written before its answer came.
 
-    Without what an open request asks about: that goes where its conflict says.
+    Entries connected to an open request are left out: the conflict rule of that
+    request decides about them.
     """
     unsealed = _unsealed_behind(order, request)
     entries = order.log.entries
@@ -96,14 +100,14 @@ def _said_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
         both = (*entries[entry_id].header.parents, *order.log.children(entry_id))
         return (i for i in both if i in unsealed)
 
-    asked = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
-    return unsealed - asked
+    queued = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
+    return unsealed - queued
 
 
 def _is_open(order: Order, entry: Entry) -> bool:
     """Say whether an unsealed entry is a request that may still be answered."""
-    # Only what counts: another replica may not hold what a cut left out.
-    is_request = entry.header.kind == Kind.REQUEST and is_said(order.log, entry)
+    # Only a request that counts: another replica need not hold one behind a cut.
+    is_request = entry.header.kind == Kind.REQUEST and is_tail_entry(order.log, entry)
     ended = entry.id in order.refusal_of or bool(is_request and order.closing(entry.id))
     return is_request and not ended
 

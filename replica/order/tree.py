@@ -1,8 +1,7 @@
 """Order: the tree of seals, with its branches and contexts (spec/03-order §3).
 
-Pure fold over a Log. A seal is a host's statement of the model's context; the
-seals that keep the rules form a tree, and nothing behind a seal is ever
-reordered.
+A pure fold over a Log. A seal is a host's statement of the model's context. The
+valid seals form a tree, and the entries behind a seal are never reordered.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ class Order:
     """The tree of seals of one log, kept up to date by `receive`."""
 
     def __init__(self, log: Log) -> None:
-        """Fold whatever `log` already holds."""
+        """Fold the entries that `log` already holds."""
         self.log = log
         self._clear()
         self._refold()
@@ -35,7 +34,7 @@ class Order:
         self._uncovered: set[EntryId] = set()
 
     def receive(self, admitted: Iterable[Entry]) -> None:
-        """Take newly admitted entries, ancestors first."""
+        """Fold newly admitted entries, ancestors first."""
         if self._coverage_changed() or not all(self._receive_one(entry) for entry in admitted):
             self._refold()
 
@@ -46,9 +45,9 @@ class Order:
         return bool(self._uncovered) or before.kept != self._judged_by.kept
 
     def _receive_one(self, entry: Entry) -> bool:
-        """Fold one more entry in; False where that takes folding from scratch."""
+        """Fold one more entry; return False where the fold must start from scratch."""
         if not self._judged_by.covers(entry):
-            # The digest does not cover it, so others may lack it: it plays no part.
+            # The digest does not cover it, so other replicas may lack it: it is ignored.
             self._uncovered.add(entry.id)
             return True
         if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry.id)):
@@ -56,7 +55,7 @@ class Order:
         return self._fold_in(entry)
 
     def _refold(self) -> None:
-        """Fold the covered entries from scratch; (lamport, id) keeps ancestors first."""
+        """Fold the covered entries from scratch, ancestors first by (lamport, id)."""
         self._clear()
         entries, covered = self.log.entries, self.log.covered()
         self._uncovered = entries.keys() - covered
@@ -89,7 +88,7 @@ class Order:
             self.void[entry.id] = error.reason
             return True
         if first is not None:
-            # A host that forks its lane, or writes in two epochs, may show the first one late.
+            # If a host forks its lane, or writes in two epochs, the first seal may come late.
             self.void[entry.id] = VoidReason.SEALED_BEFORE
             return not self._comes_first(entry.id, first)
         self._count(node)
@@ -123,7 +122,7 @@ class Order:
         return self.log.entries[a].order_key < self.log.entries[b].order_key
 
     def request(self, entry_id: EntryId) -> Request | None:
-        """Read the body of a request; None for anything else."""
+        """Return the body of a request; None for any other id."""
         entry = self.log.entries.get(entry_id)
         if entry is None or entry.header.kind != Kind.REQUEST:
             return None
@@ -144,7 +143,7 @@ class Order:
     # --- reading ---------------------------------------------------------
 
     def context(self, seal_id: EntryId) -> list[Entry]:
-        """Return the entries a counting seal's chain yields, in order."""
+        """Return the entries listed by the chain up to a valid seal, in order."""
         return [
             self.log.entries[i] for node in self.nodes[seal_id].chain() for i in node.seal.entries
         ]
@@ -156,7 +155,7 @@ class Order:
         return sorted(leaves, key=lambda node: entries[node.generation or node.id].order_key)
 
     def branch_end(self, node: SealNode | None) -> SealNode | None:
-        """Return the leaf reached from `node` by always taking the earliest child."""
+        """Return the leaf reached from `node` by the earliest child at each step."""
         children = node.children if node is not None else self.roots
         while children:
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
@@ -164,13 +163,13 @@ class Order:
         return node
 
     def answer(self, request_id: EntryId) -> Generation | None:
-        """Return what answered a request, if anything did yet."""
+        """Return the generation that answers a request, None while there is none."""
         generation_id = self.generation_of(request_id)
         body = self.log.body(generation_id) if generation_id is not None else None
         return body if isinstance(body, Generation) else None
 
     def generation_of(self, request_id: EntryId) -> EntryId | None:
-        """Return the id of the generation or refusal that answered a request."""
+        """Return the id of the generation or refusal that answers a request, if any."""
         seal_id = self.seal_of.get(request_id)
         if seal_id is not None:
             return self.nodes[seal_id].generation

@@ -1,7 +1,7 @@
-"""Which seals count (spec/03-order §3, ORD-7).
+"""The verdict on a seal (spec/03-order §3, ORD-7).
 
-Pure. A seal is judged by its own ancestors alone, so its verdict never
-changes with what arrives later.
+Pure. The verdict depends on the ancestors of the seal alone, so no later entry
+changes it.
 """
 
 from enum import StrEnum
@@ -11,38 +11,38 @@ from replica.ids import EntryId
 from replica.log import Conflict, Entry, Membership, Seal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
-from replica.order.node import SealNode, coverage_behind
+from replica.order.node import SealNode, coverage_up_to
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
 
 
 class VoidReason(StrEnum):
-    """Why a seal does not count (spec/03-order §3.2); the value is for people."""
+    """Reason why a seal does not count (spec/03-order §3.2); the value is for people."""
 
     PARENT_NOT_REQUEST = "its parent is not its request"
-    REQUEST_INVALID = "what it names as its request is none"
+    REQUEST_INVALID = "the id it names as its request is no request"
     HOST_NOT_NAMED = "its request names another host"
     HOST_NOT_MEMBER = "its author is not a host of this conversation"
     REQUEST_VOID = "its request is void"
     PREV_SEAL_VOID = "the seal it extends is void"
     BASIS_NOT_EXTENDED = "it does not extend the basis of its request"
     BRANCH_NOT_EXTENDED = "it does not extend the branch of its request's basis"
-    ANSWER_SKIPPED = "a queued request goes after the answer of the seal it extends"
-    COVERAGE_WRONG = "its list is not what the rule of coverage yields"
+    ANSWER_SKIPPED = "its request is queued, and its list lacks the answer of the seal it extends"
+    COVERAGE_WRONG = "its list differs from that of the rule of coverage"
     CONTEXT_DIGEST_WRONG = "its context digest is wrong"
-    SEALED_BEFORE = "the host sealed this request before"
+    SEALED_BEFORE = "the host sealed its request before"
 
     @property
     def next_step(self) -> str:
-        """What whoever waits for an answer does now."""
+        """The next step of a person who waits for the answer."""
         if self is VoidReason.SEALED_BEFORE:
-            return "Nothing: the first seal answers."
-        return "Ask again, or ask another host: this one did not keep to the rules."
+            return "Wait: the answer follows the first seal."
+        return "Ask again, or ask another host: this one broke a rule of the protocol."
 
 
 class SealVoid(Exception):
-    """A seal breaks a rule. Void is a verdict, not a refusal."""
+    """The seal breaks a rule. It is admitted and void, not refused."""
 
     def __init__(self, reason: VoidReason) -> None:
         """Name the rule."""
@@ -51,9 +51,9 @@ class SealVoid(Exception):
 
 
 def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
-    """Return the node of a seal that keeps the rules; raise SealVoid with the first broken one.
+    """Return the node of a valid seal. Raises SealVoid with the first broken rule.
 
-    ORD-7's last step, that the request was not sealed before, is the caller's.
+    The caller does the last step of ORD-7, that the request was not sealed before.
     """
     log = order.log
     if entry.header.parents != (seal.request,):
@@ -71,7 +71,7 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     parent = order.nodes.get(seal.prev_seal) if seal.prev_seal is not None else None
     if seal.prev_seal is not None and parent is None:
         raise SealVoid(VoidReason.PREV_SEAL_VOID)
-    # Read off the seal, not off what has arrived: the verdict must not depend on arrival.
+    # From the seal, not from the entries held: the verdict must not depend on arrival.
     first = log.entries[seal.entries[0]]
     answer = first.id if is_answer(first, seal.prev_seal) else None
     _check_prev(order, request, parent, answer, membership)
@@ -80,7 +80,7 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
-    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_behind(parent))
+    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_up_to(parent))
 
 
 def _check_prev(
@@ -105,12 +105,12 @@ def _check_prev(
 def is_closed(
     order: "Order", node: SealNode | None, request: Entry, membership: Membership
 ) -> bool:
-    """Say whether `request` reaches a CANCEL that closes the request `node` sealed.
+    """Say whether `request` reaches a CANCEL that closes the request of `node`.
 
-    Then it may extend the seal without its answer, whether one comes or not.
+    It may then extend the seal without its answer, whether one comes or not.
     """
     if node is None:
         return False
     closing = order.cancels.closing(order.log.entries[node.seal.request], membership)
-    # What a chain lists are ancestors of its request, so no CANCEL hides behind it.
+    # The chain lists ancestors of its request alone, so the walk misses no CANCEL.
     return bool(closing) and not uncovered_closure(order.log, request.id, node).isdisjoint(closing)

@@ -20,7 +20,7 @@ from model_host.runner import Plan, Run, plan
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream, extend_digest, start_digest
-from replica.conversation.sealing import sealable
+from replica.conversation.next_seal import sealable
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.limits import SEAL_ENTRIES_MAX
 from replica.log.body import (
@@ -126,7 +126,7 @@ def new_run(planned: Plan, ids: Sequence[int], stop: bytes = b"") -> Run:
 
 def run_out(run: Run) -> Run:
     while run.finished is None:
-        run.take(run.choose(np.zeros(2, np.float32)))
+        run.add_token(run.choose(np.zeros(2, np.float32)))
     return run
 
 
@@ -201,7 +201,7 @@ def test_a_full_context_ends_the_run():
 
 def test_a_cancelled_run_keeps_what_was_shown():
     run = new_run(a_plan(), list(b"abc"))
-    run.take(ord("a"))
+    run.add_token(ord("a"))
     run.end(FinishReason.CANCELLED, "cancelled by a member")
     body = run.generation(Usage(prompt_tokens=3), profile=PROFILE, numerics_class=ANY)
     assert (body.token_ids, body.visible_bytes) == ((97,), 1)
@@ -212,8 +212,8 @@ def test_a_cancelled_run_keeps_what_was_shown():
 def test_a_cancelled_run_shows_what_was_held_back_for_a_stop_string():
     # The text of a continuation goes on right behind it.
     run = new_run(a_plan(), list(b"a#"), b"##")
-    run.take(ord("a"))
-    run.take(ord("#"))
+    run.add_token(ord("a"))
+    run.add_token(ord("#"))
     assert bytes(run.visible) == b"a"
     run.end(FinishReason.CANCELLED, "cancelled by a member")
     body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
@@ -239,7 +239,7 @@ def test_journaled_tokens_give_the_same_drafts_and_generation():
     whole = run_out(new_run(planned, [*b"hello", END]))
     resumed = new_run(planned, [*b"hello", END])
     for token in whole.token_ids[:3]:
-        resumed.take(token)
+        resumed.add_token(token)
     run_out(resumed)
     assert resumed.drafts == whole.drafts
     assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(

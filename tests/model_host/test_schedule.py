@@ -7,7 +7,7 @@ import pytest
 from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import sealable
+from replica.conversation.next_seal import sealable
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.limits import MEMBERSHIP_HEADS_MAX
 from replica.log.body import (
@@ -124,13 +124,13 @@ def schedule(running_max: int = 9) -> Schedule:
     return Schedule(HOST.public, running_max=running_max)
 
 
-def take(asked: Schedule, *scenes: Scene, now_ms: int = NOW_MS) -> Decision | None:
-    return asked.take([s.held for s in scenes], is_synchronized=lambda _: True, now_ms=now_ms)
+def start_next(asked: Schedule, *scenes: Scene, now_ms: int = NOW_MS) -> Decision | None:
+    return asked.start_next([s.held for s in scenes], is_synchronized=lambda _: True, now_ms=now_ms)
 
 
 def begun(asked: Schedule, *scenes: Scene) -> EntryId | None:
     """Return the request that is to begin, None where there is nothing to do."""
-    decision = take(asked, *scenes)
+    decision = start_next(asked, *scenes)
     assert decision is None or isinstance(decision, Begin)
     return decision.request if decision is not None else None
 
@@ -141,7 +141,7 @@ def begun(asked: Schedule, *scenes: Scene) -> EntryId | None:
 def test_a_request_that_names_the_host_begins_with_what_its_seal_lists() -> None:
     scene = Scene()
     request = scene.ask()
-    decision = take(schedule(), scene)
+    decision = start_next(schedule(), scene)
     assert decision == Begin(scene.id, sealable(scene.held, request))  # type: ignore[arg-type]
     assert decision.request == request
 
@@ -149,7 +149,7 @@ def test_a_request_that_names_the_host_begins_with_what_its_seal_lists() -> None
 def test_a_request_that_names_another_host_is_left_to_it() -> None:
     scene = Scene()
     scene.ask_behind([scene.genesis], None, host=Writer(3).public)
-    assert take(schedule(), scene) is None
+    assert start_next(schedule(), scene) is None
 
 
 def test_before_its_own_lanes_are_synced_a_host_begins_and_resumes_nothing() -> None:
@@ -161,7 +161,7 @@ def test_before_its_own_lanes_are_synced_a_host_begins_and_resumes_nothing() -> 
 
     def now() -> Decision | None:
         held = [new.held, sealed.held]
-        return asked.take(held, is_synchronized=synchronized.__contains__, now_ms=NOW_MS)
+        return asked.start_next(held, is_synchronized=synchronized.__contains__, now_ms=NOW_MS)
 
     assert now() is None
     synchronized.add(sealed.id)
@@ -176,10 +176,10 @@ def test_who_is_not_a_host_of_a_conversation_begins_nothing_there(role: Role | N
     scene = Scene(role=role)
     scene.ask()
     asked = schedule()
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) is None
     assert asked.waiting([scene.held]) == 0
     scene.grant(HOST.public, Role.HOST)
-    assert isinstance(take(asked, scene), Begin)
+    assert isinstance(start_next(asked, scene), Begin)
 
 
 def test_a_host_that_was_revoked_goes_on_with_nothing() -> None:
@@ -187,7 +187,7 @@ def test_a_host_that_was_revoked_goes_on_with_nothing() -> None:
     scene.seal(scene.ask())
     scene.branch()
     scene.write(Member(Revocation(HOST.public, ())), [scene.genesis])
-    assert take(schedule(), scene) is None
+    assert start_next(schedule(), scene) is None
 
 
 def test_a_request_that_is_answered_or_refused_does_not_come_again() -> None:
@@ -196,7 +196,7 @@ def test_a_request_that_is_answered_or_refused_does_not_come_again() -> None:
     scene.reply(scene.seal(request))
     refused = scene.ask()
     scene.host_writes(Generation((), (), 0, FinishReason.REFUSED), (refused,))
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) is None
     assert begun(asked, scene) is None
 
 
@@ -205,7 +205,7 @@ def test_a_request_waits_while_its_branch_has_no_answer() -> None:
     first = scene.ask()
     seal = scene.seal(first)
     later = scene.ask()
-    assert take(asked, scene) == Resume(scene.id, first)
+    assert start_next(asked, scene) == Resume(scene.id, first)
     asked.end(first)
     scene.reply(seal)
     assert begun(asked, scene) == later
@@ -219,14 +219,14 @@ def test_a_sealed_request_is_resumed_whatever_is_said_of_it_since() -> None:
     request = scene.ask(answer_by_ms=1)
     scene.seal(request)
     scene.cancel(request)
-    assert take(schedule(), scene) == Resume(scene.id, request)
+    assert start_next(schedule(), scene) == Resume(scene.id, request)
 
 
 def test_a_request_cancelled_before_its_turn_is_refused_as_cancelled() -> None:
     scene = Scene()
     request = scene.ask(answer_by_ms=1)
     scene.cancel(request)
-    refusal = take(schedule(), scene)
+    refusal = start_next(schedule(), scene)
     assert refusal == Refuse(scene.id, request, FinishReason.CANCELLED, "cancelled before it began")
     assert refusal.body.finish_reason == FinishReason.CANCELLED
     scene.host_writes(refusal.body, (request,))
@@ -240,7 +240,7 @@ def test_a_request_cancelled_before_its_turn_is_refused_as_cancelled() -> None:
 def test_a_request_is_refused_once_its_time_has_passed(answer_by_ms: int, is_late: bool) -> None:
     scene = Scene()
     request = scene.ask(answer_by_ms=answer_by_ms)
-    decision = take(schedule(), scene)
+    decision = start_next(schedule(), scene)
     assert isinstance(decision, Refuse) == is_late
     if isinstance(decision, Refuse):
         assert (decision.request, decision.finish) == (request, FinishReason.REFUSED)
@@ -251,12 +251,12 @@ def test_a_request_that_waits_is_judged_when_its_turn_comes() -> None:
     scene, asked = Scene(), schedule()
     seal = scene.seal(scene.ask())
     late = scene.ask(answer_by_ms=NOW_MS + 1)
-    first = take(asked, scene)
+    first = start_next(asked, scene)
     assert isinstance(first, Resume)
-    assert take(asked, scene, now_ms=NOW_MS + 2) is None
+    assert start_next(asked, scene, now_ms=NOW_MS + 2) is None
     scene.reply(seal)
     asked.end(first.request)
-    decision = take(asked, scene, now_ms=NOW_MS + 2)
+    decision = start_next(asked, scene, now_ms=NOW_MS + 2)
     assert isinstance(decision, Refuse)
     assert decision.request == late
 
@@ -269,7 +269,7 @@ def test_surplus_membership_heads_are_gathered_first_which_is_no_turn() -> None:
     other.ask()
     heads = crowded.held.log.roster.heads_to_join()
     assert len(heads) > 1
-    assert take(asked, crowded, other) == GatherHeads(crowded.id, request, heads)
+    assert start_next(asked, crowded, other) == GatherHeads(crowded.id, request, heads)
     asked.end(request)
     crowded.host_writes(Join(), heads)
     assert begun(asked, crowded, other) == request
@@ -279,7 +279,7 @@ def test_what_is_late_or_cancelled_is_refused_without_gathering_heads() -> None:
     scene = Scene()
     scene.crowd()
     scene.ask(answer_by_ms=1)
-    assert isinstance(take(schedule(), scene), Refuse)
+    assert isinstance(start_next(schedule(), scene), Refuse)
 
 
 # --- how many at once -------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_no_more_run_at_once_than_allowed() -> None:
     first, second = begun(asked, *scenes), begun(asked, *scenes)
     assert first is not None
     assert second is not None
-    assert take(asked, *scenes) is None
+    assert start_next(asked, *scenes) is None
     assert (asked.running, asked.waiting(s.held for s in scenes)) == (2, 2)
     asked.end(first)
     assert (asked.running, asked.waiting(s.held for s in scenes)) == (1, 3)
@@ -304,7 +304,7 @@ def test_a_conversation_waits_until_what_has_begun_there_is_sealed() -> None:
     first, second = scene.ask(), scene.branch()
     assert begun(asked, scene) == first
     # Its seal is not in the log yet: the branch another one goes to might end there.
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) is None
     elsewhere = other.ask()
     assert begun(asked, scene, other) == elsewhere
     scene.seal(first)
@@ -317,9 +317,9 @@ def test_two_branches_of_a_conversation_run_at_once() -> None:
     scene.seal(first)
     second = scene.branch()
     scene.seal(second)
-    assert take(asked, scene) == Resume(scene.id, first)
-    assert take(asked, scene) == Resume(scene.id, second)
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) == Resume(scene.id, first)
+    assert start_next(asked, scene) == Resume(scene.id, second)
+    assert start_next(asked, scene) is None
 
 
 def closed_and_asked_again(scene: Scene) -> tuple[EntryId, EntryId]:
@@ -333,8 +333,8 @@ def closed_and_asked_again(scene: Scene) -> tuple[EntryId, EntryId]:
 def test_a_request_behind_a_closed_one_waits_for_the_run_that_was_closed() -> None:
     scene, asked = Scene(), schedule()
     first, second = closed_and_asked_again(scene)
-    assert take(asked, scene) == Resume(scene.id, first)
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) == Resume(scene.id, first)
+    assert start_next(asked, scene) is None
     asked.end(first)
     asked.give_up(first)
     assert begun(asked, scene) == second
@@ -344,12 +344,12 @@ def test_two_sealed_requests_of_one_branch_are_resumed_one_after_the_other() -> 
     scene, asked = Scene(), schedule()
     first, second = closed_and_asked_again(scene)
     scene.seal(second)
-    assert take(asked, scene) == Resume(scene.id, first)
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) == Resume(scene.id, first)
+    assert start_next(asked, scene) is None
     scene.reply(scene.held.order.seal_of[first])
-    assert take(asked, scene) is None
+    assert start_next(asked, scene) is None
     asked.end(first)
-    assert take(asked, scene) == Resume(scene.id, second)
+    assert start_next(asked, scene) == Resume(scene.id, second)
 
 
 def test_a_request_that_can_not_be_closed_keeps_no_other_waiting() -> None:
@@ -391,7 +391,7 @@ def turns(asked: Schedule, scenes: Iterable[Scene], count: int) -> list[Conversa
     by_id = {scene.id: scene for scene in scenes}
     served = []
     for _ in range(count):
-        decision = take(asked, *by_id.values())
+        decision = start_next(asked, *by_id.values())
         assert isinstance(decision, Begin)
         scene = by_id[decision.conversation]
         scene.reply(scene.seal(decision.request))
@@ -427,7 +427,7 @@ def test_between_conversations_never_served_the_least_id_comes_first() -> None:
         scene.ask()
     wanted = min(scene.id for scene in scenes)
     for given in (scenes, scenes[::-1]):
-        decision = take(schedule(), *given)
+        decision = start_next(schedule(), *given)
         assert decision is not None
         assert decision.conversation == wanted
 
@@ -441,7 +441,7 @@ def test_a_resumption_and_a_refusal_are_turns_too() -> None:
     second.branch()
     asked, order = schedule(running_max=1), []
     for _ in range(3):
-        decision = take(asked, first, second)
+        decision = start_next(asked, first, second)
         assert decision is not None
         order.append((type(decision), decision.conversation))
         if isinstance(decision, Begin):

@@ -5,7 +5,7 @@ from functools import partial
 from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.commits import Conversations
 from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
-from replica.conversation.sealing import Sealable
+from replica.conversation.next_seal import Sealable
 from replica.ids import ConversationId, Digest, EntryId
 from replica.link.events import SyncState
 from replica.link.messages import HostInfo
@@ -47,7 +47,7 @@ class HostNode(ReplicaNode):
             self._act(decision)
 
     def _take(self) -> Decision | None:
-        return self.schedule.take(
+        return self.schedule.start_next(
             self.shelf.values(),
             is_synchronized=lambda c: self.states.get(c) is SyncState.SYNCHRONIZED,
             now_ms=self._time_ms(),

@@ -26,7 +26,7 @@ from replica.log.damage import NOTHING_LOST, Damage, Lost
 from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.log.members import Membership
-from replica.log.waiting import Waiting
+from replica.log.pending import PendingEntries
 from syncd.hub import Hub
 from tests.simulation.hub_node import HubNode
 from tests.simulation.mix import Mix, draw
@@ -108,13 +108,15 @@ def digests_places_without_ids() -> AbstractContextManager[object]:
 
 
 def lets_nothing_out_of_pending() -> AbstractContextManager[object]:
-    complete = Waiting.complete
+    complete = PendingEntries.mark_complete
 
-    def tell_nobody(self: Waiting, entry_id: EntryId) -> list[EntryId]:
+    def tell_nobody(self: PendingEntries, entry_id: EntryId) -> list[EntryId]:
         complete(self, entry_id)
         return []
 
-    return mock.patch.multiple(Waiting, complete=tell_nobody, by=lambda self, authors: [])
+    return mock.patch.multiple(
+        PendingEntries, mark_complete=tell_nobody, complete_by=lambda self, authors: []
+    )
 
 
 def gives_up_a_conversation_the_hub_lost() -> AbstractContextManager[object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from replica.conversation.sealing import open_requests
+from replica.conversation.next_seal import open_requests
 from replica.ids import ConversationId, EntryId
 from replica.link.events import SyncState
 from replica.log.body import Role

@@ -27,7 +27,7 @@ from model_host.refusals import finish_detail
 from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
-from replica.conversation.sealing import Sealable
+from replica.conversation.next_seal import Sealable
 from replica.errors import HostError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, tagged_sha256
 from replica.io.keys import load_or_create
@@ -100,7 +100,7 @@ class ScriptedHost:
         """Answer until cancelled."""
         while True:
             self._awake.clear()
-            decision = self._schedule.take(
+            decision = self._schedule.start_next(
                 self.client.shelf.values(),
                 is_synchronized=self._is_synchronized,
                 now_ms=now_ms(),

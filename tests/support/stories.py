@@ -3,7 +3,7 @@
 import random
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import open_requests, sealable
+from replica.conversation.next_seal import open_requests, sealable
 from replica.ids import Digest, EntryId, Track
 from replica.log.body import (
     Cancel,

@@ -1,4 +1,4 @@
-"""Between bytes and dataclasses: the only pure modules that see generated message types."""
+"""Codecs between bytes and dataclasses; of the pure modules only these use generated types."""
 
 from replica.log.codec.entries import (
     decode_body,

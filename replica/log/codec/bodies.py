@@ -1,4 +1,4 @@
-"""Bodies and parts between generated messages and dataclasses (spec/02-entry §5)."""
+"""Conversion of bodies and parts to generated messages and back (spec/02-entry §5)."""
 
 from itertools import pairwise
 from typing import cast
@@ -44,17 +44,17 @@ def _heads(values: "list[bytes] | tuple[bytes, ...]") -> tuple[EntryId, ...]:
 
 
 def sampling_to_pb(sampling: b.Sampling) -> pb.Sampling:
-    """Wrap a sampling."""
+    """Convert sampling parameters to their message."""
     return pb.Sampling(**{name: getattr(sampling, name) for name in _SAMPLING_FIELDS})
 
 
 def sampling_from_pb(raw: pb.Sampling) -> b.Sampling:
-    """Read a sampling; ranges are the sampler's business."""
+    """Convert a message to sampling parameters; the sampler checks their ranges."""
     return b.Sampling(**{name: getattr(raw, name) for name in _SAMPLING_FIELDS})
 
 
 def part_to_pb(part: b.Part) -> pb.Part:
-    """Wrap one part."""
+    """Convert one part to its message."""
     match part:
         case b.Text(text):
             return pb.Part(text=pb.Text(text=text))
@@ -103,7 +103,7 @@ def _opaque_to_pb(part: b.Opaque) -> pb.Opaque:
 
 
 def part_from_pb(raw: pb.Part, nesting: int = 0) -> b.Part:
-    """Read one part; raises BodyMalformed for none or a too deep one."""
+    """Convert a message to a part. Raises BodyMalformed for unknown content or deep nesting."""
     if nesting > limits.PART_NESTING_MAX:
         raise BodyMalformed(f"parts nest deeper than {limits.PART_NESTING_MAX}")
     match raw.WhichOneof("content"):
@@ -157,7 +157,7 @@ def _parts(raw: "list[pb.Part]") -> tuple[b.Part, ...]:
 
 
 def body_to_pb(body: b.Body) -> PbMessage:
-    """Wrap a body in its generated message."""
+    """Convert a body to its message."""
     match body:
         case b.Genesis(owners, sampling):
             default = sampling_to_pb(sampling) if sampling is not None else None
@@ -247,7 +247,7 @@ def _generation_to_pb(body: b.Generation) -> pb.Generation:
 
 
 def body_from_pb(raw: PbMessage) -> b.Body:
-    """Read a body; raises BodyMalformed where a bound is broken."""
+    """Convert a message to a body. Raises BodyMalformed where it exceeds a bound."""
     match raw:
         case pb.Genesis():
             return _genesis_from_pb(raw)

@@ -1,7 +1,7 @@
-"""Headers and bodies between bytes and dataclasses (spec/02-entry).
+"""Encoding and decoding of headers, bodies and entries (spec/02-entry).
 
-Header and control bodies pass the strict wire check first; nothing read here
-is ever written again in place of the bytes it came from.
+Headers and control bodies pass the strict wire check first. Decoded values are
+never encoded again in place of the bytes they came from.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ _SHAPES: dict[str, wire.Shape] = {}
 
 
 def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
-    """Return what the strict subset demands of a generated message type."""
+    """Return the shape that the strict subset allows for a generated message type."""
     known = _SHAPES.get(descriptor.full_name)
     if known is not None:
         return known
@@ -81,11 +81,11 @@ def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
 _HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
 
 _MESSAGES: dict[int, type[PbMessage]] = {kind: getattr(pb, kind.name.capitalize()) for kind in Kind}
-"""The generated message of each kind's body: it has the name of the kind."""
+"""The generated message of each kind's body, named like the kind."""
 
 
 def parse(message: type[_M], data: bytes, error: Callable[[str], Exception]) -> _M:
-    """Parse `data`, or raise `error` with a text that repeats none of the input."""
+    """Parse `data`. Raises `error`, with a text that repeats none of the input."""
     try:
         return message.FromString(data)
     except DecodeError as cause:
@@ -114,13 +114,13 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(data: bytes) -> Header:
-    """Read header bytes; raise the EntryRefused that names the first broken rule."""
+    """Decode header bytes. Raises the EntryRefused of the first broken rule."""
     if len(data) > limits.HEADER_BYTES_MAX:
         raise HeaderTooLarge(f"the header has {len(data)} bytes")
     header = _read_header(data)
     if header is None or encode_header(header) != data:
-        # Our own encoding is strict. What differs from it is scanned: it may hold fields
-        # unknown here, and the scan names the rule that is broken.
+        # Our own encoding is strict. Bytes that differ from it are scanned: they may hold
+        # fields unknown here, and the scan names the broken rule.
         wire.check(data, _HEADER_SHAPE)
         header = _read_header(data)
         if header is None:
@@ -200,7 +200,7 @@ def _check_genesis_fields(header: Header) -> None:
 
 
 def decode_entry(header_bytes: bytes, signature: bytes, body: bytes | None) -> Entry:
-    """Read an entry from its three byte strings; bodies are not looked into yet."""
+    """Decode an entry from its three byte strings; the body is not parsed yet."""
     if body is not None and len(body) > limits.BODY_BYTES_MAX:
         raise BodyTooLarge(f"the body has {len(body)} bytes")
     header = decode_header(header_bytes)
@@ -208,15 +208,15 @@ def decode_entry(header_bytes: bytes, signature: bytes, body: bytes | None) -> E
 
 
 def encode_body(body: Body) -> bytes:
-    """Serialise a body's content; the caller puts the salt before it."""
+    """Serialise the content of a body; the caller prepends the salt."""
     return body_to_pb(body).SerializeToString(deterministic=True)
 
 
 def decode_body(kind: int, body: bytes) -> Body | None:
-    """Read a body; None for kinds unknown here.
+    """Decode a body; None for kinds unknown here.
 
-    Raises BodyMalformed where the content does not parse or breaks a bound:
-    control entries are then refused, others void.
+    Raises BodyMalformed where the content does not parse or exceeds a bound. A
+    control entry is then refused, any other is void.
     """
     message = _MESSAGES.get(kind)
     if message is None:
@@ -233,12 +233,12 @@ def decode_body(kind: int, body: bytes) -> Body | None:
 
 
 def entry_to_pb(entry: Entry) -> pb.Entry:
-    """Wrap an entry for sending, bytes unchanged."""
+    """Convert an entry to its message, bytes unchanged."""
     return pb.Entry(header=entry.header_bytes, signature=entry.signature, body=entry.body)
 
 
 def entry_from_pb(raw: pb.Entry) -> Entry:
-    """Unwrap a received entry; raises the EntryRefused of the first broken rule."""
+    """Convert a message to an entry. Raises the EntryRefused of the first broken rule."""
     return decode_entry(raw.header, raw.signature, raw.body if raw.HasField("body") else None)
 
 
@@ -248,5 +248,5 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry_message(data: bytes) -> Entry:
-    """Read an entry from one protobuf message."""
+    """Decode an entry from one protobuf message. Raises EntryRefused."""
     return entry_from_pb(parse(pb.Entry, data, WireMalformed))

@@ -158,7 +158,7 @@ def _malformed_headers(cases: _Cases) -> None:
         cases.refused(name, "TRACK_INVALID", comment, signed(plain, ADA, header_bytes))
 
 
-def _places(cases: _Cases) -> None:
+def _ancestors(cases: _Cases) -> None:
     book = cases.book
     plain = book.header("place", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     document = book.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
@@ -428,7 +428,7 @@ def build() -> dict[str, object]:
     book = _book()
     cases = _Cases(book)
     for part in (
-        _admitted, _pending, _malformed_headers, _places, _signatures, _bodies, _geneses,
+        _admitted, _pending, _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
     ):  # fmt: skip
         part(cases)
     entries = {**book.entries, **cases.odd}

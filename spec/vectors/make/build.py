@@ -267,10 +267,10 @@ class Book:
         ]
         return written[-1] if written else None
 
-    def write(self, name: str, by: Key, kind: int, content: bytes, **place: object) -> Built:
+    def write(self, name: str, by: Key, kind: int, content: bytes, **fields: object) -> Built:
         """Write a correct entry and keep it under `name`."""
         assert name not in self.entries, name
-        header = self.header(name, by, kind, content, **place)  # type: ignore[arg-type]
+        header = self.header(name, by, kind, content, **fields)  # type: ignore[arg-type]
         return self.keep(name, signed(header, by))
 
     def keep(self, name: str, entry: Built) -> Built:
@@ -283,12 +283,12 @@ class Book:
         header = replace(self.entries[name].header, **fields)  # type: ignore[arg-type]
         return signed(header, by)
 
-    def grant(self, name: str, by: Key, key: Key, role: int, **place: object) -> Built:
+    def grant(self, name: str, by: Key, key: Key, role: int, **fields: object) -> Built:
         """Write a grant; it follows the membership entries named as parents."""
         self.keys[key.name] = key
-        return self.write(name, by, MEMBER, grant(key, role), **place)
+        return self.write(name, by, MEMBER, grant(key, role), **fields)
 
-    def revoke(self, name: str, by: Key, key: Key, cuts: Iterable[str], **place: object) -> Built:
+    def revoke(self, name: str, by: Key, key: Key, cuts: Iterable[str], **fields: object) -> Built:
         """Write a revocation whose cuts name the last valid entries."""
         cut_names = list(cuts)
         raw = []
@@ -296,7 +296,7 @@ class Book:
             lane = {1: Fixed(cut.header.epoch), 2: cut.header.track, 3: cut.header.seq}
             raw.append(message({**lane, 4: cut.id}))
         content = one_field(2, message({1: key.public, 2: raw}))
-        return self.write(name, by, MEMBER, content, listed=cut_names, **place)
+        return self.write(name, by, MEMBER, content, listed=cut_names, **fields)
 
     def context_digest(self, names: Iterable[str]) -> bytes:
         """Chain entries onto the empty context."""

@@ -1,12 +1,12 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make import closing
+from spec.vectors.make import cancels
 from spec.vectors.make.build import FORK, HOST, MESSAGE
-from spec.vectors.make.story import ADA, BEA, BOB, EVE, HAL, IDA, Story, next_seal, tail
+from spec.vectors.make.history import ADA, BEA, BOB, EVE, HAL, IDA, History, next_seal, tail
 
 
 def _chain() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("thanks", ADA, "answer", basis="seal")
     s.ask("more", ADA, "thanks", basis="seal")
@@ -22,7 +22,7 @@ def _chain() -> dict[str, object]:
 
 
 def _unanswered() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.ask("ask-2", BOB, "hello", conflict=FORK)
@@ -39,7 +39,7 @@ def _unanswered() -> dict[str, object]:
 
 
 def _fork() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.ask("left", ADA, "answer", basis="seal", conflict=FORK)
     s.ask("right", BOB, "answer", basis="seal", conflict=FORK)
@@ -56,7 +56,7 @@ def _fork() -> dict[str, object]:
 
 
 def _queue() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.ask("left", ADA, "answer", basis="seal")
     s.say("word", BOB, "answer", basis="seal")
@@ -76,7 +76,7 @@ def _queue() -> dict[str, object]:
 
 
 def _typed_over() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("wait", ADA, "ask", basis="seal")
     s.ask("fork", ADA, "wait", basis="seal", conflict=FORK)
@@ -93,7 +93,7 @@ def _typed_over() -> dict[str, object]:
 
 
 def _typed_over_queue() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("wait", ADA, "ask", basis="seal")
     s.ask("queue", ADA, "wait", basis="seal")
@@ -107,7 +107,7 @@ def _typed_over_queue() -> dict[str, object]:
 
 
 def _answer_first() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("wait", ADA, "ask")
     s.ask("both", ADA, "wait", "answer", basis="seal", conflict=FORK)
@@ -131,7 +131,7 @@ def _answer_first() -> dict[str, object]:
 
 
 def _regenerate() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("thanks", ADA, "answer", basis="seal")
     s.ask("more", ADA, "thanks", basis="seal")
@@ -152,7 +152,7 @@ def _regenerate() -> dict[str, object]:
 
 
 def _void_one() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.ask("ask-eve", EVE, "hello")
@@ -180,7 +180,7 @@ def _void_one() -> dict[str, object]:
 
 
 def _void_prev() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("word", BOB, "answer", basis="seal")
     s.ask("fork", BOB, "word", basis="seal", conflict=FORK)
@@ -211,7 +211,7 @@ def _void_prev() -> dict[str, object]:
 
 
 def _void_basis() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.ask("more", ADA, "answer", basis="seal")
     s.seal(
@@ -235,7 +235,7 @@ def _void_basis() -> dict[str, object]:
 
 
 def _passed_through() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.say("murmur", EVE, "hello")
     s.write("join", BOB, 13, b"", parents=["murmur"])
@@ -255,7 +255,7 @@ def _passed_through() -> dict[str, object]:
 
 
 def _equivocation() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("one", BOB)
     s.say("two", BOB, "one")
     s.say("twin", BOB, "one", prev="one")
@@ -274,7 +274,7 @@ def _equivocation() -> dict[str, object]:
 
 
 def _refusal() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.answer("refusal", "ask")
@@ -289,7 +289,7 @@ def _refusal() -> dict[str, object]:
 
 
 def _foreign_answer() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
@@ -306,7 +306,7 @@ def _foreign_answer() -> dict[str, object]:
 
 
 def _two_answers() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.answer("second", "seal")
     s.ask("more", ADA, "second", basis="seal")
@@ -321,7 +321,7 @@ def _two_answers() -> dict[str, object]:
 
 
 def _sealed_twice() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.say("later", ADA, "ask")
@@ -342,7 +342,7 @@ def _sealed_twice() -> dict[str, object]:
 
 
 def _revoked_host() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.ask("more", ADA, "answer", basis="seal")
     s.seal("seal-2", "more", ["answer", "more"], prev_seal="seal")
@@ -360,7 +360,7 @@ def _revoked_host() -> dict[str, object]:
 
 
 def _revoked_writer() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", BOB)
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
@@ -379,7 +379,7 @@ def _revoked_writer() -> dict[str, object]:
 
 
 def _tails() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("aside", BOB)
     s.first_turn()
     s.say("left", ADA, "answer", basis="seal")
@@ -400,7 +400,7 @@ def _tails() -> dict[str, object]:
 
 
 def _meanwhile() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("wait", BOB, "ask")
     s.say("and", BOB, "wait")
@@ -417,7 +417,7 @@ def _meanwhile() -> dict[str, object]:
 
 
 def _membership_heads() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.ask("ask-bob", ADA, "hello", host=BOB)
@@ -438,7 +438,7 @@ def _membership_heads() -> dict[str, object]:
 
 
 def _spam() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.say("thanks", ADA, "answer", basis="seal")
     s.write("new-kind", EVE, 99, b"", parents=["thanks"])
@@ -462,8 +462,8 @@ def build() -> dict[str, object]:
         _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
         _regenerate, _void_one, _void_prev, _void_basis, _passed_through, _equivocation, _refusal,
         _foreign_answer, _two_answers, _sealed_twice, _revoked_host, _revoked_writer, _tails,
-        _meanwhile, _membership_heads, _spam, closing.closed, closing.by, closing.answered,
-        closing.void_answer, closing.of_tail,
+        _meanwhile, _membership_heads, _spam, cancels.closed, cancels.by, cancels.answered,
+        cancels.void_answer, cancels.of_tail,
     )  # fmt: skip
     return {
         "file": "order",

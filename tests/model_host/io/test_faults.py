@@ -13,7 +13,7 @@ from model_host.io import request_handler, run_driver
 from model_host.io.server import HostServer
 from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
-from replica.conversation.sealing import sealable
+from replica.conversation.next_seal import sealable
 from replica.errors import StoreError
 from replica.ids import EntryId, PublicKey
 from replica.log.body import (

@@ -104,7 +104,7 @@ def test_too_large_a_body_is_refused_before_it_is_signed() -> None:
     body = Message(Speaker.USER, (Text("x" * BODY_BYTES_MAX),))
     with pytest.raises(BodyTooLarge):
         desk.write(body)
-    assert desk.held.next_place(desk.author.lane(Track.CONVERSATION)) == (0, None)
+    assert desk.held.next_position(desk.author.lane(Track.CONVERSATION)) == (0, None)
 
 
 def test_nobody_writes_what_their_role_does_not_take() -> None:

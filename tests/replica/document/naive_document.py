@@ -146,20 +146,20 @@ def decoded_any(data: bytearray) -> Any:
         return {126: None, 121: False, 120: True}[kind]
     if kind in (124, 123):
         size, form = (4, ">f") if kind == 124 else (8, ">d")
-        number = struct.unpack(form, take(data, size))[0]
+        number = struct.unpack(form, read(data, size))[0]
         return int(number) if number.is_integer() and abs(number) < 2**53 else number
     if kind == 125:
         return signed(data)
     if kind == 119:
-        return take(data, unsigned(data)).decode()
+        return read(data, unsigned(data)).decode()
     count = unsigned(data)
     if kind == 117:
         return [decoded_any(data) for _ in range(count)]
-    pairs = ((take(data, unsigned(data)).decode(), decoded_any(data)) for _ in range(count))
+    pairs = ((read(data, unsigned(data)).decode(), decoded_any(data)) for _ in range(count))
     return dict(pairs)
 
 
-def take(data: bytearray, size: int) -> bytes:
+def read(data: bytearray, size: int) -> bytes:
     taken = bytes(data[:size])
     del data[:size]
     return taken

@@ -13,7 +13,7 @@ from replica.document.canonical import canonical_json, plain
 from replica.document.fold import NotCausal
 from replica.document.projection import Document, Update, client_id, entry_client, project
 from replica.ids import EntryId, Lane, PublicKey
-from tests.replica.document.document_writing import assert_all_agree
+from tests.replica.document.document_writer import assert_all_agree
 
 FOLDER = Path(__file__).parents[3] / "spec" / "vectors"
 VECTORS: dict[str, Any] = json.loads((FOLDER / "document.json").read_text())

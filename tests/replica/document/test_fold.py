@@ -15,9 +15,9 @@ from replica.document.projection import Document, Update, client_id, project
 from replica.document.yjs import EMPTY_UPDATE, Content, Deletion, Struct, StructId
 from replica.errors import AntiphonError
 from replica.ids import Lane, PublicKey, Track
-from tests.replica.document.document_writing import (
+from tests.replica.document.document_writer import (
     SEAL,
-    Writing,
+    TrackWriter,
     assert_all_agree,
     edited,
     lane,
@@ -34,7 +34,7 @@ from tests.support.counting import grows_linearly
 @pytest.mark.parametrize("seed", range(25))
 def test_replicas_that_edit_apart_agree_in_every_order(seed: int) -> None:
     rng = random.Random(seed)
-    track = Writing()
+    track = TrackWriter()
     replicas = [Document(track()) for _ in range(3)]
     inboxes: list[list[Update]] = [[], [], []]
     for step in range(12):
@@ -67,13 +67,13 @@ def test_replicas_that_edit_apart_agree_in_every_order(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_replicas_agree_on_hostile_origins_forks_and_void_updates(seed: int) -> None:
     rng = random.Random(seed)
-    track = Writing()
+    track = TrackWriter()
     for _ in range(rng.randint(3, 16)):
         append_hostile(track, rng)
     assert_all_agree(track(), rng)
 
 
-def append_hostile(track: Writing, rng: random.Random) -> None:
+def append_hostile(track: TrackWriter, rng: random.Random) -> None:
     """Add an entry whose origins and deletions are random: some known to it, some not."""
     everything = track()
     by = rng.randint(1, 3)
@@ -99,7 +99,7 @@ def append_hostile(track: Writing, rng: random.Random) -> None:
 def test_damaged_updates_never_crash_and_never_divide_replicas() -> None:
     rng = random.Random(5)
     for _ in range(60):
-        track = Writing()
+        track = TrackWriter()
         for _ in range(5):
             live = Document(track())
             heads = [track.entries[head] for head in live.heads]
@@ -125,7 +125,7 @@ def test_updates_of_one_author_out_of_order_lose_nothing() -> None:
         naive.apply_update(raw[index])
     lost = naive.get("meta", type=Map).to_py() != {"a": 1.0, "b": 2.0}
 
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
     for key, value in (("a", 0), ("a", 1), ("b", 2)):
         data = edited(live, 1, lambda edit, k=key, v=value: edit.set_meta(k, v))  # type: ignore[misc]
@@ -141,7 +141,7 @@ def test_updates_of_one_author_out_of_order_lose_nothing() -> None:
 
 
 def test_an_entry_received_twice_changes_nothing() -> None:
-    track = Writing()
+    track = TrackWriter()
     entry = track.add(update_of(put("k", "v", by=client_id(lane(1)))), parents=[track.genesis])
     live = Document(track())
     live.receive(entry)
@@ -149,7 +149,7 @@ def test_an_entry_received_twice_changes_nothing() -> None:
 
 
 def test_both_entries_at_a_forked_position_count() -> None:
-    track = Writing()
+    track = TrackWriter()
     own = client_id(lane(1))
     base = track.add(update_of(put("k", "base", by=own)), parents=[track.genesis])
     left = track.add(update_of(put("l", "left", by=own)), parents=[base], prev=base)
@@ -171,7 +171,7 @@ def test_both_entries_at_a_forked_position_count() -> None:
 
 
 def test_forged_client_collisions_void_only_what_names_them() -> None:
-    track = Writing()
+    track = TrackWriter()
     twins = [
         track.add(
             update_of(put(f"k{by}", "v", by=client_id(lane(by)))),
@@ -270,7 +270,7 @@ HOSTILE = {
 @pytest.mark.parametrize("attack", HOSTILE)
 def test_a_hostile_update_is_void_for_its_reason(attack: str) -> None:
     data, reason = HOSTILE[attack]
-    track = Writing()
+    track = TrackWriter()
     entry = track.add(data, parents=[track.genesis])
     after = track.add(update_of(put("k", "next", by=OWN)), parents=[entry])
     started = time.process_time()
@@ -283,7 +283,7 @@ def test_a_hostile_update_is_void_for_its_reason(attack: str) -> None:
 
 
 def test_names_of_structs_outside_the_closure_are_unknown() -> None:
-    track = Writing()
+    track = TrackWriter()
     other = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
     foreign = client_id(lane(2))
     blind = track.add(
@@ -303,7 +303,7 @@ def test_names_of_structs_outside_the_closure_are_unknown() -> None:
 
 
 def test_an_update_on_top_of_a_void_one_is_void_but_its_ancestors_stay_in_reach() -> None:
-    track = Writing()
+    track = TrackWriter()
     base = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
     void = track.add(update_of(put("k", "v", at=1, by=OWN)), parents=[base])
     on_void = put("", "w", by=client_id(lane(2)), origin=name_of(void))
@@ -320,7 +320,7 @@ def _one_entry_lanes(n: int, *, combed: bool = False) -> list[Update]:
 
     Combed, each also follows an entry that nobody else follows.
     """
-    track = Writing()
+    track = TrackWriter()
     on, origin = track.genesis, track.genesis
     for number in range(n):
         where = Lane(PublicKey(bytes([1]) * 32), number + 1, Track.DOCUMENT)
@@ -364,7 +364,7 @@ def test_what_stands_close_behind_is_found_without_a_long_search(combed: bool) -
 
 def test_what_stands_far_behind_on_a_path_is_found_at_once() -> None:
     def work_of(n: int) -> Callable[[], object]:
-        track = Writing()
+        track = TrackWriter()
         first = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
         on = first
         for number in range(n):
@@ -378,7 +378,7 @@ def test_what_stands_far_behind_on_a_path_is_found_at_once() -> None:
 
 
 def test_an_ancestor_on_another_path_is_found() -> None:
-    track = Writing()
+    track = TrackWriter()
     base = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
     side = track.add(EMPTY_UPDATE, author=2, parents=[base])
     main = track.add(EMPTY_UPDATE, author=3, parents=[base])

@@ -109,9 +109,9 @@ def test_no_other_text_is_read(data: bytes) -> None:
         Reader(data).text()
 
 
-def test_a_run_is_not_empty() -> None:
+def test_a_count_is_not_zero() -> None:
     assert Reader(b"\x01").length() == 1
-    with pytest.raises(UpdateMalformed, match="empty"):
+    with pytest.raises(UpdateMalformed, match="is 0"):
         Reader(b"\x00").length()
 
 

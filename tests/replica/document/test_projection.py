@@ -22,9 +22,9 @@ from replica.document.projection import (
 )
 from replica.document.yjs import EMPTY_UPDATE, Content, Struct, StructId, UpdateTooLarge
 from replica.ids import EntryId, Lane
-from tests.replica.document.document_writing import (
+from tests.replica.document.document_writer import (
     SEAL,
-    Writing,
+    TrackWriter,
     edited,
     lane,
     meta,
@@ -36,7 +36,7 @@ from tests.replica.document.document_writing import (
 
 
 def test_a_local_edit_says_what_was_written() -> None:
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
 
     def write(edit: Edit) -> None:
@@ -65,7 +65,7 @@ def test_a_local_edit_says_what_was_written() -> None:
 
 
 def test_a_deleted_key_is_gone_and_null_is_a_value() -> None:
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
 
     def step(write: Callable[[Edit], None]) -> None:
@@ -90,7 +90,7 @@ def test_an_edit_that_changes_nothing_is_the_empty_update() -> None:
 
 
 def test_an_edit_leaves_no_trace_until_its_entry_comes_back() -> None:
-    live = Document(Writing()())
+    live = Document(TrackWriter()())
     before = live.projection
     edit = live.edit(lane(1))
     edit.set_meta("draft", "x")
@@ -106,7 +106,7 @@ def test_what_was_typed_over_never_reaches_the_log() -> None:
 
 
 def test_an_update_carries_nothing_of_other_authors() -> None:
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
     live.receive(
         track.add(
@@ -119,7 +119,7 @@ def test_an_update_carries_nothing_of_other_authors() -> None:
 
 
 def test_annotations_of_one_entry_by_two_authors_both_stay() -> None:
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
     one = edited(live, 1, lambda edit: edit.annotate(SEAL, "star", True))
     two = edited(live, 2, lambda edit: edit.annotate(SEAL, "note", "x"))
@@ -129,7 +129,7 @@ def test_annotations_of_one_entry_by_two_authors_both_stay() -> None:
 
 
 def test_of_two_concurrent_writes_the_later_in_lamport_and_id_wins() -> None:
-    track = Writing()
+    track = TrackWriter()
     pair = [
         track.add(
             update_of(put("k", str(by), by=client_id(lane(by)))), author=by, parents=[track.genesis]
@@ -143,7 +143,7 @@ def test_of_two_concurrent_writes_the_later_in_lamport_and_id_wins() -> None:
 
 
 def test_entries_a_reader_can_not_name_are_left_out() -> None:
-    track = Writing()
+    track = TrackWriter()
     by = client_id(lane(1))
     structs = [
         Struct(StructId(by, at), 1, Content.ANY, b"\x01\x77" + text(value), root=root, key=key)
@@ -205,7 +205,7 @@ def test_local_values_nest_64_deep_and_no_deeper() -> None:
     value: Any = 1
     for _ in range(64):
         value = [value]
-    track = Writing()
+    track = TrackWriter()
     live = Document(track())
     track.add(edited(live, 1, lambda edit: edit.set_meta("k", value)), parents=[track.genesis])
     assert meta(track()) == {"k": value}
@@ -225,7 +225,7 @@ def test_an_edit_beyond_64_kib_is_refused() -> None:
 
 
 def test_admission_errors_of_the_caller_are_told_and_change_nothing() -> None:
-    track = Writing()
+    track = TrackWriter()
     entry = track.add(EMPTY_UPDATE, parents=[track.genesis])
     live = Document(track())
     good = Update(EntryId(b"\x01" * 32), lane(1), 1, entry.id, (), 2, EMPTY_UPDATE)

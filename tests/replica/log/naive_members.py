@@ -121,8 +121,8 @@ def _derive(
         and entry.id in state.kept.get(entry.header.author, {entry.id})
     ]
     result = NaiveMembership()
-    for place, owner in enumerate(genesis.owners):
-        result.ranks[owner] = (0, place)
+    for index, owner in enumerate(genesis.owners):
+        result.ranks[owner] = (0, index)
         result.roles[owner] = frozenset({Role.OWNER})
     grants = [(state.ranks[a][0] + 1, c) for a, c in valid if isinstance(c, Grant)]
     known = [(depth, grant) for depth, grant in grants if grant.role in list(Role)]

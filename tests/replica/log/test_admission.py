@@ -60,17 +60,17 @@ def test_what_is_lacking_is_looked_for_behind_all_that_waits(pad: Pad) -> None:
     last = pad.say(pad.eve, reply)
     for entry in (last, reply):
         pad.log.admit(entry)
-    assert pad.log.admission.lacking(last.id) == sorted([first.id, second.id])
+    assert pad.log.admission.missing_for(last.id) == sorted([first.id, second.id])
     pad.log.admit(second)
-    assert pad.log.admission.lacking(last.id) == [first.id]
+    assert pad.log.admission.missing_for(last.id) == [first.id]
     pad.log.admission.drop([reply.id])
-    assert pad.log.admission.lacking(last.id) == [reply.id]
+    assert pad.log.admission.missing_for(last.id) == [reply.id]
 
 
 def test_nothing_is_lacking_where_a_grant_is(pad: Pad) -> None:
     entry = pad.say(pad.bob)
     assert pad.log.admit(entry) == Pending(())
-    assert pad.log.admission.lacking(entry.id) == []
+    assert pad.log.admission.missing_for(entry.id) == []
 
 
 def test_a_lane_that_comes_backwards_is_released_at_once(pad: Pad) -> None:

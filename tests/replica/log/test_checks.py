@@ -7,7 +7,7 @@ import pytest
 from replica.errors import EntryRefused
 from replica.ids import EntryId, Track
 from replica.log.body import Grant, Member, Role
-from replica.log.checks import check_contents, check_place, filled
+from replica.log.checks import check_ancestors, check_contents, filled
 from replica.log.entry import Entry, Header
 from replica.log.kinds import Kind
 from replica.refusals import (
@@ -45,7 +45,7 @@ def bodied(entry: Entry, body: bytes | None) -> Entry:
 def test_an_entry_in_its_place_passes() -> None:
     for entry in (GENESIS, GRANT, FIRST, SECOND):
         check_contents(entry, verified=False)
-        check_place(entry, HEADERS.__getitem__)
+        check_ancestors(entry, HEADERS.__getitem__)
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,18 @@ def test_an_entry_in_its_place_passes() -> None:
 )
 def test_an_entry_out_of_place_is_refused(entry: Entry, refusal: type[EntryRefused]) -> None:
     with pytest.raises(refusal):
-        check_place(entry, HEADERS.__getitem__)
+        check_ancestors(entry, HEADERS.__getitem__)
 
 
 def test_a_seal_is_a_basis_on_the_conversation_track_alone() -> None:
     seal = replace(FIRST.header, kind=Kind.SEAL, track=Track.CONVERSATION)
     headers: dict[EntryId, Header] = {**HEADERS, FIRST.id: seal}
-    check_place(moved(basis=FIRST.id), headers.__getitem__)
+    check_ancestors(moved(basis=FIRST.id), headers.__getitem__)
     elsewhere = replace(
         GRANT, header=replace(GRANT.header, basis=FIRST.id, lamport=seal.lamport + 1)
     )
     with pytest.raises(BasisInvalid):
-        check_place(elsewhere, headers.__getitem__)
+        check_ancestors(elsewhere, headers.__getitem__)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica import core, limits
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import sealable
+from replica.conversation.next_seal import sealable
 from replica.ids import ConversationId, EntryId
 from replica.io.replica import Replica
 from replica.io.store import Loaded, Store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import open_requests
+from replica.conversation.next_seal import open_requests
 from replica.document.fold import ClientForeign
 from replica.document.lib0 import NestingTooDeep, text, varuint
 from replica.document.projection import client_id
@@ -16,7 +16,7 @@ from replica.log.body import DocumentUpdate, Grant, Member, Request, Role, Sampl
 from replica.log.entry import Entry
 from replica.order.tail import tail
 from replica.order.verdict import VoidReason
-from tests.replica.document.document_writing import put, update_of
+from tests.replica.document.document_writer import put, update_of
 from tests.support.callers import PATIENCE_S, ServedHub, serve_hub
 from tests.support.hub_views import grant, held, membership_heads
 from tests.support.stories import answer, seal_of

@@ -26,7 +26,7 @@ def lane(author: int) -> Lane:
     return Lane(PublicKey(bytes([author]) * 32), 7, Track.DOCUMENT)
 
 
-class Writing:
+class TrackWriter:
     """A document track being written: keeps lanes, seqs and lamports as admission demands."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a host may seal next (spec/03-order §4): the writing side of the rule of coverage."""
+"""The next seal a host may write (spec/03-order §4), by the rule of coverage."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from replica.order import SealNode, context_digest, coverage, is_closed
 
 @dataclass(frozen=True, slots=True)
 class Sealable:
-    """A request whose turn has come, with what its seal lists."""
+    """A request whose turn has come, with the content of its seal."""
 
     request: EntryId
     parent: SealNode | None
@@ -20,13 +20,13 @@ class Sealable:
 
 
 def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
-    """Return requests that name `host` and wait for its answer, in (lamport, id) order.
+    """Return the unanswered requests that name `host`, in (lamport, id) order.
 
-    One that is sealed waits even if its author was revoked since: the seal
-    stands, and its branch can't go on without an answer.
+    A sealed request is included even if its author was revoked since: the seal counts,
+    and its branch can't continue without an answer.
     """
     order, log = held.order, held.log
-    waiting = []
+    open_ids = []
     for request_id in order.requests:
         request = order.request(request_id)
         if request is None or request.host != host:
@@ -34,18 +34,18 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
         if order.generation_of(request_id) is not None:
             continue
         if request_id in order.seal_of or log.membership.is_visible(log.entries[request_id]):
-            waiting.append(request_id)
-    return sorted(waiting, key=lambda i: log.entries[i].order_key)
+            open_ids.append(request_id)
+    return sorted(open_ids, key=lambda i: log.entries[i].order_key)
 
 
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     """Return the seal this request may get now, or None while its branch is busy (ORD-11).
 
-    A request waits while the seal it would extend has no answer, unless it
-    follows a CANCEL that closes what was asked there; one that queues goes to
-    the end of its branch, and waits for good where the answer there is void,
-    unless closed likewise. The caller first gathers surplus membership heads
-    (`Roster.heads_to_join`), and seals only what fits.
+    A request waits while the seal it would extend has no answer, unless it follows
+    a CANCEL that closes the request of that seal. A queued request goes to the end
+    of its branch. If the answer there is void it waits for good, unless the request
+    is closed likewise. The caller first joins surplus membership heads
+    (`Roster.heads_to_join`), and seals only a list that fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]

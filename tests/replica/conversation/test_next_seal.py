@@ -1,7 +1,7 @@
 """What a host may seal next (spec/03-order §4); cases are in spec/vectors/order.json."""
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.sealing import open_requests, sealable
+from replica.conversation.next_seal import open_requests, sealable
 from replica.log.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind

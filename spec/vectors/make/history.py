@@ -34,7 +34,7 @@ def next_seal(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
     return {"prev_seal": prev_seal, "entries": entries}
 
 
-class Story(Book):
+class History(Book):
     """A conversation of two owners, a writer, a reader and two hosts."""
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ class Story(Book):
         self.seals: dict[str, dict[str, object]] = {}
         self.contexts: dict[str, list[str]] = {}
 
-    def say(self, name: str, by: Key, *parents: str, **place: object) -> None:
+    def say(self, name: str, by: Key, *parents: str, **fields: object) -> None:
         """Write a message."""
-        self.write(name, by, MESSAGE, said(name), parents=parents or ("genesis",), **place)
+        self.write(name, by, MESSAGE, said(name), parents=parents or ("genesis",), **fields)
 
-    def ask(self, name: str, by: Key, *parents: str, host: Key = HAL, **place: object) -> None:
+    def ask(self, name: str, by: Key, *parents: str, host: Key = HAL, **fields: object) -> None:
         """Write a request."""
-        self.write(name, by, REQUEST, request(host), parents=parents, **place)
+        self.write(name, by, REQUEST, request(host), parents=parents, **fields)
 
-    def answer(self, name: str, seal: str, by: Key = HAL, **place: object) -> None:
+    def answer(self, name: str, seal: str, by: Key = HAL, **fields: object) -> None:
         """Write a generation."""
-        self.write(name, by, GENERATION, generation(name), parents=[seal], **place)
+        self.write(name, by, GENERATION, generation(name), parents=[seal], **fields)
 
     def cancel(self, name: str, by: Key, *parents: str) -> None:
         """Write a CANCEL."""
@@ -76,7 +76,7 @@ class Story(Book):
         parents: Iterable[str] | None = None,
         digest: bytes | None = None,
         heads: Iterable[str] | None = None,
-        **place: object,
+        **fields: object,
     ) -> None:
         """Write a seal, and note what is expected of it."""
         names = list(entries)
@@ -96,7 +96,7 @@ class Story(Book):
         )
         listed = [asked, *names, *heads, *([prev_seal] if prev_seal else [])]
         where = [asked] if parents is None else parents
-        self.write(name, by, SEAL, content, parents=where, listed=listed, **place)
+        self.write(name, by, SEAL, content, parents=where, listed=listed, **fields)
         if void is not None:
             self.seals[name] = {"verdict": "void", "reason": void}
         elif not covered:

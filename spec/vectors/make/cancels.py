@@ -1,11 +1,11 @@
 """Cases of order.json in which a CANCEL closes a request (spec/03-order §3, ORD-7, ORD-10)."""
 
 from spec.vectors.make.build import FORK, WRITER
-from spec.vectors.make.story import ADA, BEA, BOB, CAT, EVE, HAL, IDA, Story, next_seal, tail
+from spec.vectors.make.history import ADA, BEA, BOB, CAT, EVE, HAL, IDA, History, next_seal, tail
 
 
 def closed() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
@@ -29,7 +29,7 @@ def closed() -> dict[str, object]:
 
 
 def by() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", BOB, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
@@ -71,7 +71,7 @@ def by() -> dict[str, object]:
 
 
 def answered() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
@@ -91,7 +91,7 @@ def answered() -> dict[str, object]:
 
 
 def void_answer() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.first_turn()
     s.ask("waits", BOB, "ask", basis="seal", host=IDA)
     s.cancel("cancel", ADA, "ask")
@@ -109,7 +109,7 @@ def void_answer() -> dict[str, object]:
 
 
 def of_tail() -> dict[str, object]:
-    s = Story()
+    s = History()
     s.say("hello", ADA)
     s.ask("ask", ADA, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
