@@ -66,7 +66,7 @@ def _seal(book: Book, **fields: object) -> bytes:
 
 
 class _Cases:
-    """The vectors, with the odd entries beside the book, whose lanes stay correct."""
+    """The vectors, with the odd entries apart from the book, whose lanes stay correct."""
 
     def __init__(self, book: Book) -> None:
         self.book = book
@@ -84,7 +84,7 @@ class _Cases:
         missing: list[bytes] | None = None,
         admitted: list[str] | None = None,
     ) -> None:
-        """Add one vector; an entry that the book lacks is kept under `name`."""
+        """Add one vector; an entry that the book lacks is stored under `name`."""
         known = [n for n, e in self.book.entries.items() if e is entry]
         if not known:
             assert name not in self.odd, name
@@ -103,7 +103,7 @@ class _Cases:
         )
 
     def refused(self, name: str, reason: str, comment: str, entry: Built) -> None:
-        """Add an entry that the whole log refuses."""
+        """Add a vector of an entry that is refused by the whole log."""
         self.add(name, comment, SEALED, entry, "refused", reason)
 
 

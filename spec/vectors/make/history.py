@@ -1,4 +1,4 @@
-"""A conversation with hosts, and what is expected of each of its seals."""
+"""A conversation with hosts, and the expected verdict on each of its seals."""
 
 from collections.abc import Iterable
 
@@ -78,7 +78,7 @@ class History(Book):
         heads: Iterable[str] | None = None,
         **fields: object,
     ) -> None:
-        """Write a seal, and note what is expected of it."""
+        """Write a seal, and note the verdict expected of it."""
         names = list(entries)
         heads = self.heads if heads is None else list(heads)
         context = [*self.contexts.get(prev_seal or "", []), *names]
@@ -132,7 +132,7 @@ class History(Book):
         sealable: dict[str, object] | None = None,
         tails: list[dict[str, object]] | None = None,
     ) -> dict[str, object]:
-        """Close the case."""
+        """Return the vector of this history."""
         return {
             "name": name,
             "comment": comment,

@@ -1,4 +1,4 @@
-"""visibility.json: which entries count, folded from the membership track."""
+"""visibility.json: the visible entries, folded from the membership track."""
 
 from spec.vectors.make.build import (
     HOST,
@@ -32,7 +32,7 @@ def _vector(
     uncovered: tuple[str, ...] = (),
     members: dict[Key, list[str]],
 ) -> dict[str, object]:
-    """Close one case: all entries are given; those not void are visible."""
+    """Return one vector: all entries of the book; those not void are visible."""
     covered = [n for n in book.entries if n not in uncovered]
     return {
         "name": name,
