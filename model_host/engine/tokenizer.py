@@ -28,7 +28,7 @@ _LLAMA3_REGEX = (
 
 
 def _byte_characters() -> list[str]:
-    """Return the character that stands for each byte in a byte-level vocabulary (GPT-2)."""
+    """Return the character for each byte of a byte-level vocabulary (GPT-2)."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     characters, extra = [], 0
     for byte in range(256):

@@ -13,11 +13,11 @@ from replica.document.yjs import Content, DecodedUpdate, StructId, decode_update
 from replica.errors import EntryRefused
 from replica.ids import EntryId
 
-Clock = tuple[tuple[int, EntryId], int]  # ((lamport, id), clock): the entry's place in the order
+Clock = tuple[tuple[int, EntryId], int]  # ((lamport, id), clock): the entry's position in the order
 
 
 class Refused(Exception):
-    """A name in the update means nothing, or two things."""
+    """A name in the update has no meaning, or two."""
 
 
 def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]], set[EntryId]]:
@@ -67,12 +67,12 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
 
 def ancestors(update: Update, entries: dict[EntryId, Update]) -> dict[EntryId, Update]:
     found: dict[EntryId, Update] = {}
-    waiting = list(update.follows)
-    while waiting:
-        entry = entries[waiting.pop()]
+    todo = list(update.follows)
+    while todo:
+        entry = entries[todo.pop()]
         if entry.id not in found:
             found[entry.id] = entry
-            waiting += entry.follows
+            todo += entry.follows
     return found
 
 
