@@ -106,7 +106,7 @@ class CacheBusy(HostError):
 
 
 class CheckpointError(HostError):
-    """A checkpoint can't be written or restored; prefill instead."""
+    """A checkpoint can't be written or restored."""
 
     reason = "CHECKPOINT_FAILED"
     next_step = "Do nothing: the host prefills from the log and counts the error."

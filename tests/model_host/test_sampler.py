@@ -91,12 +91,12 @@ def test_top_k_of_equals_keeps_the_lowest_ids() -> None:
 
 
 def test_a_draw_depends_on_its_index_and_on_nothing_else() -> None:
-    places = [
+    indexes = [
         (s, c, p, i) for s in (0, 1, 2**64 - 1) for c in (0, 1) for p in (0, 1) for i in (0, 9)
     ]
-    draws = [uniform(*place) for place in places]
+    draws = [uniform(*index) for index in indexes]
     assert len(set(draws)) == len(draws)
-    assert draws == [uniform(*place) for place in reversed(places)][::-1]
+    assert draws == [uniform(*index) for index in reversed(indexes)][::-1]
     assert uniform(1, 0, 0, 0) == float.fromhex("0x1.1f15efae71bd8p-1")
 
 

@@ -197,7 +197,7 @@ def signed(header: Header, key: Key, data: bytes | None = None) -> Built:
 
 
 @dataclass
-class Book:
+class NamedLog:
     """Entries of one conversation by name, with correct lanes and lamports by default."""
 
     owners: tuple[Key, ...]

@@ -11,8 +11,8 @@ from spec.vectors.make.build import (
     REQUEST,
     SEAL,
     WRITER,
-    Book,
     Key,
+    NamedLog,
     generation,
     message,
     request,
@@ -34,7 +34,7 @@ def next_seal(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
     return {"prev_seal": prev_seal, "entries": entries}
 
 
-class History(Book):
+class History(NamedLog):
     """A conversation of two owners, a writer, a reader and two hosts."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
     entries = {update.id: update for update in updates}
     valid: dict[EntryId, DecodedUpdate] = {}
     history: dict[tuple[str, str], list[tuple[Clock, Clock | None]]] = {}
-    place: dict[Clock, tuple[str, str]] = {}
+    slot: dict[Clock, tuple[str, str]] = {}
     value: dict[Clock, Any] = {}
     deleted: set[Clock] = set()
     for update in sorted(entries.values(), key=lambda update: update.order):
@@ -50,12 +50,12 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
             left = origin
             for offset in range(item.length):
                 clock = (update.order, item.id.clock + offset)
-                place[clock] = place[left] if left else (item.root or "", item.key or "")
+                slot[clock] = slot[left] if left else (item.root or "", item.key or "")
                 if item.content is Content.DELETED:
                     deleted.add(clock)
                 else:
                     value[clock] = decoded_any(bytearray(item.content_bytes[1:]))
-                integrate(history.setdefault(place[clock], []), clock, left)
+                integrate(history.setdefault(slot[clock], []), clock, left)
                 left = clock
     document: dict[str, dict[str, Any]] = {"meta": {}, "branches": {}, "annotations": {}}
     for (root, key), order in history.items():

@@ -255,7 +255,7 @@ HOSTILE = {
     "another root": (raw(0x28, b"\x01" + text("extra") + text("k") + VALUE), "ROOT_UNKNOWN"),
     "an origin nobody wrote": (raw(0x88, varuint(77) + b"\x00" + VALUE), "ORIGIN_UNKNOWN"),
     "an origin in itself": (raw(0x88, varuint(OWN) + b"\x00" + VALUE), "ORIGIN_UNKNOWN"),
-    "a deletion of a stranger": (b"\x00\x01\x4d\x01\x00\x01", "ORIGIN_UNKNOWN"),
+    "a deletion of a client unknown here": (b"\x00\x01\x4d\x01\x00\x01", "ORIGIN_UNKNOWN"),
     "a deletion beyond its own": (
         update_of(put("k", "v", by=OWN), deletions=[Deletion(StructId(OWN, 0), 2)]),
         "ORIGIN_UNKNOWN",

@@ -224,21 +224,21 @@ def test_a_revoked_key_that_omits_its_revocation_is_no_member(scene: Damaged) ->
 
 def test_anyone_may_send_exactly_the_missing_entries(scene: Damaged) -> None:
     scene.lose(scene.eve_in, scene.eve_out)
-    stranger = scene.member(Writer(7))
+    other_peer = scene.member(Writer(7))
     other = scene.eve.write(scene.id, said("more of Eve"), parents=[scene.eves])
     forged = replace(scene.eve_out, signature=bytes(64))
     before = len(scene.network.stored)
     for entries in ((other,), (forged,), (replace(scene.eve_in, body=None),), (scene.eve_out,)):
-        stranger.send(Entries(scene.id, entries))
+        other_peer.send(Entries(scene.id, entries))
         assert stored_since(scene, before) == []
-    assert not scene.hub.links[stranger.link_id].intake.pending
-    stranger.send(Entries(scene.id, (other, scene.eve_in)))
+    assert not scene.hub.links[other_peer.link_id].intake.pending
+    other_peer.send(Entries(scene.id, (other, scene.eve_in)))
     assert stored_since(scene, before) == [scene.eve_in.id]
     assert scene.held.is_blocked
-    stranger.send(Entries(scene.id, (scene.eve_out,)))
+    other_peer.send(Entries(scene.id, (scene.eve_out,)))
     assert stored_since(scene, before) == [scene.eve_in.id, scene.eve_out.id]
     assert not scene.held.is_blocked
-    assert reasons(stranger) == {NOT_FOUND}
+    assert reasons(other_peer) == {NOT_FOUND}
     assert other.id not in scene.held.log.entries
 
 

@@ -72,8 +72,8 @@ def test_ids_come_in_chunks_and_count_only_when_complete(monkeypatch: pytest.Mon
 
 
 def test_someone_who_is_no_member_any_more_gets_no_ids(scene: Scene):
-    stranger = Writer(66)
-    peer = scene.network.connect(stranger.public)
+    other = Writer(66)
+    peer = scene.network.connect(other.public)
     hub_link = scene.hub.links[peer.link_id]
     hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].channels)
     peer.send(Ids(scene.id, ()))

@@ -30,7 +30,7 @@ class Grants:
         self.genesis = self.writers[0].genesis([w.public for w in self.writers[:2]])
         self.log = Log(self.genesis.conversation)
         self.log.admit(self.genesis)
-        self.waiting: list[Entry] = []
+        self.pending: list[Entry] = []
         for _ in range(30):
             self._step()
 

@@ -22,10 +22,10 @@ STEPS = 70
 
 @pytest.fixture(scope="module")
 def stories() -> list[Story]:
-    told = [Story(seed) for seed in SEEDS]
-    for story in told:
+    histories = [Story(seed) for seed in SEEDS]
+    for story in histories:
         story.grow(STEPS)
-    return told
+    return histories
 
 
 def _verdicts(held: Conversation) -> dict[str, object]:
