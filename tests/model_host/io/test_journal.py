@@ -24,7 +24,7 @@ def written(folder: Path) -> Path:
     return path
 
 
-def test_written_records_are_read_back(tmp_path: Path):
+def test_what_was_written_is_read_back(tmp_path: Path):
     written(tmp_path)
     assert Journals(tmp_path).read(HEAD.request) == (HEAD, TOKENS)
     assert Journals(tmp_path).requests() == [HEAD.request]
