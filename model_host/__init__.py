@@ -1,1 +1,1 @@
-"""Derived state: the engine that continues conversations."""
+"""The model host: it continues conversations, and holds derived state alone."""

@@ -31,14 +31,14 @@ def _serve(arguments: list[str]) -> int:
         print(json.dumps(config.model_dump(mode="json"), indent=2))
         return 0
     stop_with_supervisor()
-    from model_host.io import serve  # torch: not for `pull` and `list`
+    from model_host.io import serve  # imports torch, which `pull` and `list` do without
 
     asyncio.run(serve(config))
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Dispatch, and say in words what went wrong."""
+    """Run the command in `arguments`; print errors, and return the exit status."""
     log_to_stderr()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     command = arguments[0] if arguments else ""

@@ -1,8 +1,8 @@
-"""The seam between the host and what computes: an engine (spec/07-host §5).
+"""The interface between the host and its engine, which computes (spec/07-host §5).
 
-The host's own modules import this, not torch. `step` is the only way in: prefill, decoding
-and verification differ in the batch alone, so that they can't differ in the result. The
-loops over several steps are the caller's (model_host/prefill.py). Calls are synchronous and
+The host's own modules import this, not torch. `step` is the only entry point: prefill,
+decoding and verification differ in the batch alone, so their results can't differ. Loops
+over several steps belong to the caller (model_host/prefill.py). Calls are synchronous and
 not thread-safe: one thread owns an engine, its caches and its pool.
 """
 
@@ -19,14 +19,14 @@ from model_host.model_config import ModelConfig
 Logits = npt.NDArray[np.float32]
 
 CHUNK_TOKENS = 512
-"""Most new tokens of one step, those of all its slices together."""
+"""Most new tokens of one step, over all its slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """New tokens of one context: `ids`, at least one, follow what its cache holds.
+    """New tokens of one context: `ids`, at least one, follow the tokens of its cache.
 
-    `logits` says for how many of the last rows logits are wanted.
+    `logits` is the number of last rows for which logits are wanted.
     """
 
     cache: KVCache
@@ -54,15 +54,15 @@ class Engine(Protocol):
         """Say whether the self-test passed: derived state then never changes a bit."""
 
     def namespace(self, salt: bytes) -> Namespace:
-        """Return what pages computed here are valid for, under a salt."""
+        """Return the namespace of pages computed here, under a salt."""
 
     def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
-        """Return an empty cache; `claim(bytes)` is asked before each growth."""
+        """Return an empty cache; `claim(bytes)` is called before each growth and may refuse it."""
 
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
         """Append the new tokens of each slice to its cache; return its logits, [n, V].
 
-        A batch has 1 to CHUNK_TOKENS new tokens, and each cache once at most. Row i of the
+        A batch has 1 to CHUNK_TOKENS new tokens, and each cache at most once. Row i of the
         n rows of a slice follows its token len(ids) - n + i. On return the caches hold the
         new positions; on any exception they are as before. Raises ContextTooLong,
         CacheBudgetExceeded or CacheBusy.

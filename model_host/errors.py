@@ -5,24 +5,24 @@
     │   ├── ModelFileMissing          no file at the path
     │   ├── ModelFileInvalid          not a GGUF, or its header breaks the format
     │   ├── ModelFileTruncated        the file ends before its last tensor does
-    │   ├── ModelArchitectureUnknown  an architecture, option or tensor the engine lacks
+    │   ├── ModelArchitectureUnknown  an architecture, option or tensor unknown to the engine
     │   ├── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
     │   └── ModelUnknown, ModelMissing, ModelDigestMismatch, ModelDownloadFailed,
     │       PackageIndexUnreachable, ModelFileUnwritable: model_host/io/fetch.py
     ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
-    ├── LogitsInvalid                 logits that are NaN, or none left to choose from
-    ├── PrefillCancelled              the caller asked to stop between two steps
+    ├── LogitsInvalid                 logits that are NaN, or no token left to choose
+    ├── PrefillCancelled              the caller cancelled between two steps
     ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
     ├── CacheBusy                     the memory is held by conversations that generate now
     ├── CheckpointError
-    │   ├── CheckpointMissing         nothing stored fits the tokens asked for
+    │   ├── CheckpointMissing         no stored checkpoint fits the tokens
     │   ├── CheckpointCorrupt         stored bytes fail a length, digest, MAC or lineage check
     │   ├── CheckpointTooLarge        one checkpoint alone exceeds the disk budget
     │   └── CheckpointWriteFailed
     │       └── CheckpointDiskFull    the file system refused more bytes
     └── GenerationRefused             a request that can't be answered: model_host/refusals.py
 
-None of the checkpoint errors reaches a user: the caller prefills again and counts.
+No checkpoint error reaches a user: the caller prefills instead, and counts the error.
 """
 
 from replica.errors import HostError
@@ -51,7 +51,7 @@ class ModelFileTruncated(ModelFileError):
     """The model file ends too early."""
 
     reason = "MODEL_FILE_TRUNCATED"
-    next_step = "Download the model again: the file ends too early."
+    next_step = "Download the model again."
 
 
 class ModelArchitectureUnknown(ModelFileError):
@@ -65,7 +65,7 @@ class ModelTensorMissing(ModelFileError):
     """The model file lacks a tensor, or has it in another shape."""
 
     reason = "MODEL_TENSOR_MISSING"
-    next_step = "Choose a complete GGUF file; adapters and split files can't run alone."
+    next_step = "Choose a complete GGUF file; adapters and parts of a split file don't run alone."
 
 
 class TokenizerUnknown(HostError):
@@ -76,17 +76,17 @@ class TokenizerUnknown(HostError):
 
 
 class LogitsInvalid(HostError):
-    """The logits hold a NaN, or leave nothing to choose from."""
+    """The logits have a NaN, or leave no token to choose."""
 
     reason = "LOGITS_INVALID"
-    next_step = "Prefill the conversation again; if it repeats, check the model file."
+    next_step = "Send the request again; if the error repeats, check the model file."
 
 
 class PrefillCancelled(HostError):
     """The caller cancelled between two steps; the cache keeps the finished ones."""
 
     reason = "PREFILL_CANCELLED"
-    next_step = "Ask again when the answer is wanted."
+    next_step = "Send the request again if the answer is still wanted."
     retryable = True
 
 
@@ -94,11 +94,11 @@ class CacheBudgetExceeded(HostError):
     """One conversation needs more KV memory than the host allows."""
 
     reason = "CACHE_BUDGET_EXCEEDED"
-    next_step = "Raise the host's KV budget, or compact the conversation."
+    next_step = "Raise the host's KV budget, or branch off earlier in the conversation."
 
 
 class CacheBusy(HostError):
-    """The KV memory is held by conversations that generate now."""
+    """The KV memory is in use by conversations that generate now."""
 
     reason = "CACHE_BUSY"
     next_step = "Wait until a generation ends, or raise the host's KV budget."
@@ -106,10 +106,10 @@ class CacheBusy(HostError):
 
 
 class CheckpointError(HostError):
-    """A checkpoint can't be written or restored; prefill instead."""
+    """A checkpoint can't be written or restored."""
 
     reason = "CHECKPOINT_FAILED"
-    next_step = "Nothing to do: the host prefills from the log and counts this."
+    next_step = "Do nothing: the host prefills from the log and counts the error."
     retryable = True
 
 
@@ -120,7 +120,7 @@ class CheckpointMissing(CheckpointError):
 
 
 class CheckpointCorrupt(CheckpointError):
-    """Stored bytes fail a check; they were set aside and won't be read again."""
+    """Stored bytes fail a check; they are quarantined and not read again."""
 
     reason = "CHECKPOINT_CORRUPT"
 

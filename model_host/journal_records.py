@@ -3,8 +3,8 @@
     head    magic, request, seal, run, profile, numerics class     136 bytes
     token   id as 4 bytes little-endian, first 4 bytes of the running draft digest
 
-The digest tells a token from what power loss may leave in its place: zeros, or
-bytes that were in the file before.
+The digest distinguishes a token from bytes that a power loss may leave: zeros, or
+earlier content of the file.
 """
 
 import struct
@@ -23,7 +23,7 @@ TOKEN_BYTES = _TOKEN.size
 
 @dataclass(frozen=True, slots=True)
 class JournalHead:
-    """First record of a journal: what must still be true for the run to resume."""
+    """The first record of a journal: the conditions under which the run may resume."""
 
     request: EntryId
     seal: EntryId
@@ -44,9 +44,9 @@ class JournalHead:
 
 
 def decode_journal(data: bytes) -> tuple[JournalHead, list[int]] | None:
-    """Read head and tokens; None for a head that was cut off.
+    """Return head and token ids; None if the head is cut off or of another format.
 
-    The first record that is torn, or not the one the digest asks for, ends the journal.
+    The journal ends before the first token record that is torn or has a wrong digest.
     """
     if len(data) < HEAD_BYTES or not data.startswith(_MAGIC):
         return None

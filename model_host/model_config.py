@@ -1,13 +1,13 @@
-"""The shape of a dense llama model."""
+"""The configuration of a dense llama model."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """What a dense llama model computes; widths in elements.
+    """The shape of a dense llama model; widths in elements.
 
-    `head_width * heads` is the query width. `tied` says that the head is the embedding.
+    `head_width * heads` is the query width. With `tied` the head is the embedding.
     """
 
     layers: int

@@ -1,7 +1,7 @@
-"""Prefill: many tokens brought into a cache step by step, until told to stop (spec/07-host §4).
+"""Prefill: many tokens appended to a cache in steps, with cancellation (spec/07-host §4).
 
-Between two steps the loop reports how far it is and asks whether to go on. It knows no
-clock and no thread; who cancels may be in another one.
+Between two steps the loop reports its progress and checks for cancellation. It uses no
+clock and no thread; a cancellation may come from another thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from model_host.refusals import ContextTooLong
 
 
 class Cancellation:
-    """Tells a run to end between two steps; set once, by any thread."""
+    """A flag that ends a run between two steps; any thread may set it, once."""
 
     __slots__ = ("_is_set",)
 
@@ -23,11 +23,11 @@ class Cancellation:
 
     @property
     def is_set(self) -> bool:
-        """Say whether the run is to end."""
+        """Say whether the flag is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Tell the run to end before its next step."""
+        """End the run before its next step."""
         self._is_set = True
 
 
@@ -41,11 +41,11 @@ def prefill(
 ) -> Logits:
     """Append `ids`, at least one, to a cache; return the logits after the last, [V].
 
-    `on_progress(done)` is called after each step, with the tokens done. Raises
-    PrefillCancelled before a step where one of `cancellations` is set: the cache keeps the
+    `on_progress(done)` is called after each step, with the number of tokens done. Raises
+    PrefillCancelled before a step once one of `cancellations` is set; the cache keeps the
     finished steps. Raises ContextTooLong, CacheBudgetExceeded or CacheBusy before any step.
     """
-    assert ids, "at least one token is always left to compute"
+    assert ids, "at least one token is left to compute"
     _reserve(engine, cache, len(ids))
     for done in range(0, len(ids), CHUNK_TOKENS):
         if any(cancellation.is_set for cancellation in cancellations):
@@ -59,7 +59,7 @@ def prefill(
 
 
 def _reserve(engine: Engine, cache: KVCache, tokens: int) -> None:
-    """Refuse before any work what can't fit, and grow once instead of per step."""
+    """Reserve memory for all tokens at once. Raises as `prefill` does before any step."""
     total = cache.tokens + tokens
     if total > engine.config.context_tokens:
         raise ContextTooLong(

@@ -1,4 +1,4 @@
-"""What a host offers: model, tokenizer, template and limits under one digest (spec/07-host §1)."""
+"""Profiles: model, tokenizer, template and limits under one digest (spec/07-host §1)."""
 
 from dataclasses import dataclass, fields
 
@@ -8,7 +8,7 @@ from replica.link import ProfileInfo
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One model as this host runs it."""
+    """One model, as this host runs it."""
 
     name: str
     weights_digest: Digest
@@ -22,7 +22,7 @@ class Profile:
 
     @property
     def digest(self) -> Digest:
-        """Hash every field, each with its length: the same profile on every host."""
+        """The hash of every field with its length; equal profiles have equal digests."""
         parts = []
         for item in fields(self):
             value = getattr(self, item.name)
@@ -32,5 +32,5 @@ class Profile:
 
     @property
     def info(self) -> ProfileInfo:
-        """What hubs and clients are told."""
+        """The description for hubs and clients."""
         return ProfileInfo(self.digest, self.name, self.context_tokens_max)

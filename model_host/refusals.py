@@ -1,17 +1,17 @@
-"""Why a host refuses a request: logged as a generation that is REFUSED (spec/10-errors).
+"""Refusals of requests, logged as generations that are REFUSED (spec/10-errors).
 
     GenerationRefused
     ├── TemplateUnsupported    the model's template can't render the context
-    ├── ToolsUnsupported       tools, which the template renders none of
-    ├── MediaUnsupported       media, for a model of text
-    ├── OpaqueRequired         a required opaque part that only its issuer opens
+    ├── ToolsUnsupported       tools, for a template without them
+    ├── MediaUnsupported       media, for a text model
+    ├── OpaqueRequired         a required opaque part that only its issuer can open
     ├── TokensForeign          ids or an answer of another tokenizer, template or recipe
     ├── TokensControl          ids of control tokens in a message
-    ├── TokenizerBytesMissing  a byte of the text that the vocabulary lacks
+    ├── TokenizerBytesMissing  a byte of the text without a token
     ├── ObligationsOpen        tool calls without a result
-    ├── RequestExpired         its turn came after the time the requester set
-    ├── ProfileUnknown         a profile the host doesn't offer
-    ├── BodyUnavailable        a body that is missing here
+    ├── RequestExpired         a turn after the time the requester set
+    ├── ProfileUnknown         a profile that the host doesn't offer
+    ├── BodyUnavailable        a body of the context that is missing
     ├── ContextTooLong         more tokens than the model's context holds
     ├── SealTooLarge           more entries than one seal holds
     ├── SamplingInvalid        a sampling parameter out of its range
@@ -24,22 +24,22 @@ from replica.errors import AntiphonError, HostError
 
 
 def finish_detail(error: AntiphonError) -> str:
-    """Return what a generation says of why it was refused or interrupted."""
+    """Return the finish detail of a generation that was refused or interrupted."""
     return f"{error.reason}: {error.detail} {error.next_step}"
 
 
 class GenerationRefused(HostError):
-    """The host can't answer this request as it stands."""
+    """The host can't answer this request."""
 
     reason = "GENERATION_REFUSED"
-    next_step = "Change the conversation or the request, and ask again."
+    next_step = "Change the conversation or the request, and send it again."
 
 
 class TemplateUnsupported(GenerationRefused):
     """The model's template can't render this context."""
 
     reason = "TEMPLATE_UNSUPPORTED"
-    next_step = "Choose another model, or leave out what its template refuses."
+    next_step = "Choose another model, or branch off before the entry that its template refuses."
 
 
 class ToolsUnsupported(GenerationRefused):
@@ -50,82 +50,82 @@ class ToolsUnsupported(GenerationRefused):
 
 
 class MediaUnsupported(GenerationRefused):
-    """The model takes text only."""
+    """The model accepts text only."""
 
     reason = "MEDIA_UNSUPPORTED"
-    next_step = "Ask a host whose profile takes media, or branch off before the media part."
+    next_step = "Ask a host whose profile accepts media, or branch off before the media part."
 
 
 class OpaqueRequired(GenerationRefused):
-    """A required opaque part can't be opened here."""
+    """The host can't open a required opaque part."""
 
     reason = "OPAQUE_REQUIRED"
-    next_step = "Ask the issuer's own host, or branch off before the part."
+    next_step = "Ask the issuer's host, or branch off before the part."
 
 
 class TokensForeign(GenerationRefused):
     """Token ids, or an answer, of another tokenizer, template or rendering recipe."""
 
     reason = "TOKENS_FOREIGN"
-    next_step = "Branch off before them and send their text, or ask a host that renders as theirs."
+    next_step = "Branch off before them and send their text, or ask a host with the same rendering."
 
 
 class TokensControl(GenerationRefused):
-    """A message holds ids of control tokens, which templates and models alone may write."""
+    """A message has ids of control tokens, which only templates and models may write."""
 
     reason = "TOKENS_CONTROL"
     next_step = "Send the text instead of ids, or leave the control tokens out."
 
 
 class SealTooLarge(GenerationRefused):
-    """The entries since the last answer do not fit one seal."""
+    """The entries since the last answer don't fit in one seal."""
 
     reason = "SEAL_TOO_LARGE"
-    next_step = "Branch off earlier, and ask again with fewer entries since the last answer."
+    next_step = "Branch off earlier, and send the request with fewer entries since the last answer."
 
 
 class TokenizerBytesMissing(GenerationRefused):
-    """The vocabulary has no token for some byte of the text; `bytes_missing` has them."""
+    """The vocabulary has no token for some bytes of the text, listed in `bytes_missing`."""
 
     reason = "TOKENIZER_BYTES_MISSING"
-    next_step = "Remove these bytes from the text, or choose a model that knows them."
+    next_step = "Remove these bytes from the text, or choose a model with tokens for them."
 
     def __init__(self, bytes_missing: bytes) -> None:
-        """Name the byte values, sorted, without repetition."""
+        """Set the byte values, sorted, without repetition."""
         super().__init__(f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}.")
         self.bytes_missing = bytes_missing
 
 
 class ObligationsOpen(GenerationRefused):
-    """Tool calls have no result yet."""
+    """Tool calls have no result."""
 
     reason = "OBLIGATIONS_OPEN"
-    next_step = "Append a tool_result for each call named, an is_error one if need be."
+    next_step = "Append a tool_result for each call named, with is_error if the call failed."
 
 
 class RequestExpired(GenerationRefused):
-    """The request's turn came after the time its author set for it."""
+    """The turn of the request came after the time its author set."""
 
     reason = "REQUEST_EXPIRED"
-    next_step = "Ask again if the answer is still wanted."
+    next_step = "Send the request again if the answer is still wanted."
 
 
 class ProfileUnknown(GenerationRefused):
-    """The host does not offer the profile asked for."""
+    """The host doesn't offer the profile that the request names."""
 
     reason = "PROFILE_UNKNOWN"
-    next_step = "Leave the profile out, or choose one the host describes."
+    next_step = "Leave the profile out, or name one that the host offers."
 
 
 class BodyUnavailable(GenerationRefused):
-    """A body of the context is missing here."""
+    """A body of the context is missing on the host."""
 
     reason = "BODY_UNAVAILABLE"
-    next_step = "Sync a replica that holds the body, then ask again."
+    next_step = "Sync a replica that holds the body, then send the request again."
 
 
 class ContextTooLong(GenerationRefused):
-    """The model's context has no room for the tokens, or for one token more."""
+    """The tokens, with one more for the answer, don't fit in the model's context."""
 
     reason = "CONTEXT_TOO_LONG"
     next_step = "Branch off earlier, or choose a profile with a longer context."

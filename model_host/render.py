@@ -1,13 +1,13 @@
 """The rendering recipe: from context to tokens (spec/07-host §2).
 
-Pure. A template runs once over sentinels that stand for the contents, and the
-result is split there. So control tokens come from the template's own literals
-only, contents are tokenised as plain text, and recorded ids are spliced in
-exactly as they were produced.
+Pure. A template runs once, with a sentinel in place of each content, and its
+output is split at the sentinels. So control tokens come from the template's own
+literals alone, contents are tokenised as plain text, and recorded ids are
+inserted exactly as they were produced.
 
-Who owns what lies between turns: the entry that opens a turn owns all text
-since the previous content, closing mark included. Rendering is therefore
-append-only: what a longer context adds never changes what came before.
+The text between two contents, closing mark included, belongs to the entry that
+opens the next turn. Rendering is therefore append-only: a longer context has the
+tokens of the shorter one as its prefix.
 """
 
 import hashlib
@@ -58,11 +58,11 @@ ROLES = {
     Speaker.ASSISTANT: "assistant",
     Speaker.TOOL: "tool",
 }
-"""Roles are an enum; free text never becomes part of a template literal."""
+"""Role names by speaker; free text never becomes part of a template literal."""
 
 
 class Encoder(Protocol):
-    """What rendering needs of a tokenizer."""
+    """The part of a tokenizer that rendering uses."""
 
     @property
     def digest(self) -> Digest:
@@ -70,7 +70,7 @@ class Encoder(Protocol):
 
     @property
     def token_count(self) -> int:
-        """Return the size of the vocabulary; ids stay below it."""
+        """Return the size of the vocabulary; every id is below it."""
 
     def encode(self, text: str) -> list[int]:
         """Tokenise content: control tokens in it are plain text."""
@@ -79,14 +79,14 @@ class Encoder(Protocol):
         """Tokenise a template literal: control tokens in it are control tokens."""
 
     def is_control(self, token_id: int) -> bool:
-        """Say whether a token may come from a template literal or a model only."""
+        """Say whether only template literals and models may produce a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """One entry of a context; `is_final` where it ends its seal's list.
+    """One entry of a context; `is_final` if it is the last one its seal lists.
 
-    A body of None does not parse: the entry is listed and renders as nothing.
+    A body of None did not parse: the entry is listed, and renders to no tokens.
     """
 
     entry: EntryId
@@ -97,12 +97,12 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Tokens per entry, in context order, and what became of opaque parts."""
+    """Tokens per entry, in context order, and the outcome for each opaque part."""
 
     tokens: tuple[tuple[EntryId, tuple[int, ...]], ...]
     projections: tuple[Projected, ...]
     continued_tokens: int
-    """Recorded ids at the end that the last request goes on from, in the same turn."""
+    """Number of recorded ids at the end, in the turn that the last request continues."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -112,24 +112,24 @@ class Rendered:
 
 @dataclass(slots=True)
 class _Turn:
-    """One message of the template: who opened it, and its content so far."""
+    """One message of the template: the index of its opening entry, and its content so far."""
 
     role: str
     opener: int
     pieces: list[tuple[int, list[int]]] = field(default_factory=list)
     ids_end: int | None = None
-    """Last id where the content ends with recorded ids."""
+    """The last id, if the content ends with recorded ids."""
 
 
 class Template:
-    """A chat template, pinned by digest, run in a sandbox with fixed inputs."""
+    """A chat template, identified by its digest and run in a sandbox with fixed inputs."""
 
     def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
         """Compile `source`. Raises TemplateUnsupported."""
         self.digest = tagged_sha256(b"antiphon/v1/template", source.encode())
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
-        # A clock would make two renderings of one log differ.
+        # With a clock, two renderings of one log would differ.
         environment.globals["strftime_now"] = _no_clock
         self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
         try:
@@ -145,14 +145,14 @@ class Template:
                 add_generation_prompt=header,
                 **self._fixed,
             )
-        except Exception as error:  # a template is a program: it may divide by zero
+        except Exception as error:  # a template is a program, which may divide by zero
             raise TemplateUnsupported(f"the template refuses this context: {error}") from error
 
     def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
-        """Return the text before, between and after the contents of turns with these roles.
+        """Return the texts before, between and after the contents of turns with these roles.
 
-        One more than there are roles. Raises TemplateUnsupported where the
-        template changes, repeats or drops a content.
+        There is one more than there are roles. Raises TemplateUnsupported if the template
+        changes, repeats or drops a content.
         """
         sentinels = [f"\u2983antiphon{i}\u2984" for i in range(len(roles))]
         text = self.render(list(zip(roles, sentinels, strict=True)), header=header)
@@ -177,7 +177,7 @@ def render(context: Sequence[ContextItem], template: Template, encoder: Encoder)
     """Render a context.
 
     Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensControl,
-    TokensForeign, TokenizerBytesMissing, TemplateUnsupported: refusals the host logs.
+    TokensForeign, TokenizerBytesMissing or TemplateUnsupported, which the host logs.
     """
     tokens: list[list[int]] = [[] for _ in context]
     projections: list[Projected] = []
@@ -187,10 +187,10 @@ def render(context: Sequence[ContextItem], template: Template, encoder: Encoder)
     literals = template.literals([turn.role for turn in shown], header=is_open)
     before: _Turn | None = None
     for number, turn in enumerate(turns):
-        # The last literal follows the last content: it is the header of an open turn.
+        # The literal after the last content is the header of an open turn.
         literal = encoder.encode_template(literals[number])
         if before is not None and before.ids_end is not None and literal[:1] == [before.ids_end]:
-            literal = literal[1:]  # the recorded generation closed its turn itself
+            literal = literal[1:]  # the recorded ids close the turn already
         tokens[turn.opener] += literal
         for index, ids in turn.pieces:
             tokens[index] += ids
@@ -236,14 +236,14 @@ def _role(speaker: int) -> str:
 
 
 def _own_ids(token_ids: Sequence[int], encoder: Encoder) -> list[int]:
-    """Return recorded ids. Raises TokensForeign where the vocabulary has no such id."""
+    """Return recorded ids as a list. Raises TokensForeign for an id beyond the vocabulary."""
     if max(token_ids, default=0) >= encoder.token_count:
         raise TokensForeign(f"token {max(token_ids)} of {encoder.token_count}")
     return list(token_ids)
 
 
 def _message_ids(token_ids: Sequence[int], encoder: Encoder) -> list[int]:
-    """Return ids that a member wrote. Raises TokensForeign, TokensControl."""
+    """Return ids written by a member as a list. Raises TokensForeign, TokensControl."""
     ids = _own_ids(token_ids, encoder)
     for token_id in ids:
         if encoder.is_control(token_id):
@@ -254,11 +254,11 @@ def _message_ids(token_ids: Sequence[int], encoder: Encoder) -> list[int]:
 def _generated(
     entry: EntryId, generation: Generation, encoder: Encoder, projections: list[Projected]
 ) -> list[int]:
-    """Return an answer's ids: all of it that enters a context, whatever its parts are."""
+    """Return the ids of an answer; they enter the context in place of its parts."""
     for number, part in enumerate(generation.parts):
         for opaque in _opaque_in(part):
             _project(opaque)
-            # No id stands for its fallback, and the text of an answer is never tokenised.
+            # The text of an answer is never tokenised, so its fallback has no ids.
             projections.append(Projected(entry, number, Outcome.DROPPED))
     if generation.parts and not generation.token_ids:
         raise TokensForeign(f"the answer {short(entry)} has parts and no token ids")
@@ -281,10 +281,10 @@ def _opens_answer(item: ContextItem) -> bool:
 
 
 def _continues(context: Sequence[ContextItem], index: int) -> bool:
-    """Say whether the request at `index` goes on inside the answer right before it.
+    """Say whether the request at `index` continues the answer right before it.
 
-    Only one that follows that answer was written knowing that it was cut off;
-    one that queued behind it opens a turn of its own.
+    A request that follows the answer was written after it was cut off. One that was
+    queued behind it opens a turn of its own.
     """
     if index == 0:
         return False
@@ -294,7 +294,7 @@ def _continues(context: Sequence[ContextItem], index: int) -> bool:
 
 
 def _continued_tokens(context: Sequence[ContextItem], turns: Sequence[_Turn]) -> int:
-    """Count the recorded ids of the turn that the last request goes on in; 0 for a new turn."""
+    """Count the recorded ids of the turn that the last request continues; 0 for a new turn."""
     asked = bool(context) and _opens_answer(context[-1])
     return sum(len(ids) for _, ids in turns[-1].pieces) if asked else 0
 
@@ -306,7 +306,7 @@ def _content(
     projections: list[Projected],
     within: int | None = None,
 ) -> list[int]:
-    """Tokenise parts; those of a tool result lie `within` the entry's part of this index."""
+    """Tokenise parts; those of a tool result are `within` the entry's part of this index."""
     ids: list[int] = []
     text = ""
     for index, part in enumerate(parts):
@@ -335,7 +335,7 @@ def _content(
 
 
 def _project(part: Opaque) -> Outcome:
-    """Say what becomes of a part this host can't open (spec/09-trust §3)."""
+    """Return the outcome for a part that this host can't open. Raises OpaqueRequired."""
     match part.need:
         case Need.PREFERRED:
             return Outcome.DEGRADED
@@ -346,12 +346,12 @@ def _project(part: Opaque) -> Outcome:
 
 
 def render_seed(tokenizer: Digest, template: Digest) -> Digest:
-    """Return render_digest of the empty context."""
+    """Return the render digest of the empty context."""
     return tagged_sha256(b"antiphon/v1/render", tokenizer + template + RECIPE_DIGEST)
 
 
 def render_digests(rendered: Rendered, template: Template, encoder: Encoder) -> list[Digest]:
-    """Return render_digest of each prefix of a context, from the empty one to the whole."""
+    """Return the render digest of each prefix of a context, from the empty one to the whole."""
     digests = [render_seed(encoder.digest, template.digest)]
     for entry, ids in rendered.tokens:
         digests.append(extend_render_digest(digests[-1], entry, ids))
@@ -359,14 +359,14 @@ def render_digests(rendered: Rendered, template: Template, encoder: Encoder) -> 
 
 
 def extend_render_digest(digest: Digest, entry: EntryId, token_ids: Sequence[int]) -> Digest:
-    """Chain one entry's tokens: previous ‖ id ‖ count ‖ ids, 4-byte little-endian."""
+    """Extend a digest by one entry: previous ‖ id ‖ count ‖ ids, numbers 4 B little-endian."""
     packed = b"".join(i.to_bytes(4, "little") for i in (len(token_ids), *token_ids))
     return Digest(hashlib.sha256(digest + entry + packed).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """What the self-check at load found."""
+    """The result of the check of a template at load."""
 
     append_only: bool
     sentinels_equal_plain: bool
@@ -382,11 +382,10 @@ _HARMLESS = (
 
 
 def check_template(template: Template, encoder: Encoder) -> TemplateReport:
-    """Check a template on harmless texts (spec/07-host §2, HOST-9).
+    """Check a template on plain texts (spec/07-host §2, HOST-9).
 
-    A template that rewrites history is allowed and reported: the host then
-    reuses what prefix there is. Raises TemplateUnsupported for one that does
-    not run at all.
+    A template that rewrites history is allowed and reported; the host then reuses the
+    common prefix. Raises TemplateUnsupported for a template that does not run.
     """
     append_only = equal = True
     for start in (0, 1):
@@ -396,7 +395,7 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
             header = messages[-1][0] == "user"
             roles = [role for role, _ in messages]
             literals = template.literals(roles, header=header)
-            # What follows the last content belongs to the next entry, the header apart.
+            # The text after the last content belongs to the next entry, except the header.
             literals[-1] = literals[-1] if header else ""
             ids = encoder.encode_template(literals[0])
             text = literals[0]

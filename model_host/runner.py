@@ -1,12 +1,12 @@
-"""One generation's life: request → seal → drafts → generation (spec/07-host §4).
+"""One generation: request → seal → drafts → generation (spec/07-host §4).
 
 Pure: no clock, disk, network or tensor. `plan` turns a request whose turn has
-come (model_host/schedule.py) into a Plan or a refusal; a Run then chooses
-tokens and knows when it has finished.
+come (model_host/schedule.py) into a Plan or a refusal. A Run then chooses tokens
+until it has finished.
 
     plan ─► Run: the seal is appended, the prompt prefilled
-              choose ─► journal ─► take ─► drafts, next step … ─► finished
-              end ─► finished, with what there is
+              choose ─► journal ─► add_token ─► drafts, next step … ─► finished
+              end ─► finished early
                 └─► generation
 """
 
@@ -53,17 +53,17 @@ from replica.log import (
 from replica.order import SealNode
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
-"""Chooses from (logits [V], all tokens before, output index); the same for the same, always."""
+"""Chooses a token from (logits [V], all tokens before, output index), deterministically."""
 
 
 class Visible(Protocol):
-    """Turns tokens into visible bytes, holding back what may yet change."""
+    """The conversion of tokens to visible bytes; bytes that may yet change are held back."""
 
     def push(self, token_id: int) -> bytes:
-        """Take a token; return bytes that may be shown now."""
+        """Add a token; return the bytes that may be shown now."""
 
     def finish(self) -> bytes:
-        """Return what was held back and turns out to be plain text."""
+        """Return the bytes held back, which are plain text after all."""
 
     @property
     def stopped_by(self) -> str | None:
@@ -85,16 +85,16 @@ class Plan:
 
     @property
     def continued(self) -> tuple[int, ...]:
-        """The tokens of the turn this request goes on in; none where it opens one."""
+        """The tokens of the turn that this request continues; none if it opens one."""
         return self.prompt[len(self.prompt) - self.draw_offset :]
 
 
 def context_items(
     held: Conversation, parent: SealNode | None, entries: Sequence[EntryId]
 ) -> list[ContextItem]:
-    """Return the context a new seal of `entries` on `parent` would have.
+    """Return the context that a new seal of `entries` on `parent` would have.
 
-    Raises BodyUnavailable where a body is missing here.
+    Raises BodyUnavailable for a missing body.
     """
     lists = [node.seal.entries for node in parent.chain()] if parent is not None else []
     items = []
@@ -109,7 +109,7 @@ def context_items(
 
 
 def check_obligations(items: Sequence[ContextItem]) -> None:
-    """Raise ObligationsOpen where a tool call of the context has no result."""
+    """Raise ObligationsOpen if a tool call of the context has no result."""
     open_calls: dict[str, None] = {}
     for item in items:
         parts: tuple[Part, ...] = ()
@@ -132,9 +132,9 @@ def plan(
     template: Template,
     encoder: Encoder,
 ) -> Plan:
-    """Check a request whose turn has come, render its context and word its seal.
+    """Check a request whose turn has come, render its context and build its seal.
 
-    Raises a GenerationRefused: the host logs it as a refused generation.
+    Raises a GenerationRefused, which the host logs as a refused generation.
     """
     request = held.order.request(ready.request)
     if request is None:
@@ -142,7 +142,7 @@ def plan(
     if request.profile not in (None, profile.digest):
         raise ProfileUnknown
     if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
-        raise SealTooLarge(f"{len(ready.entries)} entries, {limits.SEAL_ENTRIES_MAX} at most")
+        raise SealTooLarge(f"{len(ready.entries)} entries, at most {limits.SEAL_ENTRIES_MAX}")
     items = context_items(held, ready.parent, ready.entries)
     check_obligations(items)
     rendered = rendering.render(items, template, encoder)
@@ -174,10 +174,10 @@ def _check_answers(
     template: Template,
     encoder: Encoder,
 ) -> None:
-    """Raise TokensForeign for an answer whose seal was rendered otherwise than here.
+    """Raise TokensForeign for an answer whose context was rendered differently from here.
 
-    Its ids may all be in the vocabulary and still be another model's. `digests`
-    has one for each prefix of the context.
+    Ids within the vocabulary may still be those of another model. `digests` has one
+    digest for each prefix of the context.
     """
     chain = parent.chain() if parent is not None else []
     counts = accumulate(len(node.seal.entries) for node in chain)
@@ -188,16 +188,16 @@ def _check_answers(
         node = held.order.nodes[held.log.entries[item.entry].header.parents[0]]
         if here.get(node.id) == node.seal.render_digest:
             continue
-        # It is merged in from another branch, or the template rewrites history.
+        # The answer comes from another branch, or the template rewrites history.
         own = rendering.render(
             context_items(held, node.parent, node.seal.entries), template, encoder
         )
         if rendering.render_digests(own, template, encoder)[-1] != node.seal.render_digest:
-            raise TokensForeign(f"the answer {short(item.entry)} was rendered otherwise")
+            raise TokensForeign(f"the answer {short(item.entry)} was rendered differently")
 
 
 def _seal(ready: Sealable, rendered: Rendered, profile: Profile, render_digest: Digest) -> Seal:
-    """Word the seal. Raises SealTooLarge."""
+    """Build the seal. Raises SealTooLarge."""
     new = rendered.tokens[-len(ready.entries) :]
     listed = set(ready.entries)
     seal = Seal(
@@ -213,13 +213,13 @@ def _seal(ready: Sealable, rendered: Rendered, profile: Profile, render_digest: 
     )
     size = SALT_BYTES + len(codec.encode_body(seal))
     if size > limits.BODY_BYTES_MAX:
-        raise SealTooLarge(f"a seal of {size} bytes, {limits.BODY_BYTES_MAX} at most")
+        raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
     return seal
 
 
 @dataclass(slots=True)
 class Run:
-    """One run of one plan: the tokens so far and what is visible of them."""
+    """One run of one plan: the tokens so far and their visible bytes."""
 
     plan: Plan
     seal_id: EntryId
@@ -239,7 +239,7 @@ class Run:
         return self.sampler(logits, context, self.plan.draw_offset + len(self.token_ids))
 
     def add_token(self, token_id: int) -> None:
-        """Take a token, chosen now or read back from the journal; it may finish the run."""
+        """Add a token, chosen now or read from the journal; it may finish the run."""
         self.token_ids.append(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
         self.finished = self._finish_after(token_id)
@@ -250,7 +250,7 @@ class Run:
     def _finish_after(self, token_id: int) -> tuple[FinishReason, str] | None:
         if token_id in self.stop_ids:
             return FinishReason.STOP, "end of turn"
-        # Before the limits: an answer that stopped can't be continued, one cut off can.
+        # Before the limits: an answer cut off by a limit can be continued, one that stopped can't.
         if self.text.stopped_by is not None:
             return FinishReason.STOP, f"stop string {self.text.stopped_by!r}"
         if len(self.plan.prompt) + len(self.token_ids) >= self.context_tokens_max:
@@ -260,7 +260,7 @@ class Run:
         return None
 
     def _draft(self, token_id: int, data: bytes) -> None:
-        # One frame per token: after a crash the frames fall on the same borders.
+        # One frame per token: after a crash the frames have the same bounds.
         digest = extend_digest(self.digest, (token_id,))
         offset = len(self.token_ids) - 1
         frame = Draft(
@@ -284,7 +284,7 @@ class Run:
         return start_digest(self.plan.request_id, self.run)
 
     def progress(self, usage: Usage, prefilled: int) -> Draft:
-        """Return the frame that tells readers how far the prompt is."""
+        """Return the frame with the progress of the prompt, for readers."""
         frame = Draft(
             self.plan.conversation, self.plan.request_id, self.run, 0, (), 0, b"", self.digest
         )
@@ -296,17 +296,17 @@ class Run:
         )
 
     def end(self, finish: FinishReason, detail: str) -> None:
-        """End the run early, with what there is.
+        """End the run early.
 
-        What was held back for a stop string is visible then, in the generation alone: a
-        continuation shows what follows it.
+        Bytes held back for a stop string become visible, in the generation alone: the
+        drafts of a continuation begin after them.
         """
         assert self.finished is None, "a run finishes once"
         self.visible += self.text.finish()
         self.finished = (finish, detail)
 
     def generation(self, usage: Usage, *, profile: Profile, numerics_class: Digest) -> Generation:
-        """Word the generation entry of a finished run."""
+        """Return the generation of a finished run."""
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
         text = bytes(self.visible).decode()

@@ -1,12 +1,13 @@
-"""The sampling recipe (spec/07-host): logits, parameters and an index to a token. Pure.
+"""The sampling recipe (spec/07-host): from logits, parameters and an index to a token. Pure.
 
     logits ─ mask ─ penalties ─ temperature ─ top-k ─ top-p ─ min-p ─ draw
 
-Everything is float64, with additions, multiplications, divisions and comparisons only,
-each rounded as IEEE 754 says, so that every machine chooses alike: even the exponential
-is built of them. Candidates are ordered by (logit descending, id ascending), because
-16-bit logits tie at the top in one position of fifteen and no library's top-k is stable.
-The draw depends on seed, candidate, phase and output index; not on a batch or a history.
+All arithmetic is float64: additions, multiplications, divisions and comparisons alone,
+each rounded as IEEE 754 demands, so that every machine chooses the same token. The
+exponential is built from these too. Candidates are ordered by (logit descending, id
+ascending), because the largest 16-bit logits are equal at one position of fifteen and no
+library's top-k is stable. The draw depends on seed, candidate, phase and output index,
+not on the batch or on earlier draws.
 """
 
 import hashlib
@@ -38,18 +39,18 @@ RECIPE = (
 RECIPE_DIGEST = hashlib.sha256(RECIPE.encode()).digest()
 
 PHASE_TOKEN = 0
-"""Phase of the draw that picks an output token; others are for speculative methods."""
+"""Phase of the draw of an output token; other phases are for speculative methods."""
 
-# exp(-40) is 4e-18: below the resolution of a draw, and it bounds the candidates' number.
+# exp(-40) is 4e-18, below the resolution of a draw; it bounds the number of candidates.
 _SPAN = 40.0
 
 
-# A divisor this small makes every draw the greedy one already; a smaller one would overflow.
+# With a divisor this small every draw is greedy already; a smaller one would overflow.
 _DIVISOR_MIN = 1e-3
 
 
 def check_sampling(sampling: Sampling) -> None:
-    """Raise SamplingInvalid for a parameter out of its range, naming it (spec/07-host §3)."""
+    """Raise SamplingInvalid, with its name, for a parameter out of range (spec/07-host §3)."""
     bounds: dict[str, tuple[float, float]] = {
         "temperature": (0.0, 100.0),
         "top_p": (0.0, 1.0),
@@ -74,7 +75,7 @@ def check_sampling(sampling: Sampling) -> None:
 def sampler_for(
     sampling: Sampling, candidate: int = 0
 ) -> Callable[[Logits, Sequence[int], int], int]:
-    """Return `choose(logits, context, output_index)` for checked parameters.
+    """Check the parameters; return `choose(logits, context, output_index)`.
 
     Raises SamplingInvalid.
     """
@@ -97,24 +98,25 @@ def sample(
 ) -> int:
     """Choose the token at `output_index` from logits [V].
 
-    `context` is every token before it, prompt and output; the penalties look at its last
-    `penalty_window` (0 for all). `allowed` [V] is a grammar's mask. Raises LogitsInvalid.
+    `context` is every token before it, prompt and output; penalties apply to its last
+    `penalty_window` tokens, 0 for all. `allowed` [V] is a grammar's mask. Raises
+    LogitsInvalid.
     """
     scores = logits.astype(np.float64)
     if allowed is not None:
         scores[~allowed] = -np.inf
     best = scores.max()
     if not np.isfinite(best):  # NaN spreads through max
-        raise LogitsInvalid("The logits hold a NaN or an infinity, or no token is allowed.")
+        raise LogitsInvalid("The logits have a NaN or an infinity, or no token is allowed.")
     _penalise(scores, sampling, context)
     if sampling.temperature == 0:
-        return int(np.argmax(scores))  # the first of equals: the lowest id
+        return int(np.argmax(scores))  # the first of equal scores has the lowest id
     ids, weights = _candidates(scores, sampling)
     return int(ids[_pick(weights, uniform(sampling.seed, candidate, PHASE_TOKEN, output_index))])
 
 
 def uniform(seed: int, candidate: int, phase: int, output_index: int) -> float:
-    """Return the draw of one place, in [0, 1), a multiple of 2**-53."""
+    """Return the draw of one output index, in [0, 1), a multiple of 2**-53."""
     key = struct.pack("<QIIQ", seed, candidate, phase, output_index)
     word = hashlib.sha256(b"antiphon/v1/draw" + key).digest()[:8]
     return float(int.from_bytes(word, "big") >> 11) * 2.0**-53
@@ -135,14 +137,14 @@ def _penalise(scores: _Floats, sampling: Sampling, context: Sequence[int]) -> No
 
 def _candidates(scores: _Floats, sampling: Sampling) -> tuple[_Ids, _Floats]:
     """Return the ids left to draw from, best first, and their weights."""
-    with np.errstate(over="ignore"):  # what overflows is refused below
+    with np.errstate(over="ignore"):  # an overflow is refused below
         scaled = scores / sampling.temperature
     best = scaled.max()
     if not np.isfinite(best):
         raise LogitsInvalid("The logits overflow at this temperature.")
     ids = np.flatnonzero(scaled >= best - _SPAN)
     if 0 < sampling.top_k < len(ids):
-        # A value threshold first: the sort below then orders few, ties and all.
+        # A threshold by value first, ties included: the sort below then orders few ids.
         threshold = np.partition(scaled[ids], -sampling.top_k)[-sampling.top_k]
         ids = ids[scaled[ids] >= threshold]
     ids = ids[np.argsort(-scaled[ids], kind="stable")]  # ids ascend already
@@ -160,7 +162,7 @@ def _candidates(scores: _Floats, sampling: Sampling) -> tuple[_Ids, _Floats]:
 
 
 def _pick(weights: _Floats, draw: float) -> int:
-    """Return the first place whose running sum exceeds the draw's share of the total."""
+    """Return the first index whose running sum exceeds the draw's share of the total."""
     # cumsum adds from left to right; sum() would add in pairs.
     mass = np.cumsum(weights)
     index = int(np.searchsorted(mass, draw * mass[-1], side="right"))
@@ -173,10 +175,10 @@ _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
 def exponential(x: _Floats) -> _Floats:
-    """Return e**x for x in [-40, 0], to about one unit in the last place, everywhere alike.
+    """Return e**x for x in [-40, 0], to about one unit in the last place.
 
-    Range reduction and a Taylor polynomial, step by step: numpy's own exp differs in the
-    last bit between instruction sets.
+    Range reduction and a Taylor polynomial, since numpy's exp differs in the last bit
+    between instruction sets.
     """
     turns = np.rint(x * _LOG2_E)
     rest = (x - turns * _LN2_HIGH) - turns * _LN2_LOW

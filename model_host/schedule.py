@@ -1,12 +1,12 @@
-"""Whose turn it is on a host, and what is done then (spec/03-order §4, spec/07-host §4).
+"""The next request a host acts on, and how (spec/03-order §4, spec/07-host §4).
 
-Pure: no clock, and no order of arrival. The driver asks `Schedule.take`, acts on the
-decision, and calls `end` or `give_up`; what it appended meanwhile is read from the log.
+Pure: no clock, and no order of arrival. The driver calls `Schedule.start_next`, acts on
+the decision, and calls `end` or `give_up`. The entries it appended are read from the log.
 
-    take ─► Begin        seal the request, generate, append the answer
-            Resume       the request is sealed already: go on with its run, or close it
-            Refuse       append the generation that says why there is no answer
-            GatherHeads  append a JOIN of membership heads, then ask again
+    start_next ─► Begin        seal the request, generate, append the answer
+                  Resume       the request is sealed: continue its run, or close it
+                  Refuse       append a generation with the reason for no answer
+                  GatherHeads  append a JOIN of membership heads, then call again
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on with a request that is sealed and has no answer: its run was cut off."""
+    """Continue a request that is sealed and has no answer: its run was interrupted."""
 
     conversation: ConversationId
     request: EntryId
@@ -42,7 +42,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer a request that is not begun; nothing of it is sealed."""
+    """Refuse a request before it begins; it is not sealed."""
 
     conversation: ConversationId
     request: EntryId
@@ -68,9 +68,9 @@ Decision = Begin | Resume | Refuse | GatherHeads
 
 
 class Schedule:
-    """Decides what a host does next, fairly between conversations.
+    """The turns of a host, fair between conversations.
 
-    The conversation served longest ago comes first; among those never served, the one with
+    The conversation served longest ago comes first, and of those never served the one with
     the least id. Within a conversation requests come in (lamport, id) order.
     """
 
@@ -85,11 +85,11 @@ class Schedule:
 
     @property
     def running(self) -> int:
-        """Decisions that are being acted on now."""
+        """The number of decisions being acted on."""
         return len(self._running)
 
     def waiting(self, conversations: Iterable[Conversation]) -> int:
-        """Count the requests to this host that have no answer and are not acted on now."""
+        """Count the requests to this host that have no answer and are not being acted on."""
         return sum(
             request not in self._running
             for held in conversations
@@ -104,7 +104,7 @@ class Schedule:
         is_synchronized: Callable[[ConversationId], bool],
         now_ms: int,
     ) -> Decision | None:
-        """Return what to do next, None while there is nothing to do.
+        """Return the next decision, None while there is none.
 
         It counts as running until `end` or `give_up`. `now_ms` is the host's own clock, in
         Unix milliseconds (HOST-27).
@@ -112,7 +112,7 @@ class Schedule:
         if len(self._running) >= self._running_max:
             return None
         for held in sorted(conversations, key=lambda c: (self._last_turn.get(c.id, 0), c.id)):
-            # ORD-12: what this key sealed in another life may be known to the hub alone.
+            # ORD-12: seals of this key from an earlier process may be known to the hub alone.
             if is_synchronized(held.id) and is_host_of(held, self._host):
                 decision = self._decide(held, now_ms)
                 if decision is not None:
@@ -121,26 +121,26 @@ class Schedule:
         return None
 
     def end(self, request: EntryId) -> None:
-        """Note that a decision was acted on, or can't be for now: then it comes again."""
+        """End a decision; if it was not carried out, it comes again."""
         self._running.pop(request, None)
 
     def give_up(self, request: EntryId) -> None:
-        """Leave a request alone for as long as this schedule lives."""
+        """End a decision, and never return the request again from this schedule."""
         self.end(request)
         self._given_up.add(request)
 
     def _note(self, decision: Decision) -> None:
         self._running[decision.request] = decision.conversation
-        if not isinstance(decision, GatherHeads):  # only the way to a turn
+        if not isinstance(decision, GatherHeads):  # not a turn, only a step before one
             self._turns += 1
             self._last_turn[decision.conversation] = self._turns
 
     def _decide(self, held: Conversation, now_ms: int) -> Decision | None:
-        """Return the first thing to do in one conversation."""
+        """Return the first decision for one conversation, None if there is none."""
         here = [request for request, where in self._running.items() if where == held.id]
         seals = held.order.seal_of
         if any(request not in seals for request in here):
-            return None  # where its seal goes decides where those of others go
+            return None  # the place of its seal decides the places of later ones
         runs = [held.order.nodes[seals[request]] for request in here]
         for request in open_requests(held, self._host):
             if request not in self._given_up:
@@ -151,14 +151,14 @@ class Schedule:
 
 
 def is_host_of(held: Conversation, key: PublicKey) -> bool:
-    """Say whether `key` may answer in a conversation now: a member with the role HOST."""
+    """Say whether `key` may answer in a conversation: a member with the role HOST."""
     return held.is_member(key) and Role.HOST in held.log.membership.roles[key]
 
 
 def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decision | None:
-    """Decide about a request that is sealed; None for others and while its branch is busy."""
+    """Decide about a sealed request; None for others and while its branch is busy."""
     seal = held.order.seal_of.get(request)
-    # What is behind its own seal comes after it in (lamport, id) order: it can't run yet.
+    # Requests behind its own seal come later in (lamport, id) order: they can't run yet.
     if seal is None or _is_busy(held.order.nodes[seal], runs):
         return None
     return Resume(held.id, request)
@@ -167,9 +167,9 @@ def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decis
 def _begin(
     held: Conversation, request: EntryId, runs: list[SealNode], now_ms: int
 ) -> Decision | None:
-    """Decide about a request that is not sealed; None for others and until its turn comes."""
+    """Decide about an unsealed request; None for others and until its turn comes."""
     ready = None if request in held.order.seal_of else sealable(held, request)
-    # A closed request lets its branch go on; its run may not have ended yet.
+    # A branch continues past a closed request, whose run may not have ended yet.
     if ready is None or _is_busy(ready.parent, runs):
         return None
     refusal = _refusal(held, request, now_ms)
@@ -180,13 +180,13 @@ def _begin(
 
 
 def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | None:
-    """Return why a request whose turn has come is not begun, None where it is."""
+    """Return the refusal of a request whose turn has come, None if it may begin."""
     if held.order.is_cancelled(request_id):
         detail = "cancelled before it began"
         return Refuse(held.id, request_id, FinishReason.CANCELLED, detail)
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
-    # HOST-27: the clock decides about this refusal alone, which is in the log.
+    # HOST-27: the clock decides about this refusal alone, and the refusal is in the log.
     if 0 < request.answer_by_ms < now_ms:
         late_s = (now_ms - request.answer_by_ms) / 1000
         expired = RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
@@ -195,6 +195,6 @@ def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | N
 
 
 def _is_busy(node: SealNode | None, runs: list[SealNode]) -> bool:
-    """Say whether one of the seals that are run now is in the chain that ends with `node`."""
+    """Say whether a seal with a run is in the chain that ends with `node`."""
     chain = {each.id for each in node.chain()} if node is not None and runs else set()
     return any(run.id in chain for run in runs)

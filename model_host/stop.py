@@ -1,7 +1,7 @@
-"""What of the output may be shown: stop strings and whole characters (spec/07-host). Pure.
+"""Stop strings and whole characters in visible output (spec/07-host). Pure.
 
 A stop string can end inside a token, and a token can end inside a character. So bytes that
-may still turn out to belong to a stop string, or to an unfinished character, are held back.
+may belong to a stop string, or to an unfinished character, are held back.
 """
 
 import codecs
@@ -14,10 +14,9 @@ from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one token allows to be shown.
+    """The bytes that may be shown after one token.
 
-    `stop` is the stop string that ended the output, if one did; the bytes from its first
-    one on are never shown.
+    `stop` is the stop string that ended the output, if any; its bytes are never shown.
     """
 
     text: bytes
@@ -25,13 +24,13 @@ class Shown:
 
 
 class StopMatcher:
-    """Finds the stop string that ends first; of several that end together, the longest.
+    """A search for the stop string that ends first; of several that end together, the longest.
 
-    Feed it the bytes of each token. After a match it is finished.
+    Call `feed` with the bytes of each token. After a match it is finished.
     """
 
     def __init__(self, stops: Iterable[str] = (), begun: bytes = b"") -> None:
-        """Take the stop strings, and the `begun` character that the output ends first.
+        """Start with the stop strings, and the bytes of a character `begun` before the output.
 
         Raises StopInvalid.
         """
@@ -45,7 +44,7 @@ class StopMatcher:
         self.stopped_by: str | None = None
 
     def feed(self, data: bytes) -> Shown:
-        """Take the bytes of one token; return what may be shown now."""
+        """Add the bytes of one token; return the bytes that may be shown now."""
         assert self.stopped_by is None, "a stop string ends the output"
         before, self._held = len(self._held), self._held + data
         found = self._find(before)
@@ -56,9 +55,9 @@ class StopMatcher:
         return Shown(self._release(len(self._held) - self._undecided()))
 
     def finish(self) -> bytes:
-        """Return the rest of the output, which no stop string can end any more.
+        """Return the bytes held back at the end of the output.
 
-        An unfinished character at the end is not shown, and not counted as visible.
+        An unfinished character at the end is neither shown nor counted as visible.
         """
         text = self._release(len(self._held) - len(unfinished(self._held)))
         self._held = b""
@@ -69,7 +68,7 @@ class StopMatcher:
         return text
 
     def _find(self, before: int) -> tuple[int, bytes] | None:
-        """Return where the stop string starts that ends first, in what is held."""
+        """Return the offset and bytes of the stop string that ends first in the bytes held."""
         for end in range(before + 1, len(self._held) + 1) if self._stops else ():
             head = self._held[:end]
             ending = [stop for stop in self._stops if head.endswith(stop)]
@@ -79,7 +78,7 @@ class StopMatcher:
         return None
 
     def _undecided(self) -> int:
-        """Return how many last bytes may begin a stop string or an unfinished character."""
+        """Return the number of last bytes that may begin a stop string or character."""
         for count in range(min(self._longest - 1, len(self._held)), 0, -1):
             tail = self._held[-count:]
             if any(stop.startswith(tail) for stop in self._stops):
@@ -91,7 +90,7 @@ class StopMatcher:
 def unfinished(data: bytes) -> bytes:
     """Return the last bytes that begin a UTF-8 character without ending it, 0 to 3 bytes.
 
-    Bytes that can't become a character are not unfinished; they are wrong already.
+    Bytes that can't become a character are not unfinished; they are invalid already.
     """
     for count in range(min(3, len(data)), 0, -1):
         tail = data[-count:]
@@ -107,10 +106,10 @@ def unfinished(data: bytes) -> bytes:
 
 
 class PartialText:
-    """Turns the bytes of tokens into text, holding back unfinished characters.
+    """An incremental decoder from bytes to text that holds back unfinished characters.
 
-    The pieces together are `bytes.decode("utf-8", "replace")` of all bytes together, but for
-    a character still unfinished at the end.
+    The pieces together equal `bytes.decode("utf-8", "replace")` of all bytes, except for a
+    character unfinished at the end.
     """
 
     def __init__(self) -> None:
@@ -118,5 +117,5 @@ class PartialText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> str:
-        """Take the bytes of one token; return the characters that are certain now."""
+        """Add the bytes of one token; return the characters that are complete now."""
         return self._decoder.decode(data)

@@ -1,4 +1,4 @@
-"""From tokens to what people see, held back where it may yet change (HOST-16 and HOST-17). Pure."""
+"""The visible text of a run; bytes that may yet change are held back (HOST-16, HOST-17). Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from model_host.stop import PartialText, StopMatcher, unfinished
 
 
 class Decoder(Protocol):
-    """The part of a tokenizer that turns tokens back into bytes."""
+    """The part of a tokenizer that converts tokens to bytes."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the visible bytes of one token."""
@@ -22,9 +22,9 @@ class VisibleText:
     def __init__(
         self, tokenizer: Decoder, stops: Iterable[str], continued: Sequence[int] = ()
     ) -> None:
-        """Start a run that goes on after the tokens `continued`. Raises StopInvalid.
+        """Start a run that continues after the tokens `continued`. Raises StopInvalid.
 
-        They may end inside a character, which nobody was shown: it comes out first.
+        They may end inside a character, which was not shown: the output begins with it.
         """
         self._tokenizer = tokenizer
         self._matcher = StopMatcher(stops, unfinished(tokenizer.decode_bytes(continued)))
@@ -36,13 +36,13 @@ class VisibleText:
         return self._matcher.stopped_by
 
     def push(self, token_id: int) -> bytes:
-        """Take a token; return bytes that may be shown now.
+        """Add a token; return the bytes that may be shown now.
 
-        Bytes that are no UTF-8 come out as the replacement character.
+        Bytes that are not UTF-8 become the replacement character.
         """
         shown = self._matcher.feed(self._tokenizer.token_bytes(token_id))
         return self._characters.feed(shown.text).encode()
 
     def finish(self) -> bytes:
-        """Return what was held back and turns out to be plain text."""
+        """Return the bytes held back, which are plain text after all."""
         return self._characters.feed(self._matcher.finish()).encode()

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 
 class AntiphonError(Exception):
-    """Base class of the errors that this project raises."""
+    """An internal error; also the base class of all errors of this project."""
 
     reason: ClassVar[str] = "INTERNAL"
     next_step: ClassVar[str] = "Report this with the log of the process that failed."

@@ -91,7 +91,7 @@ class SignatureInvalid(EntryRefused):
 
 
 class BodyDigestMismatch(EntryRefused):
-    """The body does not have the size and digest the header states."""
+    """The body doesn't match the size and digest in the header."""
 
     reason = "BODY_DIGEST_MISMATCH"
     next_step = "Fetch the entry from another replica; this body is corrupt or forged."
@@ -198,7 +198,7 @@ class NotAllowed(RequestRefused):
     """Your role does not allow this."""
 
     reason = "ROLE_FORBIDS"
-    next_step = "Ask an owner to grant your key the role."
+    next_step = "Ask an owner to grant your key a role that allows it."
 
 
 class FrameTooLarge(RequestRefused):
@@ -304,7 +304,7 @@ class BlobOffsetInvalid(RequestRefused):
 
 
 class BlobDigestMismatch(RequestRefused):
-    """The bytes written do not have the stated digest."""
+    """The bytes written don't match the stated digest."""
 
     reason = "BLOB_DIGEST_MISMATCH"
     next_step = "Write the blob again from offset 0; the upload was dropped."
@@ -351,7 +351,7 @@ class DraftUnknown(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """Stored bytes do not have their digest."""
+    """Stored bytes don't match their digest."""
 
     reason = "STORE_CORRUPT"
     next_step = "Sync with a peer to fetch the entry again; the stored copy is quarantined."

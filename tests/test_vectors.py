@@ -160,7 +160,7 @@ def test_admission_gives_the_verdict_of_the_vector(vector: Vector) -> None:
 
 
 def _conversations(vector: Vector) -> list[Conversation]:
-    """Admit all entries in several orders; only what no order admits may be left."""
+    """Admit all entries in several orders; only entries that no order admits may be left."""
     entries = [_entry(raw) for raw in vector["entries"].values()]
     built = []
     for seed in range(SHUFFLES):

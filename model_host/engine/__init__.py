@@ -1,6 +1,6 @@
 """The torch engine, behind model_host/engine_api.py."""
 
-# First: what follows loads torch.
+# First: the imports below load torch.
 from model_host.engine import compute_threads  # isort: skip
 from model_host.engine.file_digest import file_sha256
 from model_host.engine.tokenizer import Tokenizer

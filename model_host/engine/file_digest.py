@@ -7,7 +7,7 @@ _digests: dict[tuple[str, int, int], bytes] = {}
 
 
 def file_sha256(path: Path) -> bytes:
-    """Return the SHA-256 of a file, remembered by (path, size, mtime) in this process."""
+    """Return the SHA-256 of a file, 32 bytes; cached by (path, size, mtime) in this process."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
     if key not in _digests:

@@ -1,8 +1,8 @@
 """GGUF model files: configuration, tokenizer data, template, tensors (spec/07-host).
 
-The header is read by the bounded parser below: it names truncation as such, and takes
-0.1 s where the gguf package's reader takes 2 s for a vocabulary of 49,152. The layout
-and the dequantisation of tensors are the package's. No torch here.
+The bounded parser below reads the header. It reports truncation as such, and takes 0.1 s
+for a vocabulary of 49,152, where the reader of the gguf package takes 2 s. The package
+provides the layout and the dequantisation of tensors. No torch here.
 """
 
 import mmap
@@ -40,8 +40,7 @@ _STRING, _ARRAY = 8, 9
 class TokenizerData:
     """The tokenizer as the file states it; ids are indexes into `tokens`.
 
-    Whether to add a BOS token is left out: control tokens come from the template alone.
-
+    The flag to add a BOS token is left out: control tokens come from the template alone.
     `types` are llama.cpp's: 1 normal, 3 control, 4 user defined, 5 unused, 6 byte.
     """
 
@@ -56,7 +55,7 @@ class TokenizerData:
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """Where one tensor lies; `shape` is outermost first, as numpy has it."""
+    """Type and location of one tensor; `shape` is outermost first, as in numpy."""
 
     shape: tuple[int, ...]
     type: GGMLQuantizationType
@@ -66,7 +65,7 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """An opened GGUF whose header passed every check and whose tensors all lie inside."""
+    """A GGUF file whose header passed every check and whose tensors all lie inside the file."""
 
     path: Path
     sha256: bytes
@@ -96,7 +95,7 @@ class ModelFile:
 def _dequantize(
     data: npt.NDArray[np.uint8], entry: TensorEntry, name: str
 ) -> npt.NDArray[np.float32]:
-    """Undo the quantisation of one tensor."""
+    """Dequantise one tensor to float32."""
     if entry.type is GGMLQuantizationType.F32:
         return data.view("<f4").reshape(entry.shape)
     if entry.type is GGMLQuantizationType.F16:
@@ -125,14 +124,14 @@ class _Header:
         return value
 
     def count(self, bound: int) -> int:
-        """Read a length and refuse it above `bound`."""
+        """Read a length. Raises ModelFileInvalid above `bound`."""
         value = int(self.scalar("<Q"))
         if value > bound:
             raise ModelFileInvalid(f"The header states {value} items, more than {bound}.")
         return value
 
     def text(self) -> str:
-        """Read a string; bytes that aren't UTF-8 are refused."""
+        """Read a string. Raises ModelFileInvalid if it isn't UTF-8."""
         size = self.count(STRING_BYTES_MAX)
         if self.at + size > len(self.data):
             raise ModelFileTruncated("The file ends inside its header.")
@@ -144,7 +143,7 @@ class _Header:
             raise ModelFileInvalid("The header holds a string that isn't UTF-8.") from error
 
     def value(self, kind: int, *, nested: bool = False) -> Any:
-        """Read a value of the stated kind; arrays of arrays are refused."""
+        """Read a value of the given kind. Raises ModelFileInvalid for an array of arrays."""
         if kind == _STRING:
             return self.text()
         if kind == _ARRAY and not nested:
@@ -202,7 +201,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
 
 
 def _read_mapped(header: _Header) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
-    """Read everything up to the tensor data."""
+    """Read the file up to the tensor data."""
     header.at = 4
     version = int(header.scalar("<I"))
     if version not in VERSIONS:
@@ -219,7 +218,7 @@ def _read_mapped(header: _Header) -> tuple[dict[str, Any], dict[str, TensorEntry
 
 
 def _number(fields: dict[str, Any], key: str, default: float | None = None) -> Any:
-    """Return a positive number of the metadata."""
+    """Return a positive number from the metadata."""
     value = fields.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ModelFileInvalid(f"{key} is missing or isn't a positive number.")
@@ -227,7 +226,7 @@ def _number(fields: dict[str, Any], key: str, default: float | None = None) -> A
 
 
 def _config(fields: dict[str, Any], entries: dict[str, TensorEntry]) -> ModelConfig:
-    """Read the configuration; options the engine lacks are refused, not ignored."""
+    """Read the configuration. Raises ModelArchitectureUnknown for options the engine lacks."""
     architecture = fields.get("general.architecture")
     if architecture != "llama":
         raise ModelArchitectureUnknown(f"The engine runs llama, not {architecture!r}.")
@@ -264,7 +263,7 @@ def _config(fields: dict[str, Any], entries: dict[str, TensorEntry]) -> ModelCon
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Name each tensor a model of this configuration has, with its shape."""
+    """Return the names and shapes of the tensors of a model with this configuration."""
     c, q, kv = config, config.heads * config.head_width, config.kv_heads * config.head_width
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (c.vocab, c.width),
@@ -289,7 +288,7 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def _check_tensors(config: ModelConfig, entries: dict[str, TensorEntry]) -> None:
-    """Refuse a missing, misshapen or unknown tensor."""
+    """Raise ModelTensorMissing or ModelArchitectureUnknown for tensors unlike the expected."""
     expected = expected_shapes(config)
     for name, shape in expected.items():
         if name not in entries:
@@ -297,12 +296,12 @@ def _check_tensors(config: ModelConfig, entries: dict[str, TensorEntry]) -> None
         if entries[name].shape != shape:
             raise ModelTensorMissing(f"{name} has shape {entries[name].shape}, not {shape}.")
     if unknown := sorted(entries.keys() - expected.keys()):
-        # A bias or a RoPE factor left out would give wrong answers in silence.
+        # A bias or RoPE factor that is ignored would give wrong answers without an error.
         raise ModelArchitectureUnknown(f"The engine doesn't know the tensor {unknown[0]}.")
 
 
 def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
-    """Read the tokenizer fields; model_host/engine/tokenizer.py says which kinds it can rebuild."""
+    """Read the tokenizer fields; model_host/engine/tokenizer.py checks that it can rebuild it."""
     tokens = fields.get("tokenizer.ggml.tokens", ())
     types = fields.get("tokenizer.ggml.token_type") or (1,) * len(tokens)
     merges = fields.get("tokenizer.ggml.merges", ())
@@ -322,7 +321,7 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
 
 
 def _token_id(fields: dict[str, Any], name: str, vocab: int) -> int | None:
-    """Return an optional id, inside the vocabulary."""
+    """Return an optional id. Raises ModelFileInvalid if it is outside the vocabulary."""
     value = fields.get(name)
     if value is not None and not (isinstance(value, int) and 0 <= value < vocab):
         raise ModelFileInvalid(f"{name} is {value!r}, not an id below {vocab}.")
@@ -330,7 +329,7 @@ def _token_id(fields: dict[str, Any], name: str, vocab: int) -> int | None:
 
 
 def open_model_file(path: Path | str) -> ModelFile:
-    """Open a GGUF file of the llama architecture and check it from end to end.
+    """Open a GGUF file of the llama architecture and check all of it.
 
     Raises a subclass of ModelFileError.
     """

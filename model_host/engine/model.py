@@ -1,4 +1,4 @@
-"""A dense llama model in torch: its layers, as the step function wants them (spec/07-host)."""
+"""A dense llama model in torch: the layers for the step function (spec/07-host)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Layer:
 class Model:
     """Weights, rotary tables and the closed set of shapes they are run with.
 
-    cos, sin: [context, D], sin with its first half negated, as half-split RoPE adds
+    cos, sin: [context, D]; the first half of sin is negated, since half-split RoPE is
     x * cos + roll(x, D/2) * sin.
     """
 
@@ -44,7 +44,7 @@ class Model:
 
 
 def packed_linear_available(dtype: torch.dtype) -> bool:
-    """Say whether oneDNN takes reordered weights of this dtype on this machine."""
+    """Say whether oneDNN supports reordered weights of this dtype on this machine."""
     if not torch.backends.mkldnn.is_available() or not hasattr(  # type: ignore[no-untyped-call]
         torch.ops.mkldnn, "_reorder_linear_weight"
     ):
@@ -55,7 +55,8 @@ def packed_linear_available(dtype: torch.dtype) -> bool:
 def make_linear(weight: torch.Tensor, shapes: Shapes) -> Linear:
     """Bind a weight [out, in] to the kernel the shapes name; packing copies the weight.
 
-    Packed once at load, a decode step's linear layers take two thirds of the plain kernel's time.
+    With weights packed once at load, the linear layers of a decode step take two thirds of
+    the time of the plain kernel.
     """
     if shapes.linear == "plain":
         return lambda rows: functional.linear(rows, weight)
@@ -72,8 +73,8 @@ def make_linear(weight: torch.Tensor, shapes: Shapes) -> Linear:
 def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and signed sin, [context, D], computed in float64 and rounded once.
 
-    numpy's or torch's float64 sine may differ in the last bit between machines; the
-    rounding to 24 or 8 bits hides nearly all of it, and the canary shows the rest.
+    A float64 sine may differ in the last bit between machines. The rounding to 24 or 8
+    bits removes nearly all of these differences, and the canary reveals the rest.
     """
     half = config.head_width // 2
     exponents = torch.arange(half, dtype=torch.float64) / half
@@ -87,7 +88,7 @@ def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor
 def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:
     """Assemble a model from weights named as model_host/engine/weights.py names them.
 
-    Its context is no longer than the shapes allow.
+    Its context is limited to that of the shapes.
     """
     dtype = tensors["embedding"].dtype
     config = replace(config, context_tokens=min(config.context_tokens, shapes.keys_max))

@@ -1,9 +1,9 @@
 """The start-up self-test and the numerics class (spec/07-host, "bit-exact").
 
-Whether a kernel's rows depend on each other is a property of the machine, so it is
-measured and not assumed: `self_test` runs exactly the closed set of shapes. Which bits the
-kernels give is measured too: the numerics class is the digest of a canary computation, so
-that two hosts are of one class because they compute alike, not because a version says so.
+Whether the rows of a kernel depend on each other is a property of the machine, so it is
+measured: `self_test` runs exactly the closed set of shapes. The bits that the kernels
+produce are measured too: the numerics class is the digest of a canary computation. So two
+hosts are of one class if they compute alike, whatever their versions.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from model_host.model_config import ModelConfig
 
 CANARY_LAYERS = 2
 CANARY_VOCAB = 1024
-_CANARY_PARTS = (CHUNK_TOKENS, 75, 1, 16, 1)  # crosses a slab, and ends with decode steps
+_CANARY_PARTS = (CHUNK_TOKENS, 75, 1, 16, 1)  # crosses a slab boundary, and ends with decode steps
 _ROWS_FEW, _CUTS_FEW = 16, 8  # kernels for few rows are the ones that differ
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What the self-test found: the shapes at which rows depended on each other."""
+    """The result of the self-test: the shapes at which rows depended on each other."""
 
     failures: tuple[str, ...]
     shapes_run: int
@@ -37,7 +37,7 @@ class SelfTest:
 
     @property
     def passed(self) -> bool:
-        """Say whether every shape kept its rows apart."""
+        """Say whether the rows were independent at every shape."""
         return not self.failures
 
 
@@ -56,7 +56,7 @@ def synthetic(shape: tuple[int, ...], seed: int, scale: float) -> torch.Tensor:
 
 
 def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> Model:
-    """Build a model of the same widths with two layers and weights known to everyone."""
+    """Build a model of the same widths with two layers and synthetic weights."""
     small = replace(
         config,
         layers=CANARY_LAYERS,
@@ -64,7 +64,7 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
         tied=True,
         context_tokens=sum(_CANARY_PARTS),
     )
-    # Whatever the context of the model at work: one machine, one class.
+    # Independent of the context of the real model: one machine has one class.
     shapes = replace(shapes, keys_max=small.context_tokens)
     query, kv = small.heads * small.head_width, small.kv_heads * small.head_width
     sizes: dict[str, tuple[int, ...]] = {
@@ -87,8 +87,8 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
 def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> bytes:
     """Run the canary and digest its logits, keys and values, 32 bytes.
 
-    It goes through the step function itself: linear layers of the model's widths, RMSNorm,
-    RoPE, attention with its softmax, SiLU. It depends on no weight of the model.
+    The canary runs the step function: linear layers of the model's widths, RMSNorm, RoPE,
+    attention with its softmax, SiLU. It depends on no weight of the model.
     """
     model = synthetic_model(config, dtype, shapes)
     cache = SlabCache(model.config, dtype)
@@ -105,7 +105,7 @@ def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> b
 def self_test(model: Model) -> SelfTest:
     """Run every shape of the closed set on the model's own layer and compare bits.
 
-    Each smaller shape must give the rows that the largest one gives.
+    Each smaller shape must give the same rows as the largest one.
     """
     started = time.monotonic()
     failures: list[str] = []
@@ -119,7 +119,7 @@ def self_test(model: Model) -> SelfTest:
 
 
 def _cuts(rows: int, of: int, turn: int) -> list[int]:
-    """Where to cut `rows` out of `of` rows: many positions for few rows, else one by turns."""
+    """Return offsets to cut `rows` out of `of` rows: many for few rows, else one by `turn`."""
     last = of - rows
     if rows > _ROWS_FEW:
         return [last * (turn % 3) // 2]
@@ -127,11 +127,11 @@ def _cuts(rows: int, of: int, turn: int) -> list[int]:
 
 
 def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
-    """Compare everything that works on rows alone, at each row bucket."""
+    """Compare the row-wise functions at each row bucket."""
     config, layer = model.config, model.layers[0]
     rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0).to(model.dtype)
     wide = synthetic((CHUNK_TOKENS, config.heads * config.head_width), 98, 1.0).to(model.dtype)
-    # Positions beside the rows would differ between cuts; one position serves all.
+    # Positions would differ between cuts of the rows, so all rows have the same one.
     kinds = config.heads + 2 * config.kv_heads
     cos = model.cos[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
     sin = model.sin[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
@@ -149,7 +149,7 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
     for name, (function, given) in parts.items():
         whole = function(given)
         for turn, size in enumerate(sizes):
-            # Measured: kernels for very few rows go astray in a tenth of the rows only.
+            # Measured: kernels for very few rows differ in a tenth of the rows only.
             thorough = name != "head" and size < _ROWS_FEW
             offsets = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
             same = all(
@@ -162,9 +162,9 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
 def _keys_agree(model: Model) -> Iterator[tuple[str, bool]]:
     """Compare attention at each pair of row and key bucket, with the model's own heads.
 
-    A chunk's rows stand at every other position of the bucket's last two key blocks, and
-    the second half's queries repeat the first half's. So the rows of one bucket's second
-    half come again as the first half of the next bucket, with one masked block more.
+    The rows of a chunk are at every other position of the bucket's last two key blocks, and
+    the queries of its second half repeat those of the first. So the second half of one
+    bucket equals the first half of the next bucket, with one more masked block.
     """
     config, shapes, group = model.config, model.shapes, model.config.group
     size = (2, 1, config.kv_heads, shapes.key_buckets[-1], config.head_width)

@@ -1,8 +1,8 @@
 """The closed set of shapes the engine may run (spec/07-host, "bit-exact").
 
-A kernel's result for one row may depend on how many rows, or how many keys, it was run
-with. So each step is padded to a shape of this set, on which the start-up self-test has
-shown that no row depends on the others. The set is part of the namespace. Pure.
+A kernel's result for one row may depend on the number of rows, or keys, of the call. So
+each step is padded to a shape of this set, for which the self-test at start has shown that
+no row depends on the others. The set is part of the namespace. Pure.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from typing import Literal
 
 from model_host.engine_api import CHUNK_TOKENS
 
-# Padding to the next bucket wastes a third at most; each bucket costs self-test time.
+# Padding to the next bucket adds at most a third; each bucket adds self-test time.
 ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, CHUNK_TOKENS)
 KEY_BLOCK = 512
 CONTEXT_TOKENS_DEFAULT = 8192
@@ -20,9 +20,9 @@ CONTEXT_TOKENS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """One closed set: how rows and keys are padded, and which linear kernel runs.
+    """One closed set: the padding of rows and keys, and the linear kernel.
 
-    `packed` is oneDNN with weights reordered once at load; `plain` is F.linear.
+    `packed` is oneDNN with weights reordered at load; `plain` is F.linear.
     """
 
     linear: Literal["packed", "plain"]
@@ -37,11 +37,11 @@ class Shapes:
         return next(bucket for bucket in self.row_buckets if bucket >= rows)
 
     def linear_rows(self, rows: int) -> int:
-        """Return how many rows a linear layer is run with for `rows` real ones."""
+        """Return the padded number of rows of a linear layer for `rows` real ones."""
         return max(self.bucket(rows), self.linear_rows_min)
 
     def query_rows(self, rows: int, group: int) -> int:
-        """Return the query rows of attention: `group` heads folded into each row, padded."""
+        """Return the padded number of query rows of attention, `group` heads folded per row."""
         return -(-self.bucket(rows) * group // self.query_multiple) * self.query_multiple
 
     def keys(self, tokens: int) -> int:
@@ -54,9 +54,9 @@ class Shapes:
         return tuple(range(self.key_block, self.keys(self.keys_max) + 1, self.key_block))
 
     def describe(self) -> dict[str, object]:
-        """Return what the namespace digests: everything but the context's length.
+        """Return the properties that the namespace digests: all but the context's length.
 
-        A longer context adds key buckets; it changes no bit of a shorter one.
+        A longer context adds key buckets and changes no bit of a shorter one.
         """
         return {
             "attention": "sdpa, additive mask, heads folded into rows (row, head)",
@@ -69,7 +69,7 @@ class Shapes:
 
 
 # Measured on AVX-512 with bf16: packed linear layers agree for 2 rows and more in bf16 and
-# fp32, attention for folded rows in multiples of 4. The engine takes FAST if it passes.
+# fp32, attention for folded rows in multiples of 4. The engine uses FAST if it passes.
 FAST = Shapes("packed", linear_rows_min=2, query_multiple=4, keys_max=CONTEXT_TOKENS_DEFAULT)
 SAFE = Shapes("plain", linear_rows_min=16, query_multiple=16, keys_max=CONTEXT_TOKENS_DEFAULT)
 

@@ -11,7 +11,7 @@ from model_host.model_config import ModelConfig
 class SlabCache:
     """A KVCache of one tensor per layer, [2, H_kv, T, D], grown by slabs of 512 tokens.
 
-    Contiguous along T, because gathering small pages before attention costs milliseconds
+    Contiguous along T, because gathering small pages before attention takes milliseconds
     per token. Growth copies layer by layer, so its peak is one layer above the new size.
     """
 
@@ -27,22 +27,22 @@ class SlabCache:
         self._touched = 0  # positions up to here may hold bytes other than zero
 
     def _zeros(self, tokens: int) -> torch.Tensor:
-        # Attention multiplies what it masks by an exact zero: junk is harmless there, but
-        # 0 * NaN is NaN, so memory is never handed out unwritten.
+        # Attention multiplies masked values by an exact zero. Arbitrary numbers are harmless
+        # there, but 0 * NaN is NaN, so memory is always initialised.
         kinds, heads, width = self._shape
-        # Growth can happen inside a decode step, under inference mode. A tensor made there
-        # takes no writes outside it, and `truncate` writes outside.
-        with torch.inference_mode(False):  # torch takes it by position
+        # Growth can happen inside a decode step, in inference mode. A tensor created there
+        # can't be written outside it, as `truncate` does.
+        with torch.inference_mode(False):  # a positional parameter of torch
             return torch.zeros((kinds, heads, tokens, width), dtype=self._dtype)
 
     @property
     def tokens(self) -> int:
-        """Return how many positions are valid."""
+        """Return the number of valid positions."""
         return self._tokens
 
     @property
     def bytes_per_token(self) -> int:
-        """Return the bytes one position takes over all layers."""
+        """Return the bytes of one position over all layers."""
         kinds, heads, width = self._shape
         return len(self._layers) * kinds * heads * width * int(self._dtype.itemsize)
 
@@ -52,7 +52,7 @@ class SlabCache:
         return self._layers[0].shape[2] * self.bytes_per_token
 
     def reserve(self, tokens: int) -> None:
-        """Make room for `tokens` positions; see KVCache."""
+        """Reserve memory for `tokens` positions; see KVCache."""
         held = self._layers[0].shape[2]
         if tokens > held:
             wanted = -(-tokens // SLAB_TOKENS) * SLAB_TOKENS
@@ -73,7 +73,7 @@ class SlabCache:
         self._tokens = tokens
 
     def truncate(self, tokens: int) -> None:
-        """Keep the first `tokens` positions and zero the rest; memory stays held."""
+        """Keep the first `tokens` positions and zero the rest; the memory stays allocated."""
         assert 0 <= tokens <= self._tokens, "truncate never extends"
         for layer in self._layers:
             layer[:, :, tokens : self._touched] = 0

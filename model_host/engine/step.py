@@ -1,8 +1,8 @@
 """The one step function: prefill chunks, decode and verification (spec/07-host).
 
-One function serves them all, so that they cannot differ. Every kernel runs on a shape of
-the closed set (model_host/engine/shapes.py), on which no row's result depends on other rows, on
-the padding, or on keys it doesn't see:
+One function computes them all, so that they can't differ. Every kernel runs on a shape of
+the closed set (model_host/engine/shapes.py), for which no row's result depends on other
+rows, on the padding, or on masked keys:
 
 - rows are padded to a bucket, at least to `linear_rows_min`;
 - keys are the cache's own, zero beyond the valid ones, up to a multiple of 512;
@@ -24,7 +24,7 @@ from model_host.refusals import ContextTooLong
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where one slice's rows lie in the step, and what its attention needs."""
+    """The rows of one slice in the step, and the inputs of its attention."""
 
     cache: SlabCache
     start: int  # tokens valid before the step
@@ -42,7 +42,7 @@ def step(model: Model, batch: Sequence[Slice]) -> list[torch.Tensor]:
     See Engine.step.
     """
     assert all(part.ids for part in batch), "a slice has tokens"
-    assert 0 < sum(len(part.ids) for part in batch) <= CHUNK_TOKENS, "a step has a largest shape"
+    assert 0 < sum(len(part.ids) for part in batch) <= CHUNK_TOKENS, "a step has 1 to 512 tokens"
     assert len({id(part.cache) for part in batch}) == len(batch), "a context is in a step once"
     try:
         plans = _plan(model, batch)
@@ -61,7 +61,7 @@ def _plan(model: Model, batch: Sequence[Slice]) -> list[_Plan]:
     """Reserve memory and build each slice's mask and query buffer."""
     config, shapes, at, plans = model.config, model.shapes, 0, []
     for part in batch:
-        assert isinstance(part.cache, SlabCache), "an engine computes in caches of its own"
+        assert isinstance(part.cache, SlabCache), "an engine computes in its own caches"
         start, count = part.cache.tokens, len(part.ids)
         if start + count > config.context_tokens:
             raise ContextTooLong(
@@ -90,7 +90,7 @@ def causal_mask(
 ) -> torch.Tensor:
     """Return the additive mask [rows, keys]: folded row r sees the keys up to its position.
 
-    Padding rows see what the last real row sees, so that no row is wholly masked.
+    Padding rows see the keys of the last real row, so that no row is fully masked.
     """
     positions = start + (torch.arange(rows) // group).clamp_(max=count - 1)
     hidden = torch.arange(keys) > positions[:, None]
@@ -118,8 +118,8 @@ def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.
 def _rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and sin [M, H + 2 H_kv, D] for the positions [M].
 
-    Values are rotated by nothing, times one plus zero, so that queries, keys and values
-    go through the same three kernels.
+    For values, cos is 1 and sin is 0, so that queries, keys and values go through the same
+    three kernels.
     """
     config = model.config
     rotated, width = config.heads + config.kv_heads, config.head_width

@@ -1,8 +1,8 @@
 """The tokenizer of a GGUF file: byte-level BPE, exactly (spec/07-host, "rendering").
 
-Content and template literals are encoded by two different tokenizers: the one for content
-doesn't know the control tokens, so `<|im_end|>` typed by a person is plain text. Bytes
-the vocabulary lacks are refused; the library would drop them in silence.
+Content and template literals are encoded by two different tokenizers. The one for content
+has no control tokens, so `<|im_end|>` typed by a person is plain text. Bytes that the
+vocabulary lacks are refused; the library would drop them without an error.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _LLAMA3_REGEX = (
 
 
 def _byte_characters() -> list[str]:
-    """Return the character that stands for each byte in a byte-level vocabulary (GPT-2)."""
+    """Return the character for each byte of a byte-level vocabulary (GPT-2)."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     characters, extra = [], 0
     for byte in range(256):
@@ -42,7 +42,7 @@ _BYTE_OF = {character: byte for byte, character in enumerate(_CHARACTER_OF)}
 
 
 def _pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer that llama.cpp's name `pre` stands for."""
+    """Return the pre-tokenizer with llama.cpp's name `pre`. Raises TokenizerUnknown."""
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     match pre:
         case "gpt-2" | "gpt2":
@@ -65,14 +65,14 @@ class Tokenizer:
     digest: Digest
     """SHA-256 over vocabulary, merges, token types and pre-tokenizer."""
     bytes_missing: frozenset[int]
-    """Byte values that no token stands for."""
+    """Byte values without a token."""
     _content: Backend
     _literal: Backend
     _bytes: tuple[bytes, ...]
 
     @property
     def token_count(self) -> int:
-        """Return the size of the vocabulary; ids stay below it."""
+        """Return the size of the vocabulary; every id is below it."""
         return len(self._bytes)
 
     @classmethod
@@ -128,24 +128,23 @@ class Tokenizer:
             raise TokenizerBytesMissing(missing)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Return exactly the bytes a token stands for; none for a control token.
+        """Return the exact bytes of a token; none for a control token.
 
-        A token the model's maker defined, such as `<think>`, is shown as its text.
-
-        They needn't be whole characters.
+        They need not be whole characters. A token defined by the model's maker, such as
+        `<think>`, has the bytes of its text.
         """
         return self._bytes[token_id]
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes of a run of tokens, control tokens left out."""
+        """Return the bytes of a sequence of tokens, without control tokens."""
         return b"".join(self._bytes[token_id] for token_id in ids)
 
     def is_control(self, token_id: int) -> bool:
-        """Say whether only templates and models write a token: it is never typed."""
+        """Say whether only templates and models produce a token, never typed text."""
         return self.data.types[token_id] != _NORMAL
 
     def control_id(self, text: str) -> int | None:
-        """Return the id of a control token by its text, None if there is no such token."""
+        """Return the id of the control token with this text, None if there is none."""
         try:
             token_id = self.data.tokens.index(text)
         except ValueError:
@@ -156,11 +155,11 @@ class Tokenizer:
 def _backend(data: TokenizerData, vocabulary: dict[str, int]) -> Backend:
     """Build the library's tokenizer without control tokens.
 
-    No unknown token is set: the file names `<|endoftext|>`, which then would end a text
-    wherever a byte is missing.
+    No unknown token is set. The file names `<|endoftext|>`, which would then end a text at
+    each missing byte.
     """
     merges = [_merge(text) for text in data.merges]
-    # Some of Llama 3's whole words can't be reached by its merges.
+    # Some whole words of Llama 3 can't be produced by its merges.
     whole = data.pre in _LLAMA3
     backend = Backend(
         models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=whole)
@@ -180,7 +179,7 @@ def _merge(text: str) -> tuple[str, str]:
 def _token_bytes(text: str, kind: int) -> bytes:
     """Return the bytes of a token's text; a control token has none."""
     if kind == _USER_DEFINED:
-        return text.encode()  # stands in the file as it is shown
+        return text.encode()  # the file has the text as it is shown
     if kind != _NORMAL:
         return b""
     if not set(text) <= _BYTE_OF.keys():
@@ -189,7 +188,7 @@ def _token_bytes(text: str, kind: int) -> bytes:
 
 
 def _digest(data: TokenizerData) -> Digest:
-    """Hash what decides how a text becomes ids."""
+    """Hash the data that determine the tokenisation of a text."""
     parts: Sequence[object] = (data.model, data.pre, data.tokens, data.types, data.merges)
     canonical = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
     return Digest(hashlib.sha256(b"antiphon/v1/tokenizer\0" + canonical.encode()).digest())

@@ -45,10 +45,10 @@ class TorchEngine:
     ) -> Self:
         """Open a model, choose the fastest shapes that pass the self-test, run the canary.
 
-        `threads` of 0 leaves torch's choice; the number is torch's, so the process's.
-        `context_tokens`, 8,192 if unset, bounds the context, and with it the self-test.
-        Without `cache_dir` the file is dequantised anew. Raises ArgumentInvalid before
-        anything is read, or a subclass of ModelFileError.
+        `threads` of 0 leaves the number to torch; it applies to the whole process.
+        `context_tokens`, 8,192 by default, bounds the context, and with it the self-test.
+        Without `cache_dir` the file is dequantised each time. Raises ArgumentInvalid before
+        the file is read, or a subclass of ModelFileError.
         """
         if context_tokens is not None and context_tokens < CONTEXT_TOKENS_MIN:
             raise ArgumentInvalid(
@@ -71,7 +71,7 @@ class TorchEngine:
 
     @property
     def config(self) -> ModelConfig:
-        """Return the model's configuration, its context as loaded."""
+        """Return the model's configuration, with the context as loaded."""
         return self.model.config
 
     @property
@@ -80,7 +80,7 @@ class TorchEngine:
         return self.tested.passed
 
     def namespace(self, salt: bytes) -> Namespace:
-        """Return what pages computed here are valid for, under a salt."""
+        """Return the namespace of pages computed here, under a salt."""
         return Namespace(
             weights_sha256=self.file.sha256,
             dequantisation=recipe_digest(),
@@ -94,7 +94,7 @@ class TorchEngine:
         )
 
     def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
-        """Return an empty cache; `claim(bytes)` is asked before each growth."""
+        """Return an empty cache; `claim(bytes)` is called before each growth and may refuse it."""
         return SlabCache(self.config, self.model.dtype, claim)
 
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
@@ -105,7 +105,7 @@ class TorchEngine:
 def _choose(
     config: ModelConfig, tensors: dict[str, torch.Tensor], context_tokens: int
 ) -> tuple[Model, SelfTest]:
-    """Build the model with the first shapes that pass; with the safest if none does."""
+    """Build the model with the first shapes that pass, or the safest if none does."""
     dtype = tensors["embedding"].dtype
     usable = [
         shapes

@@ -2,7 +2,7 @@
 
 A cache file is: 8 bytes magic, 8 bytes little-endian header length, 32 bytes BLAKE3 of
 everything after them, a JSON header, then raw tensors at offsets that are multiples of 64.
-A file that fails a check is rebuilt, and said so in the log, never used. No pickle.
+A file that fails a check is never used; it is rebuilt, with a warning. No pickle.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from model_host.model_config import ModelConfig
 
 log = logging.getLogger(__name__)
 
-# Names what turns a file's tensors into the engine's: dequantise in float32, un-permute
+# Names the conversion of a file's tensors to the engine's: dequantise in float32, un-permute
 # query and key rows for half-split RoPE, fuse, round to the dtype. Change it with the code.
 RECIPE = "gguf-dequantise-f32, half-split rope, fused qkv and gate-up, v1"
 
@@ -36,7 +36,7 @@ _HEADER_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Tensors by the engine's names, and where they came from.
+    """Tensors by the engine's names, and whether they came from the cache.
 
     embedding [V, W], norm [W], head [V, W] unless tied; per layer i: i.attn_norm [W],
     i.qkv [(H + 2 H_kv) D, W], i.out [W, H D], i.ffn_norm [W], i.gate_up [2 F, W], i.down [W, F].
@@ -52,10 +52,10 @@ def recipe_digest() -> bytes:
 
 
 def load_weights(file: ModelFile, dtype: str, cache_dir: Path | None) -> Weights:
-    """Return the weights in the layout the engine wants, from the cache folder if possible.
+    """Return the weights in the engine's layout, from the cache folder if possible.
 
     Without `cache_dir` nothing is read or written beside the model file. Raises a subclass
-    of ModelFileError; a cache that can't be read or written is logged and done without.
+    of ModelFileError; a cache that can't be read or written is logged and not used.
     """
     if cache_dir is None:
         return Weights(_build(file, DTYPES[dtype]), from_cache=False)
@@ -78,7 +78,7 @@ def load_weights(file: ModelFile, dtype: str, cache_dir: Path | None) -> Weights
 def unpermute(rows: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
     """Reorder query or key rows from interleaved pairs to half-split RoPE.
 
-    GGUF's llama converter stores row 2i + j of a head where half-split has row j D/2 + i.
+    Row 2i + j of a head in GGUF's llama layout is row j D/2 + i in half-split layout.
     """
     width = rows.shape[1]
     pairs = rows.reshape(heads, -1, 2, width)

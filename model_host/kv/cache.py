@@ -1,7 +1,7 @@
 """The KV cache of one context, as the host sees it (spec/08-checkpoint).
 
-Derived state, discard at will. The host and the checkpoint files see bytes;
-what computes with them is the engine's own.
+Derived state, which may be discarded at any time. The host and the checkpoint files
+handle bytes; their meaning is known to the engine alone.
 """
 
 from typing import Protocol
@@ -15,11 +15,11 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class KVCache(Protocol):
-    """Keys and values of the first `tokens` positions; everything beyond them is zero."""
+    """Keys and values of the first `tokens` positions; all bytes beyond them are zero."""
 
     @property
     def tokens(self) -> int:
-        """Return how many positions are valid."""
+        """Return the number of valid positions."""
 
     @property
     def nbytes(self) -> int:
@@ -27,22 +27,22 @@ class KVCache(Protocol):
 
     @property
     def bytes_per_token(self) -> int:
-        """Return the bytes one position takes over all layers."""
+        """Return the bytes of one position over all layers."""
 
     def reserve(self, tokens: int) -> None:
-        """Make room for `tokens` positions; the caller may now write up to there.
+        """Reserve memory for `tokens` positions, up to which the caller may then write.
 
-        Raises CacheBudgetExceeded or CacheBusy; the cache is as before then.
+        Raises CacheBudgetExceeded or CacheBusy; the cache is then unchanged.
         """
 
     def commit(self, tokens: int) -> None:
         """Declare the first `tokens` positions written and valid."""
 
     def truncate(self, tokens: int) -> None:
-        """Keep the first `tokens` positions and zero whatever lies or was begun beyond."""
+        """Keep the first `tokens` positions; zero all others, committed or not."""
 
     def read(self, start: int, stop: int) -> Bytes:
         """Copy positions out, as the bytes of [L, 2, H_kv, stop - start, D]."""
 
     def write(self, start: int, stop: int, payload: Bytes) -> None:
-        """Copy positions in, reserved but not yet committed; the inverse of `read`."""
+        """Copy positions in that are reserved and not committed; the inverse of `read`."""

@@ -1,12 +1,12 @@
-"""KV checkpoints: lineage, manifest, what is usable for which tokens (spec/08-checkpoint). Pure.
+"""KV checkpoints: lineage, manifest, usable prefix (spec/08-checkpoint). Pure.
 
     K_0 = SHA-256(namespace)      K_i = SHA-256(K_{i-1} || le32 token ids of page i)
 
-A lineage key says which tokens, under which namespace, some keys and values claim to be
-for; the BLAKE3 of a group says which bytes they are. A page is 16 tokens, the last one may
-be shorter. Bytes are stored in groups of 64 tokens, the last one may be shorter.
+A lineage key identifies the tokens and the namespace of some keys and values; the BLAKE3
+of a group identifies their bytes. A page has 16 tokens, and a group, the unit of storage,
+has 64. The last page and the last group may be shorter.
 
-A manifest is: 8 bytes magic, 32 bytes HMAC-SHA256 of the rest, then, little-endian, the
+A manifest is 8 bytes magic, 32 bytes HMAC-SHA256 of the rest, then, little-endian, the
 fields of `Manifest` in order. `file` is one byte of length and that many of [a-z0-9.-].
 """
 
@@ -29,7 +29,7 @@ _FILE_NAME = re.compile(rb"[a-z0-9][a-z0-9.-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The keys and values of up to 64 tokens, and where their bytes lie."""
+    """The keys and values of up to 64 tokens, and the location of their bytes."""
 
     lineage: bytes
     """Lineage key at the group's last token, 32 bytes."""
@@ -38,19 +38,19 @@ class Group:
     file: str
     offset: int
     length: int
-    """Bytes of the payload, [L, 2, H_kv, tokens, D]."""
+    """Length in bytes of the payload, [L, 2, H_kv, tokens, D]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A checkpoint: which context it is of, and where its groups lie."""
+    """A checkpoint: its context, and the locations of its groups."""
 
     seal: bytes
-    """Id of the seal whose context this is, 32 bytes."""
+    """Id of the seal of the context, 32 bytes."""
     generation: bytes
     """Id of the generation that ends the context, 32 bytes, or empty."""
     tokens: int
-    """Positions covered: everything but the last token, which never has any KV."""
+    """Number of positions covered: all but the last token, which never has keys and values."""
     lineage: bytes
     """Lineage key at `tokens`, 32 bytes."""
     namespace: bytes
@@ -74,7 +74,7 @@ class Lineage:
 
     def at(self, tokens: int) -> bytes:
         """Return the key after the first `tokens` tokens."""
-        assert tokens <= len(self._ids), "a lineage says nothing about tokens it hasn't seen"
+        assert tokens <= len(self._ids), "a lineage has keys for its own tokens alone"
         page, rest = divmod(tokens, PAGE_TOKENS)
         if not rest:
             return self._chain[page]
@@ -91,9 +91,9 @@ def group_bounds(tokens: int) -> list[tuple[int, int]]:
 
 
 def usable_tokens(manifest: Manifest, namespace: bytes, lineage: Lineage, limit: int) -> int:
-    """Return how many first tokens of a checkpoint are those of a lineage, `limit` at most.
+    """Return the number of first tokens that a checkpoint shares with a lineage.
 
-    Whole groups, and the tail group if it ends within the limit.
+    At most `limit`: whole groups, and the tail group if it ends within the limit.
     """
     if manifest.namespace != namespace:
         return 0
@@ -125,12 +125,12 @@ def encode_manifest(manifest: Manifest, mac_key: bytes) -> bytes:
 
 
 def decode_manifest(data: bytes, mac_key: bytes) -> Manifest:
-    """Check and decode a manifest; nothing of it is parsed before its MAC is right.
+    """Check and decode a manifest; it is parsed only after its MAC is verified.
 
     Raises CheckpointCorrupt.
     """
     if len(data) > MANIFEST_BYTES_MAX or data[:8] != MAGIC:
-        raise CheckpointCorrupt("A manifest is too long, or has the wrong magic.")
+        raise CheckpointCorrupt("A manifest is too long or has a wrong magic.")
     body = data[40:]
     if not hmac.compare_digest(data[8:40], _mac(mac_key, body)):
         raise CheckpointCorrupt("A manifest's MAC is wrong.")
@@ -144,7 +144,7 @@ def decode_manifest(data: bytes, mac_key: bytes) -> Manifest:
         raise CheckpointCorrupt(f"A manifest has {count} groups for {tokens} tokens.")
     groups = tuple(reader.group() for _ in range(count))
     if reader.at != len(body) or groups[-1].lineage != lineage:
-        raise CheckpointCorrupt("A manifest has bytes left over, or another last group.")
+        raise CheckpointCorrupt("A manifest has trailing bytes, or another last group.")
     return Manifest(seal, generation, tokens, lineage, namespace, groups)
 
 
@@ -172,8 +172,8 @@ class _Reader:
         return int.from_bytes(self.read(width), "little")
 
     def group(self) -> Group:
-        """Return the next group; its file name can name no other folder."""
+        """Return the next group; its file name can't lead to another folder."""
         lineage, digest, name = self.read(32), self.read(32), self.read(self.number(1))
         if _FILE_NAME.fullmatch(name) is None:
-            raise CheckpointCorrupt("A manifest names a file it may not name.")
+            raise CheckpointCorrupt("A manifest has an invalid file name.")
         return Group(lineage, digest, name.decode(), self.number(8), self.number(4))

@@ -1,7 +1,7 @@
-"""What a KV page is valid for, as one digest (spec/08-checkpoint). Pure.
+"""The namespace of KV pages: all they depend on, as one digest (spec/08-checkpoint). Pure.
 
 Two hosts with equal namespaces may exchange pages: same weights, same arithmetic, same
-layout, same salt. Identity is by digest of what was computed with, never by a name. The
+layout, same salt. Weights and arithmetic are identified by digests, never by names. The
 digest is never truncated.
 """
 
@@ -36,11 +36,11 @@ class Namespace:
     numerics_class: bytes
     """Digest of the canary computation."""
     salt: bytes
-    """Keeps the pages of different owners apart; from the host's keys."""
+    """Separates the pages of different owners; derived from the host's keys."""
 
     @property
     def digest(self) -> bytes:
-        """Hash every field under its name, each with its length: 32 bytes."""
+        """The hash of every field with its name, both with their lengths, 32 bytes."""
         hashed = hashlib.sha256(_TAG)
         for field in fields(self):
             value = getattr(self, field.name)

@@ -1,4 +1,4 @@
-"""The seam between the host and what keeps checkpoints beyond memory (spec/08-checkpoint)."""
+"""The interface between the host and a store of checkpoints (spec/08-checkpoint)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from model_host.kv.checkpoint import Manifest
 
 @dataclass(slots=True)
 class StoreCounters:
-    """What happened to stored bytes since start; the worker counts what it meant for a user."""
+    """Counts of events in a store since start; the worker counts their effects on requests."""
 
     corrupt: int = 0
     evicted_conversations: int = 0
@@ -21,14 +21,14 @@ class StoreCounters:
 class PageStore(Protocol):
     """The checkpoints of all conversations within one byte budget.
 
-    Derived state: it may lose any of them at any time. Not thread-safe.
+    Derived state: any of them may be lost at any time. Not thread-safe.
     """
 
     counters: StoreCounters
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes all checkpoints take."""
+        """Return the bytes of all checkpoints."""
 
     def save(
         self,
@@ -39,10 +39,10 @@ class PageStore(Protocol):
         ids: Sequence[int],
         cache: KVCache,
     ) -> Manifest | None:
-        """Store the keys and values of `ids`, of which the cache holds all; durable on return.
+        """Store the keys and values of `ids`, all of them in the cache; durable on return.
 
-        None if `ids` is empty. Raises CheckpointTooLarge or CheckpointWriteFailed; nothing
-        of the new checkpoint remains then, and older ones stay.
+        Returns None if `ids` is empty. Raises CheckpointTooLarge or CheckpointWriteFailed;
+        the new checkpoint is then removed, and older ones stay.
         """
 
     def restore(
@@ -53,15 +53,15 @@ class PageStore(Protocol):
         cache: KVCache,
         common: int = 0,
     ) -> int:
-        """Load the longest stored prefix of `ids` into a cache; return its tokens.
+        """Load the longest stored prefix of `ids` into a cache; return its length in tokens.
 
         The cache holds the first `common` tokens of `ids` already. At least one token is
-        left to compute. Raises CheckpointMissing if nothing stored reaches further,
-        CheckpointCorrupt if it fails a check: the cache then holds at most what it held.
+        left to compute. Raises CheckpointMissing if no stored prefix is longer, and
+        CheckpointCorrupt if one fails a check: the cache then has no more tokens than before.
         """
 
     def manifests(self, conversation: bytes) -> list[Manifest]:
-        """Return a conversation's checkpoints, the newest first; broken ones are removed."""
+        """Return a conversation's checkpoints, the newest first; remove corrupt ones."""
 
     def delete(self, conversation: bytes) -> None:
         """Remove all checkpoints of a conversation."""

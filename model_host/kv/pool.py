@@ -1,7 +1,7 @@
 """The KV caches in memory, several per conversation, within one byte budget (spec/08-checkpoint).
 
-A conversation has branches, and each of them has a context of its own: what they have in
-common is copied, so that an answer in one branch costs the other nothing.
+Each branch of a conversation has a context of its own. Their common prefix is copied, so
+that an answer in one branch does not discard the context of another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv.cache import SLAB_TOKENS, KVCache
 
 CONTEXTS_MAX = 4
-"""Contexts of one conversation that stay in memory while none of them is in use."""
+"""Most contexts of one conversation that stay in memory while they are not in use."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +24,7 @@ class Context:
     ids: list[int] = field(default_factory=list)
 
     def common_tokens(self, ids: Sequence[int]) -> int:
-        """Return how many first tokens of `ids` the cache holds."""
+        """Return the number of first tokens of `ids` that the cache holds."""
         held = self.ids[: self.cache.tokens]
         for index, (mine, other) in enumerate(zip(held, ids, strict=False)):
             if mine != other:
@@ -32,27 +32,27 @@ class Context:
         return min(len(held), len(ids))
 
     def expect(self, ids: Sequence[int]) -> None:
-        """Note the tokens that will follow those in the cache, before they are computed."""
+        """Set the tokens that follow those in the cache, before they are computed."""
         self.ids[self.cache.tokens :] = ids
 
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """A claim on a conversation's memory, and on the context chosen there."""
+    """A lock on a conversation's memory, and on the context chosen there."""
 
     conversation: bytes
     context: Context | None = None
 
 
 class CachePool:
-    """The contexts of many conversations within one byte budget, least recently used out first.
+    """The contexts of many conversations within one byte budget; evicts the least recently used.
 
     Not thread-safe: the thread that owns the engine owns the pool. A context that is held
     is never evicted.
     """
 
     def __init__(self, make: Callable[[Callable[[int], None]], KVCache], budget_bytes: int) -> None:
-        """Build caches with `make(claim)`; hold `budget_bytes` at most."""
+        """Build caches with `make(claim)`; use at most `budget_bytes`."""
         self._make = make
         self._budget_bytes = budget_bytes
         self._contexts: list[Context] = []  # the least recently used first
@@ -72,7 +72,7 @@ class CachePool:
 
     @contextmanager
     def hold(self, conversation: bytes) -> Iterator[Hold]:
-        """Keep a conversation from being dropped, and its chosen context in memory."""
+        """Keep a conversation and its chosen context in memory while the hold is open."""
         hold = Hold(conversation)
         self._holds.append(hold)
         try:
@@ -84,11 +84,12 @@ class CachePool:
                 self._trim(conversation)
 
     def choose(self, hold: Hold, ids: Sequence[int]) -> Context:
-        """Return the context to compute `ids` in; its cache holds what memory has of them.
+        """Return the context in which to compute `ids`, with the longest prefix in memory.
 
-        All but the last at most: its logits are what is asked for. Where another branch
-        goes on from the same tokens, these are copied and the branch stays; where there is
-        no room for both, the other one is cut off. Raises CacheBusy where it is in use.
+        The prefix never has the last token, whose logits are needed. If another branch
+        continues from the same tokens, these are copied and the branch stays. If the budget
+        is too small for both, the other branch is truncated; if it is in use, raises
+        CacheBusy.
         """
         assert hold.context is None, "a hold is for one context"
         found, tokens = self.closest(hold.conversation, ids[:-1])
@@ -104,9 +105,9 @@ class CachePool:
         return context
 
     def closest(self, conversation: bytes, ids: Sequence[int]) -> tuple[Context | None, int]:
-        """Return the context that holds most first tokens of `ids`, and how many.
+        """Return the context that holds the most first tokens of `ids`, and their number.
 
-        Of several, one that need not be cut, then one that is free, then the newest.
+        Of several, one that need not be truncated, then one not in use, then the newest.
         """
         best, best_rank = None, (0, False, False)
         for context in self._contexts:
@@ -119,7 +120,7 @@ class CachePool:
         return best, best_rank[0]
 
     def drop(self, conversation: bytes) -> int:
-        """Forget all contexts of a conversation; return how many tokens they held.
+        """Drop all contexts of a conversation; return the number of tokens they held.
 
         Raises CacheBusy while the conversation is held.
         """
@@ -138,7 +139,7 @@ class CachePool:
         return context
 
     def _branch_off(self, other: Context, tokens: int, total: int) -> Context:
-        """Return a context that begins as another one does, with room for `total` tokens."""
+        """Return a context with the first `tokens` of another, reserved for `total` tokens."""
         try:
             return self._copy(other, tokens, total)
         except (CacheBudgetExceeded, CacheBusy):
@@ -165,7 +166,7 @@ class CachePool:
         copy.ids = other.ids[:tokens]
         return copy
 
-    # --- room -------------------------------------------------------------------
+    # --- budget -----------------------------------------------------------------
 
     def _is_held(self, context: Context) -> bool:
         return any(hold.context is context for hold in self._holds)
@@ -190,7 +191,7 @@ class CachePool:
         self.evictions += 1
 
     def _claim(self, context: Context, grown_bytes: int) -> None:
-        """Make room for a cache that grows, or refuse and evict nothing."""
+        """Evict contexts so that a cache may grow; if that can't suffice, raise and evict none."""
         wanted = context.cache.nbytes + grown_bytes
         if wanted > self._budget_bytes:
             raise CacheBudgetExceeded(
@@ -200,7 +201,7 @@ class CachePool:
         idle = [c for c in self._contexts if c is not context and not self._is_held(c)]
         excess = self.nbytes + grown_bytes - self._budget_bytes
         if excess > sum(other.cache.nbytes for other in idle):
-            raise CacheBusy("The KV memory is held by conversations that generate now.")
+            raise CacheBusy("The KV memory is in use by conversations that generate now.")
         for other in idle:
             if excess <= 0:
                 return

@@ -29,5 +29,5 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
         end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
-    open_ids = [i for i in found if behind.isdisjoint(order.closing(i))]
+    open_ids = [i for i in found if behind.isdisjoint(order.closing_cancels(i))]
     return sorted(open_ids, key=lambda i: log.entries[i].order_key)

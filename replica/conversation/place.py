@@ -84,7 +84,7 @@ def _ends_behind(
     end = held.order.branch_end(basis)
     if end is not None and end.generation is None:
         # Only an entry that follows such a CANCEL need not wait for the answer.
-        found += [entries[i] for i in held.order.closing(end.seal.request)[:1]]
+        found += [entries[i] for i in held.order.closing_cancels(end.seal.request)[:1]]
     return ends(held.log, found) or (request,)
 
 

@@ -80,9 +80,9 @@ class Admission:
         self._genesis = genesis
         self._entries = entries
         self._insert = insert
-        self._held = PendingEntries()
+        self._pending = PendingEntries()
         self._granted: set[PublicKey] = set()
-        self.pending: Mapping[EntryId, Entry] = self._held.entries
+        self.pending: Mapping[EntryId, Entry] = self._pending.entries
 
     def admit(self, entry: Entry, *, verified: bool) -> Verdict:
         """Admit or hold back an entry that is not admitted yet. Raises EntryRefused."""
@@ -90,15 +90,15 @@ class Admission:
         if known is not None:
             whole = filled(known, entry)
             if whole is not None:
-                self._held.fill(whole)
+                self._pending.fill(whole)
             return Duplicate()
         missing = self._missing(entry, check_contents(entry, verified=verified))
         change = _Change()
-        if self._held.add(entry, missing):
+        if self._pending.add(entry, missing):
             try:
                 self._mark_complete(entry, change)
             except EntryRefused:
-                self._held.drop(entry.id)
+                self._pending.drop(entry.id)
                 raise
         self._release(change)
         refused = tuple(change.refused)
@@ -115,7 +115,7 @@ class Admission:
     def _mark_complete(self, entry: Entry, change: _Change) -> None:
         """Check an entry against the entries it names, all complete. Raises EntryRefused."""
         check_ancestors(entry, self._header)
-        change.ready += self._held.mark_complete(entry.id)
+        change.ready += self._pending.mark_complete(entry.id)
         if entry.header.kind == Kind.GENESIS or entry.header.author in self._granted:
             change.admissible.append(entry.id)
 
@@ -134,36 +134,36 @@ class Admission:
                 self._mark_complete(entry, change)
             except EntryRefused as error:
                 change.refused.append((entry, error))
-                self._held.drop(entry.id)
+                self._pending.drop(entry.id)
 
     def _admit_with_ancestors(self, entry_id: EntryId, change: _Change) -> None:
         # Entries that lack only a grant are admitted with an entry of a granted
         # author that follows them. Else valid entries could not be synced without
         # a grant that a later cut made void, and that no replica need hold.
-        for entry in self._held.with_ancestors(entry_id):
-            self._held.remove_admitted(entry.id)
+        for entry in self._pending.with_ancestors(entry_id):
+            self._pending.remove_admitted(entry.id)
             granted = self._insert(entry)
             self._granted.update(granted)
             change.entries.append(entry)
-            change.admissible += self._held.complete_by(granted)
+            change.admissible += self._pending.complete_by(granted)
 
     # --- pending entries -------------------------------------------------
 
     @property
     def pending_bytes(self) -> int:
         """Bytes held for pending entries."""
-        return self._held.size_bytes
+        return self._pending.size_bytes
 
     def missing_for(self, entry_id: EntryId) -> list[EntryId]:
         """Return the ids of the missing ancestors of a pending entry, ascending."""
-        return self._held.missing_for(entry_id, self._entries)
+        return self._pending.missing_for(entry_id, self._entries)
 
     def all_missing(self) -> set[EntryId]:
         """Return the ids that pending entries name and that are neither admitted nor pending."""
         known = (self._entries, self.pending)
-        return {i for i in self._held.named_ids() if not any(i in ids for ids in known)}
+        return {i for i in self._pending.named_ids() if not any(i in ids for ids in known)}
 
     def drop(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget pending entries; a peer that holds them sends them again."""
         for entry_id in tuple(entry_ids):
-            self._held.drop(entry_id)
+            self._pending.drop(entry_id)

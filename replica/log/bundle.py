@@ -160,7 +160,7 @@ class _Reader:
         elif kind != _END:
             raise self.error(f"record type {kind} is not defined")
         elif content != _COUNTS.pack(len(self.entries), len(self.blobs)) or not self.entries:
-            raise self.error("the end record does not count what came before it")
+            raise self.error("the end record counts other numbers of entries and blobs")
         return kind == _END
 
     def add_entry(self, content: bytes) -> None:

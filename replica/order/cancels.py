@@ -27,7 +27,7 @@ class Cancels:
         """Say whether a visible CANCEL names the request."""
         return any(membership.is_visible(cancel) for cancel in self._of.get(request, ()))
 
-    def closing(self, request: Entry, membership: Membership) -> tuple[EntryId, ...]:
+    def closing_cancels(self, request: Entry, membership: Membership) -> tuple[EntryId, ...]:
         """Return the visible CANCELs by the requester or an owner, in (lamport, id) order."""
         found = [
             cancel

@@ -70,7 +70,7 @@ def start(order: Order, tip: SealNode | None) -> EntryId:
         return EntryId(order.log.conversation)
     if tip.generation is not None:
         return tip.generation
-    closing = order.closing(tip.seal.request)
+    closing = order.closing_cancels(tip.seal.request)
     return closing[0] if closing else tip.seal.request
 
 
@@ -108,7 +108,7 @@ def _is_open(order: Order, entry: Entry) -> bool:
     """Say whether an unsealed entry is a request that may still be answered."""
     # Only a request that counts: another replica need not hold one behind a cut.
     is_request = entry.header.kind == Kind.REQUEST and is_tail_entry(order.log, entry)
-    ended = entry.id in order.refusal_of or bool(is_request and order.closing(entry.id))
+    ended = entry.id in order.refusal_of or bool(is_request and order.closing_cancels(entry.id))
     return is_request and not ended
 
 

@@ -179,6 +179,6 @@ class Order:
         """Say whether a visible CANCEL has the request as its only parent (spec/07-host §4)."""
         return self.cancels.is_cancelled(request_id, self.log.membership)
 
-    def closing(self, request_id: EntryId) -> tuple[EntryId, ...]:
+    def closing_cancels(self, request_id: EntryId) -> tuple[EntryId, ...]:
         """Return the CANCELs that close a request: visible, by its author or an owner."""
-        return self.cancels.closing(self.log.entries[request_id], self.log.membership)
+        return self.cancels.closing_cancels(self.log.entries[request_id], self.log.membership)

@@ -111,6 +111,6 @@ def is_closed(
     """
     if node is None:
         return False
-    closing = order.cancels.closing(order.log.entries[node.seal.request], membership)
+    closing = order.cancels.closing_cancels(order.log.entries[node.seal.request], membership)
     # The chain lists ancestors of its request alone, so the walk misses no CANCEL.
     return bool(closing) and not uncovered_closure(order.log, request.id, node).isdisjoint(closing)

@@ -1,4 +1,4 @@
-"""Write spec/vectors/document.json: one case per way an update is void, and cases of agreement.
+"""Write spec/vectors/document.json: one case per reason for a void update, and valid tracks.
 
 Run `python spec/vectors/make_document.py`; the same code gives the same bytes.
 Entry ids here are hashes of labels: a document only compares and sorts them.

@@ -1,1 +1,1 @@
-"""Tests of the model host, on the real small model and on a tiny one made on the spot."""
+"""Tests of the model host, on the real small model and on a tiny generated one."""

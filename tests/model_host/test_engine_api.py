@@ -1,4 +1,4 @@
-"""What a host may expect of any engine: the real one, and the script the benchmarks run."""
+"""The contract of any engine: the real one, and the scripted one of the benchmarks."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def test_a_step_appends_to_each_cache_and_returns_the_rows_wanted(
 
 
 @ENGINES
-def test_a_cache_that_is_cut_back_goes_on_from_there(make: Make, tiny: TorchEngine) -> None:
+def test_a_truncated_cache_continues_from_there(make: Make, tiny: TorchEngine) -> None:
     engine, cache = make(tiny), make(tiny).new_cache()
     first = prefill(engine, cache, [5, 6, 7])
     prefill(engine, cache, [8, 9])
@@ -52,14 +52,14 @@ def test_a_cache_that_is_cut_back_goes_on_from_there(make: Make, tiny: TorchEngi
 
 
 @ENGINES
-def test_what_it_computes_belongs_to_one_namespace_per_salt(make: Make, tiny: TorchEngine) -> None:
+def test_pages_belong_to_one_namespace_per_salt(make: Make, tiny: TorchEngine) -> None:
     engine = make(tiny)
     assert engine.namespace(b"a").digest == engine.namespace(b"a").digest
     assert engine.namespace(b"a").digest != engine.namespace(b"b").digest
     assert engine.namespace(b"a").numerics_class == engine.numerics_class
 
 
-def test_the_script_is_said_to_whoever_repeats_it(tiny: TorchEngine) -> None:
+def test_the_script_is_generated_for_any_context_that_repeats_it(tiny: TorchEngine) -> None:
     engine = scripted(tiny)
     for asked in ([1, 2, 3], [9, 1]):
         cache, said = engine.new_cache(), []

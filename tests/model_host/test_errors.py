@@ -1,4 +1,4 @@
-"""The host's errors: one tree, which its modules show in full."""
+"""The host's errors: one tree, shown in full by its modules."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def test_every_error_of_the_host_is_in_the_tree_its_modules_show() -> None:
     assert named - declared == set()
 
 
-def test_whatever_refuses_a_request_is_a_refusal() -> None:
+def test_every_error_that_refuses_a_request_is_a_refusal() -> None:
     for name in ("SamplingInvalid", "StopInvalid", "TokenizerBytesMissing", "ContextTooLong"):
         assert issubclass(getattr(refusals, name), GenerationRefused)
 

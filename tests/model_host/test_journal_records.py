@@ -1,4 +1,4 @@
-"""The records of a journal: what was written is read, and a torn or foreign end is no token."""
+"""The records of a journal: written ones are read, and a torn or foreign one is no token."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def journal(head: JournalHead = HEAD, tokens: list[int] = TOKENS) -> bytes:
     return data
 
 
-def test_what_was_written_is_read_back() -> None:
+def test_written_records_are_read_back() -> None:
     assert len(journal()) == HEAD_BYTES + len(TOKENS) * TOKEN_BYTES
     assert decode_journal(journal()) == (HEAD, TOKENS)
     assert decode_journal(HEAD.encode()) == (HEAD, [])
@@ -43,7 +43,7 @@ def test_another_magic_is_no_journal() -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(24), b"\x05\0\0\0" * 6, bytes(range(1, 25))])
-def test_what_the_digest_does_not_ask_for_is_no_token(tail: bytes) -> None:
+def test_a_record_with_a_wrong_digest_is_no_token(tail: bytes) -> None:
     assert decode_journal(journal() + tail) == (HEAD, TOKENS)
     at = HEAD_BYTES + 2 * TOKEN_BYTES
     assert decode_journal(journal()[:at] + tail) == (HEAD, TOKENS[:2])
@@ -54,7 +54,7 @@ def test_a_token_of_another_run_is_no_token() -> None:
     assert decode_journal(HEAD.encode() + journal(other)[HEAD_BYTES:]) == (HEAD, [])
 
 
-def test_a_token_out_of_its_place_ends_the_journal() -> None:
+def test_a_token_out_of_order_ends_the_journal() -> None:
     data = journal()
     first, second = data[HEAD_BYTES:][:TOKEN_BYTES], data[HEAD_BYTES + TOKEN_BYTES :][:TOKEN_BYTES]
     assert decode_journal(HEAD.encode() + second + first) == (HEAD, [])

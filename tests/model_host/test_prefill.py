@@ -1,4 +1,4 @@
-"""Prefill: many tokens in steps, told between two of them whether to go on."""
+"""Prefill: many tokens in steps, with progress and cancellation between them."""
 
 from collections.abc import Sequence
 

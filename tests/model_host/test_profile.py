@@ -1,4 +1,4 @@
-"""Profiles: the same on every host that runs the same, and no two alike."""
+"""Profiles: equal digests for equal profiles alone."""
 
 from dataclasses import fields, replace
 
@@ -37,6 +37,6 @@ def test_the_digest_is_the_one_the_specification_names() -> None:
     assert PROFILE.digest == tagged_sha256(b"antiphon/v1/profile", content)
 
 
-def test_hubs_and_clients_are_told_digest_name_and_context() -> None:
+def test_the_info_for_hubs_and_clients_has_digest_name_and_context() -> None:
     info = PROFILE.info
     assert (info.digest, info.name, info.context_tokens_max) == (PROFILE.digest, "SmolLM2", 8192)

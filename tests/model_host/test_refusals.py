@@ -1,4 +1,4 @@
-"""Refusals: each says why, and what its reader can do about it."""
+"""Refusals: each has a reason, a detail and a next step."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_a_generation_says_reason_detail_and_next_step(kind: type[GenerationRefu
     assert said == f"{kind.reason}: what it was about {kind.next_step}"
 
 
-def test_a_failure_that_is_no_refusal_is_told_in_the_same_words() -> None:
+def test_a_failure_that_is_no_refusal_has_a_detail_of_the_same_form() -> None:
     for error in (HostError("The host failed."), StoreError("no space")):
         assert finish_detail(error) == f"{error.reason}: {error.detail} {error.next_step}"
 

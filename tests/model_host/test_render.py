@@ -1,4 +1,4 @@
-"""Rendering: append-only, control tokens from the template alone, recorded ids spliced in."""
+"""Rendering: append-only, control tokens from the template alone, recorded ids unchanged."""
 
 from dataclasses import replace
 
@@ -110,7 +110,7 @@ def texts(context: list[ContextItem]) -> list[str]:
     return [shown(ids) for _, ids in render(context, TEMPLATE, ENCODER).tokens]
 
 
-def test_each_entry_owns_what_lies_since_the_previous_content():
+def test_each_entry_owns_the_text_since_the_previous_content():
     stop = generation("yes", FinishReason.STOP)
     context = items(user("hi"), REQUEST, stop, user("more"), REQUEST, final=(1, 4))
     assert texts(context) == [
@@ -122,7 +122,7 @@ def test_each_entry_owns_what_lies_since_the_previous_content():
     ]
 
 
-def test_a_longer_context_never_changes_what_came_before():
+def test_a_longer_context_never_changes_its_prefix():
     bodies = [
         user("a"), REQUEST, generation("b", FinishReason.STOP), user("c"), user("d"), REQUEST,
         generation("e", FinishReason.LENGTH, closed=False), user("f"), REQUEST,
@@ -182,7 +182,7 @@ def test_a_content_that_looks_like_a_sentinel_is_content():
     assert bytes(ids[-len(text.encode()) :]).decode() == text
 
 
-def test_recorded_ids_are_spliced_in_as_they_were_produced():
+def test_recorded_ids_are_inserted_as_they_were_produced():
     body = Generation((7, 8, END), (Text("never looked at"),), 3, FinishReason.STOP)
     assert render(items(user("a"), REQUEST, body, final=(1,)), TEMPLATE, ENCODER).tokens[2][1] == (
         7, 8, END,
@@ -231,7 +231,7 @@ def test_a_request_that_queued_behind_an_unfinished_answer_opens_a_turn_of_its_o
     assert render([*context[:3], queued], TEMPLATE, ENCODER).continued_tokens == 0
 
 
-def test_an_answer_without_token_ids_is_not_left_out_in_silence():
+def test_an_answer_without_token_ids_is_refused_not_left_out():
     body = Generation((), (Text("from elsewhere"),), 14, FinishReason.STOP)
     with pytest.raises(TokensForeign, match="no token ids"):
         render(items(user("a"), REQUEST, body, final=(1,)), TEMPLATE, ENCODER)
@@ -263,7 +263,7 @@ def test_a_projection_names_the_part_of_the_entry_however_deep_it_lies():
     assert [p.part_index for p in rendered.projections] == [1]
 
 
-def test_rendering_says_how_much_of_the_turn_a_request_goes_on_in():
+def test_rendering_counts_the_tokens_of_the_turn_a_request_continues():
     cut = generation("yes", FinishReason.LENGTH, closed=False)
     more = generation(" sir", FinishReason.CANCELLED, closed=False)
     done = generation("yes", FinishReason.STOP)
@@ -275,7 +275,7 @@ def test_rendering_says_how_much_of_the_turn_a_request_goes_on_in():
     assert continued(cut, REQUEST, final=(3,)) == 3
     assert continued(cut, REQUEST, more, REQUEST, final=(3, 5)) == 7
     assert continued(done, REQUEST, final=(3,)) == 0
-    # The first of both requests was typed over: the second opens a new turn.
+    # The first request was followed by the second without an answer, which opens a new turn.
     assert continued(cut, REQUEST, REQUEST, final=(4,)) == 0
     assert continued(cut, REQUEST, done, REQUEST, final=(3, 5)) == 0
 

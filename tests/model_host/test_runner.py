@@ -1,4 +1,4 @@
-"""One generation's life, without a model: the runner is pure."""
+"""One generation from plan to end, without a model: the runner is pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ class Bytes:
         return data
 
 
-class World:
+class Scene:
     """A conversation with an owner and a host."""
 
     def __init__(self) -> None:
@@ -111,8 +111,8 @@ class World:
 
 
 def a_plan() -> Plan:
-    world = World()
-    return world.plan(world.ask())
+    scene = Scene()
+    return scene.plan(scene.ask())
 
 
 def script(ids: Sequence[int]):
@@ -130,25 +130,25 @@ def run_out(run: Run) -> Run:
     return run
 
 
-def test_a_plan_seals_what_the_rule_of_coverage_yields():
-    world = World()
-    request = world.ask()
-    planned = world.plan(request)
-    seal_id = world.host_writes(planned.seal, request)
-    assert seal_id in world.held.order.nodes
+def test_a_plan_seals_the_list_of_the_rule_of_coverage():
+    scene = Scene()
+    request = scene.ask()
+    planned = scene.plan(request)
+    seal_id = scene.host_writes(planned.seal, request)
+    assert seal_id in scene.held.order.nodes
     assert sum(planned.seal.tokens_per_entry) == len(planned.prompt)
 
 
 def test_a_second_seal_counts_the_tokens_of_its_own_entries_only():
-    world = World()
-    first = world.ask()
-    seal_id = world.host_writes(world.plan(first).seal, first)
+    scene = Scene()
+    first = scene.ask()
+    seal_id = scene.host_writes(scene.plan(first).seal, first)
     answer = Generation((ord("y"), END), (Text("y"),), 1, FinishReason.STOP)
-    world.host_writes(answer, seal_id)
-    second = world.plan(world.ask("more"))
+    scene.host_writes(answer, seal_id)
+    second = scene.plan(scene.ask("more"))
     assert len(second.seal.tokens_per_entry) == len(second.seal.entries) == 3
     assert second.seal.tokens_per_entry[0] == 2
-    assert second.prompt[: len(world.plan(first).prompt)] == world.plan(first).prompt
+    assert second.prompt[: len(scene.plan(first).prompt)] == scene.plan(first).prompt
 
 
 def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
@@ -168,38 +168,38 @@ def test_a_stop_string_ends_the_run_and_is_not_shown():
 @pytest.mark.parametrize("limit", ["output_tokens_max", "context"])
 def test_a_stop_string_ended_by_the_last_token_allowed_is_a_stop(limit: str):
     # LENGTH could be continued, right behind the stop string.
-    world = World()
+    scene = Scene()
     if limit == "context":
-        planned = world.plan(world.ask())
+        planned = scene.plan(scene.ask())
         rest = 200 - len(planned.prompt)
         run = run_out(new_run(planned, [*b"x" * (rest - 2), *b"##"], b"##"))
     else:
-        run = run_out(new_run(world.plan(world.ask(output_tokens_max=5)), list(b"yes##"), b"##"))
+        run = run_out(new_run(scene.plan(scene.ask(output_tokens_max=5)), list(b"yes##"), b"##"))
     assert run.finished == (FinishReason.STOP, "stop string '##'")
     assert not bytes(run.visible).endswith(b"#")
 
 
-def test_what_was_held_back_is_shown_when_no_stop_string_came():
+def test_bytes_held_back_are_shown_when_no_stop_string_came():
     run = run_out(new_run(a_plan(), [*b"yes#", END], b"##"))
     assert bytes(run.visible) == b"yes#"
 
 
 def test_the_request_limits_the_output():
-    world = World()
-    run = run_out(new_run(world.plan(world.ask(output_tokens_max=2)), list(b"abcdef")))
+    scene = Scene()
+    run = run_out(new_run(scene.plan(scene.ask(output_tokens_max=2)), list(b"abcdef")))
     assert run.finished[0] is FinishReason.LENGTH
     assert run.token_ids == list(b"ab")
 
 
 def test_a_full_context_ends_the_run():
-    world = World()
-    planned = world.plan(world.ask())
+    scene = Scene()
+    planned = scene.plan(scene.ask())
     run = run_out(new_run(planned, list(b"x" * 300)))
     assert run.finished[0] is FinishReason.CONTEXT_LIMIT
     assert len(planned.prompt) + len(run.token_ids) == 200
 
 
-def test_a_cancelled_run_keeps_what_was_shown():
+def test_a_cancelled_run_keeps_the_bytes_shown():
     run = new_run(a_plan(), list(b"abc"))
     run.add_token(ord("a"))
     run.end(FinishReason.CANCELLED, "cancelled by a member")
@@ -209,8 +209,8 @@ def test_a_cancelled_run_keeps_what_was_shown():
     assert body.usage.output_tokens == 1
 
 
-def test_a_cancelled_run_shows_what_was_held_back_for_a_stop_string():
-    # The text of a continuation goes on right behind it.
+def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
+    # The text of a continuation follows it directly.
     run = new_run(a_plan(), list(b"a#"), b"##")
     run.add_token(ord("a"))
     run.add_token(ord("#"))
@@ -234,8 +234,8 @@ def test_the_generation_commits_to_the_draft_stream():
 
 
 def test_journaled_tokens_give_the_same_drafts_and_generation():
-    world = World()
-    planned = world.plan(world.ask())
+    scene = Scene()
+    planned = scene.plan(scene.ask())
     whole = run_out(new_run(planned, [*b"hello", END]))
     resumed = new_run(planned, [*b"hello", END])
     for token in whole.token_ids[:3]:
@@ -247,164 +247,164 @@ def test_journaled_tokens_give_the_same_drafts_and_generation():
     )
 
 
-def test_a_continuation_draws_on_where_the_answer_ended():
-    world = World()
-    first = world.ask()
-    seal_id = world.host_writes(world.plan(first).seal, first)
+def test_a_continuation_draws_from_where_the_answer_ended():
+    scene = Scene()
+    first = scene.ask()
+    seal_id = scene.host_writes(scene.plan(first).seal, first)
     cut = Generation((97, 98), (Text("ab"),), 2, FinishReason.LENGTH)
-    answer = world.host_writes(cut, seal_id)
-    seal = world.held.log.entries[seal_id]
-    body = Request(world.host.public, Sampling())
-    request = world.add(body, [world.held.log.entries[answer]], seal)
-    planned = world.plan(request.id)
+    answer = scene.host_writes(cut, seal_id)
+    seal = scene.held.log.entries[seal_id]
+    body = Request(scene.host.public, Sampling())
+    request = scene.add(body, [scene.held.log.entries[answer]], seal)
+    planned = scene.plan(request.id)
     assert planned.draw_offset == 2
     assert planned.prompt[-2:] == (97, 98)
 
 
 def test_a_request_after_a_finished_answer_draws_from_the_start():
-    world = World()
-    first = world.ask()
-    seal_id = world.host_writes(world.plan(first).seal, first)
+    scene = Scene()
+    first = scene.ask()
+    seal_id = scene.host_writes(scene.plan(first).seal, first)
     done = Generation((97, 98, END), (Text("ab"),), 2, FinishReason.STOP)
-    answer = world.host_writes(done, seal_id)
-    seal = world.held.log.entries[seal_id]
-    request = world.add(
-        Request(world.host.public, Sampling()), [world.held.log.entries[answer]], seal
+    answer = scene.host_writes(done, seal_id)
+    seal = scene.held.log.entries[seal_id]
+    request = scene.add(
+        Request(scene.host.public, Sampling()), [scene.held.log.entries[answer]], seal
     )
-    planned = world.plan(request.id)
+    planned = scene.plan(request.id)
     assert planned.draw_offset == 0
     assert planned.continued == ()
 
 
 def test_an_answer_that_another_template_was_rendered_for_refuses_the_request():
-    world = World()
-    first = world.ask()
-    ready = sealable(world.held, first)
+    scene = Scene()
+    first = scene.ask()
+    ready = sealable(scene.held, first)
     other = Template("{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}")
-    planned = plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER)
-    seal_id = world.host_writes(planned.seal, first)
+    planned = plan(scene.held, ready, profile=PROFILE, template=other, encoder=ENCODER)
+    seal_id = scene.host_writes(planned.seal, first)
     # Each of its ids is in this vocabulary too.
     answer = Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP)
-    answer_id = world.host_writes(answer, seal_id)
-    second = world.ask("more")
+    answer_id = scene.host_writes(answer, seal_id)
+    second = scene.ask("more")
     with pytest.raises(TokensForeign, match=short(answer_id)):
-        world.plan(second)
-    ready = sealable(world.held, second)
-    assert plan(world.held, ready, profile=PROFILE, template=other, encoder=ENCODER).prompt
+        scene.plan(second)
+    ready = sealable(scene.held, second)
+    assert plan(scene.held, ready, profile=PROFILE, template=other, encoder=ENCODER).prompt
 
 
 def test_an_answer_without_tokens_needs_no_rendering_of_its_own():
-    world = World()
-    first = world.ask()
-    seal = replace(world.plan(first).seal, render_digest=ANY)
-    seal_id = world.host_writes(seal, first)
-    world.host_writes(Generation((), (), 0, FinishReason.INTERRUPTED), seal_id)
-    assert world.plan(world.ask("again")).prompt
+    scene = Scene()
+    first = scene.ask()
+    seal = replace(scene.plan(first).seal, render_digest=ANY)
+    seal_id = scene.host_writes(seal, first)
+    scene.host_writes(Generation((), (), 0, FinishReason.INTERRUPTED), seal_id)
+    assert scene.plan(scene.ask("again")).prompt
 
 
 def test_an_answer_merged_in_from_another_branch_is_judged_by_its_own_context():
-    world = World()
-    first = world.ask("left")
-    left = world.host_writes(world.plan(first).seal, first)
+    scene = Scene()
+    first = scene.ask("left")
+    left = scene.host_writes(scene.plan(first).seal, first)
     ids = (97, END)
-    one = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), left)
-    said_too = world.add(said("right"), [world.genesis])
-    ask = world.add(Request(world.host.public, Sampling()), [said_too])
-    right = world.host_writes(world.plan(ask.id).seal, ask.id)
-    two = world.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), right)
-    entries = world.held.log.entries
-    both = world.add(
+    one = scene.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), left)
+    said_too = scene.add(said("right"), [scene.genesis])
+    ask = scene.add(Request(scene.host.public, Sampling()), [said_too])
+    right = scene.host_writes(scene.plan(ask.id).seal, ask.id)
+    two = scene.host_writes(Generation(ids, (Text("a"),), 1, FinishReason.STOP), right)
+    entries = scene.held.log.entries
+    both = scene.add(
         said("both"), sorted([entries[one], entries[two]], key=lambda e: e.id), entries[left]
     )
-    request = world.add(Request(world.host.public, Sampling()), [both], entries[left])
-    planned = world.plan(request.id)
+    request = scene.add(Request(scene.host.public, Sampling()), [both], entries[left])
+    planned = scene.plan(request.id)
     assert two in planned.seal.entries
     assert planned.prompt.count(97) >= 2
 
 
 def test_answers_stay_usable_under_a_template_that_rewrites_history():
-    world = World()
+    scene = Scene()
     rewriting = Template(
         "{% for m in messages %}{{ (messages|length|string) + m['content'] }}{% endfor %}"
     )
 
     def planned(request: EntryId) -> Plan:
-        ready = sealable(world.held, request)
-        return plan(world.held, ready, profile=PROFILE, template=rewriting, encoder=ENCODER)
+        ready = sealable(scene.held, request)
+        return plan(scene.held, ready, profile=PROFILE, template=rewriting, encoder=ENCODER)
 
-    first = world.ask()
-    seal_id = world.host_writes(planned(first).seal, first)
-    world.host_writes(Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP), seal_id)
-    assert planned(world.ask("more")).prompt
+    first = scene.ask()
+    seal_id = scene.host_writes(planned(first).seal, first)
+    scene.host_writes(Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP), seal_id)
+    assert planned(scene.ask("more")).prompt
 
 
 def test_more_entries_than_a_seal_lists_refuse_the_request():
-    world = World()
-    request = world.ask()
-    ready = sealable(world.held, request)
+    scene = Scene()
+    request = scene.ask()
+    ready = sealable(scene.held, request)
     many = replace(ready, entries=(request,) * (SEAL_ENTRIES_MAX + 1))
     with pytest.raises(SealTooLarge, match="8193 entries"):
-        plan(world.held, many, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+        plan(scene.held, many, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
 
 
 def test_a_seal_beyond_the_size_of_a_body_refuses_the_request():
-    world = World()
+    scene = Scene()
     dropped = Opaque("example.org", need=Need.DROPPABLE, data=b"x")
-    last = world.genesis
+    last = scene.genesis
     for _ in range(3):
-        last = world.add(Said(Speaker.USER, (dropped,) * 256), [last])
-    request = world.add(Request(world.host.public, Sampling()), [last]).id
-    ready = sealable(world.held, request)
-    fits = plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+        last = scene.add(Said(Speaker.USER, (dropped,) * 256), [last])
+    request = scene.add(Request(scene.host.public, Sampling()), [last]).id
+    ready = sealable(scene.held, request)
+    fits = plan(scene.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
     assert len(fits.seal.projections) == 768
     # As many entries as take 15,360 projections would fill the model's context first.
     many = replace(ready, entries=(*ready.entries[:-1] * 20, request))
     long = replace(PROFILE, context_tokens_max=10_000)
     with pytest.raises(SealTooLarge, match="bytes"):
-        plan(world.held, many, profile=long, template=TEMPLATE, encoder=ENCODER)
+        plan(scene.held, many, profile=long, template=TEMPLATE, encoder=ENCODER)
 
 
 def test_open_tool_calls_refuse_the_request_by_name():
-    world = World()
+    scene = Scene()
     called = Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),))
-    call = world.add(called, [world.genesis])
-    request = world.add(Request(world.host.public, Sampling()), [call])
+    call = scene.add(called, [scene.genesis])
+    request = scene.add(Request(scene.host.public, Sampling()), [call])
     with pytest.raises(ObligationsOpen, match="c1"):
-        world.plan(request.id)
+        scene.plan(request.id)
 
 
 def test_a_tool_result_closes_its_call():
-    world = World()
-    call = world.add(Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),)), [world.genesis])
-    closed = world.add(Said(Speaker.TOOL, (ToolResult("c1", (), is_error=True),)), [call])
-    request = world.add(Request(world.host.public, Sampling()), [closed])
+    scene = Scene()
+    call = scene.add(Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),)), [scene.genesis])
+    closed = scene.add(Said(Speaker.TOOL, (ToolResult("c1", (), is_error=True),)), [call])
+    request = scene.add(Request(scene.host.public, Sampling()), [closed])
     with pytest.raises(Exception) as refusal:
-        world.plan(request.id)
+        scene.plan(request.id)
     assert not isinstance(refusal.value, ObligationsOpen)
 
 
-def test_a_context_without_room_for_an_answer_is_refused():
-    world = World()
+def test_a_context_that_leaves_no_token_for_an_answer_is_refused():
+    scene = Scene()
     with pytest.raises(ContextTooLong):
-        world.plan(world.ask("x" * 300))
+        scene.plan(scene.ask("x" * 300))
 
 
 def test_a_profile_this_host_does_not_offer_is_refused():
-    world = World()
+    scene = Scene()
     with pytest.raises(ProfileUnknown):
-        world.plan(world.ask(profile=Digest(b"p" * 32)))
-    assert world.plan(world.ask(profile=PROFILE.digest)).prompt
+        scene.plan(scene.ask(profile=Digest(b"p" * 32)))
+    assert scene.plan(scene.ask(profile=PROFILE.digest)).prompt
 
 
 def test_a_missing_body_refuses_and_names_the_entry():
-    world = World()
-    request = world.ask()
-    ready = sealable(world.held, request)
-    entry = world.held.log.entries[ready.entries[0]]
-    world.held.log.entries[entry.id] = type(entry)(
+    scene = Scene()
+    request = scene.ask()
+    ready = sealable(scene.held, request)
+    entry = scene.held.log.entries[ready.entries[0]]
+    scene.held.log.entries[entry.id] = type(entry)(
         entry.header_bytes, entry.signature, None, entry.id, entry.header
     )
-    world.held.log._bodies.clear()
+    scene.held.log._bodies.clear()
     with pytest.raises(BodyUnavailable) as refusal:
-        plan(world.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
+        plan(scene.held, ready, profile=PROFILE, template=TEMPLATE, encoder=ENCODER)
     assert refusal.value.missing == (entry.id,)

@@ -1,4 +1,4 @@
-"""The sampling recipe against a naive twin that follows its words one by one."""
+"""The sampling recipe against a naive twin written from its text."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ from replica.log.body import Sampling
 
 
 def naive_sample(logits: list[float], s: Sampling, context: list[int], index: int) -> int:
-    """Do what spec/07-host says, one candidate at a time."""
+    """Sample as spec/07-host states, one candidate at a time."""
     scores = list(logits)
     window = context[-s.penalty_window :] if s.penalty_window else context
     for token in set(window):
@@ -78,7 +78,7 @@ def test_the_recipe_agrees_with_its_naive_twin_on_16_bit_logits() -> None:
     assert ties > 20
 
 
-def test_greedy_takes_the_lowest_id_of_equals() -> None:
+def test_greedy_chooses_the_lowest_id_of_equals() -> None:
     logits = np.zeros(50, np.float32)
     logits[[7, 9, 30]] = 3.0
     assert sample(logits, Sampling(), [], 0) == 7
@@ -90,13 +90,13 @@ def test_top_k_of_equals_keeps_the_lowest_ids() -> None:
     assert {sample(logits, s, [], index) for index in range(200)} == {0, 1, 2}
 
 
-def test_a_draw_depends_on_its_place_and_on_nothing_else() -> None:
-    places = [
+def test_a_draw_depends_on_its_index_and_on_nothing_else() -> None:
+    indexes = [
         (s, c, p, i) for s in (0, 1, 2**64 - 1) for c in (0, 1) for p in (0, 1) for i in (0, 9)
     ]
-    draws = [uniform(*place) for place in places]
+    draws = [uniform(*index) for index in indexes]
     assert len(set(draws)) == len(draws)
-    assert draws == [uniform(*place) for place in reversed(places)][::-1]
+    assert draws == [uniform(*index) for index in reversed(indexes)][::-1]
     assert uniform(1, 0, 0, 0) == float.fromhex("0x1.1f15efae71bd8p-1")
 
 
@@ -193,5 +193,5 @@ def _exact_exponential(x: Fraction) -> Fraction:
     return total
 
 
-def test_the_digest_of_the_recipe_is_that_of_what_these_tests_check() -> None:
+def test_the_digest_of_the_recipe_is_the_one_these_tests_check() -> None:
     assert RECIPE_DIGEST.hex().startswith("ea2e3345aa47baf5")

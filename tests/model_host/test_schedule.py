@@ -1,4 +1,4 @@
-"""Whose turn it is on a host: each rule, and the order between conversations."""
+"""The turns on a host: each rule, and the order between conversations."""
 
 from collections.abc import Iterable
 
@@ -73,7 +73,7 @@ class Scene:
         return entry
 
     def ask(self, **fields: object) -> EntryId:
-        """Say something at the end of the newest branch, and ask about it."""
+        """Write a message at the end of the newest branch, and a request behind it."""
         tips = self.held.order.tips()
         tip = tips[-1] if tips else None
         parents = [self.held.log.entries[i] for i in frontier(self.held.order, tip)]
@@ -92,7 +92,7 @@ class Scene:
         return self.write(body, [message], basis, conflict).id
 
     def branch(self) -> EntryId:
-        """Ask for another branch, from the first entry on."""
+        """Write a request that forks from the first entry."""
         return self.ask_behind([self.genesis], None, FORK)
 
     def cancel(self, request: EntryId) -> Entry:
@@ -129,7 +129,7 @@ def start_next(asked: Schedule, *scenes: Scene, now_ms: int = NOW_MS) -> Decisio
 
 
 def begun(asked: Schedule, *scenes: Scene) -> EntryId | None:
-    """Return the request that is to begin, None where there is nothing to do."""
+    """Return the request that begins next, None if there is none."""
     decision = start_next(asked, *scenes)
     assert decision is None or isinstance(decision, Begin)
     return decision.request if decision is not None else None
@@ -138,7 +138,7 @@ def begun(asked: Schedule, *scenes: Scene) -> EntryId | None:
 # --- which requests -------------------------------------------------------------------
 
 
-def test_a_request_that_names_the_host_begins_with_what_its_seal_lists() -> None:
+def test_a_request_that_names_the_host_begins_with_the_list_of_its_seal() -> None:
     scene = Scene()
     request = scene.ask()
     decision = start_next(schedule(), scene)
@@ -182,7 +182,7 @@ def test_who_is_not_a_host_of_a_conversation_begins_nothing_there(role: Role | N
     assert isinstance(start_next(asked, scene), Begin)
 
 
-def test_a_host_that_was_revoked_goes_on_with_nothing() -> None:
+def test_a_host_that_was_revoked_continues_nothing() -> None:
     scene = Scene()
     scene.seal(scene.ask())
     scene.branch()
@@ -211,10 +211,10 @@ def test_a_request_waits_while_its_branch_has_no_answer() -> None:
     assert begun(asked, scene) == later
 
 
-# --- what is done with it ---------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------
 
 
-def test_a_sealed_request_is_resumed_whatever_is_said_of_it_since() -> None:
+def test_a_sealed_request_is_resumed_despite_later_entries_about_it() -> None:
     scene = Scene()
     request = scene.ask(answer_by_ms=1)
     scene.seal(request)
@@ -275,7 +275,7 @@ def test_surplus_membership_heads_are_gathered_first_which_is_no_turn() -> None:
     assert begun(asked, crowded, other) == request
 
 
-def test_what_is_late_or_cancelled_is_refused_without_gathering_heads() -> None:
+def test_a_late_or_cancelled_request_is_refused_without_gathering_heads() -> None:
     scene = Scene()
     scene.crowd()
     scene.ask(answer_by_ms=1)
@@ -299,11 +299,11 @@ def test_no_more_run_at_once_than_allowed() -> None:
     assert begun(asked, *scenes) not in (None, first, second)
 
 
-def test_a_conversation_waits_until_what_has_begun_there_is_sealed() -> None:
+def test_a_conversation_waits_until_a_request_that_began_there_is_sealed() -> None:
     scene, other, asked = Scene(1), Scene(2), schedule()
     first, second = scene.ask(), scene.branch()
     assert begun(asked, scene) == first
-    # Its seal is not in the log yet: the branch another one goes to might end there.
+    # Its seal is not in the log yet: another request might belong behind it.
     assert start_next(asked, scene) is None
     elsewhere = other.ask()
     assert begun(asked, scene, other) == elsewhere
@@ -323,7 +323,7 @@ def test_two_branches_of_a_conversation_run_at_once() -> None:
 
 
 def closed_and_asked_again(scene: Scene) -> tuple[EntryId, EntryId]:
-    """Close a sealed request, and ask behind that; return both requests."""
+    """Close a sealed request, and write one behind the CANCEL; return both requests."""
     first = scene.ask()
     seal = scene.seal(first)
     cancel = scene.cancel(first)
@@ -365,7 +365,7 @@ def test_a_request_that_can_not_be_closed_keeps_no_other_waiting() -> None:
     assert asked.waiting([scene.held, other.held]) == 3
 
 
-def test_what_could_not_be_acted_on_comes_again() -> None:
+def test_a_decision_that_was_not_carried_out_comes_again() -> None:
     scene, asked = Scene(), schedule(running_max=1)
     request = scene.ask()
     for _ in range(3):
@@ -387,7 +387,7 @@ def test_a_request_being_answered_waits_no_more_even_while_its_answer_is_in_the_
 
 
 def turns(asked: Schedule, scenes: Iterable[Scene], count: int) -> list[ConversationId]:
-    """Answer `count` requests in a row; return whose they were."""
+    """Answer `count` requests in a row; return their conversations."""
     by_id = {scene.id: scene for scene in scenes}
     served = []
     for _ in range(count):

@@ -10,7 +10,7 @@ from model_host.stop import PartialText, StopMatcher, unfinished
 
 
 def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
-    """Look at the whole output: the stop that ends first, of those the longest."""
+    """Search the whole output for the stop that ends first, of those the longest."""
     for end in range(len(data) + 1):
         ending = [stop for stop in stops if stop.encode() and data[:end].endswith(stop.encode())]
         if ending:
@@ -36,7 +36,7 @@ def test_a_stop_string_inside_one_token_is_found() -> None:
     assert run([b"abSTOPcd"], ["STOP"]) == (b"ab", "STOP")
 
 
-def test_only_what_may_begin_a_stop_string_is_held_back() -> None:
+def test_only_bytes_that_may_begin_a_stop_string_are_held_back() -> None:
     matcher = StopMatcher(["\n\nUser:"])
     assert matcher.feed(b"hello\n").text == b"hello"
     assert matcher.feed(b"\nUs").text == b""
@@ -59,7 +59,7 @@ def test_random_outputs_agree_with_the_naive_twin() -> None:
         assert run(pieces, stops) == naive(data, stops)
 
 
-def test_what_is_shown_never_ends_inside_a_character() -> None:
+def test_the_bytes_shown_never_end_inside_a_character() -> None:
     matcher = StopMatcher(["🦊!"])
     pieces = [matcher.feed(bytes([byte])).text for byte in "né🦊東".encode()]
     # The fox is held back while it may begin the stop string.
@@ -88,9 +88,9 @@ def test_partial_text_is_the_text_of_all_bytes() -> None:
         assert text + left == data.decode("utf-8", "replace")
 
 
-def test_unfinished_is_what_could_still_become_a_character() -> None:
+def test_unfinished_are_bytes_that_could_still_become_a_character() -> None:
     assert unfinished("a🦊".encode()[:-1]) == "🦊".encode()[:-1]
-    assert unfinished(b"a\xe0\x80") == b""  # an overlong form is wrong already
+    assert unfinished(b"a\xe0\x80") == b""  # an overlong form is invalid already
     assert unfinished(b"a\x80") == b""
     assert unfinished("é".encode()) == b""
     assert unfinished(b"") == b""

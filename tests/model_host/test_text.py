@@ -1,4 +1,4 @@
-"""What people see of tokens: whole characters, nothing of a stop string, all that was held back."""
+"""Visible text: whole characters, no stop string, and all bytes held back in the end."""
 
 from collections.abc import Iterable, Sequence
 
@@ -40,7 +40,7 @@ def test_a_character_left_unfinished_is_not_shown() -> None:
     assert visible.finish() == b""
 
 
-def test_what_may_begin_a_stop_string_is_held_back_until_it_is_known() -> None:
+def test_bytes_that_may_begin_a_stop_string_are_held_back_until_it_is_known() -> None:
     visible = VisibleText(Bytes(), ["##"])
     assert pushed(visible, b"a#b#") == ["a", "", "#b", ""]
     assert visible.stopped_by is None

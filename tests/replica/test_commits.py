@@ -1,4 +1,4 @@
-"""What waits together becomes durable together; what rests on a refused commit fails with it."""
+"""Queued work becomes durable together; work that depends on a failed commit fails with it."""
 
 from replica.commits import Commits, Refused, Work
 from replica.log.entry import Entry
@@ -15,7 +15,7 @@ def line(seed: int, count: int = 2) -> list[Entry]:
 
 
 def work(name: str, *persist: Entry, about: Entry | None = None) -> Work[str]:
-    """Name some work, about what it persists unless told."""
+    """Return named work, by default about the conversations it persists."""
     conversations = {entry.conversation for entry in persist}
     return Work(persist, conversations | ({about.conversation} if about else set()), name)
 
@@ -24,7 +24,7 @@ def failing(refused: Refused[str]) -> list[str]:
     return [w.payload for w in refused.work if w.fails_with(refused.lost)]
 
 
-def test_all_that_waits_shares_one_commit_and_is_performed_in_order():
+def test_all_queued_work_shares_one_commit_and_is_performed_in_order():
     a, b = line(1), line(2)
     commits: Commits[str] = Commits()
     commits.submit(work("first", a[0]))
@@ -35,7 +35,7 @@ def test_all_that_waits_shares_one_commit_and_is_performed_in_order():
     assert len(commits) == 0
 
 
-def test_what_comes_during_a_commit_waits_for_the_next():
+def test_work_queued_during_a_commit_waits_for_the_next():
     a = line(1)
     commits: Commits[str] = Commits()
     commits.submit(work("first", a[0]))
@@ -46,7 +46,7 @@ def test_what_comes_during_a_commit_waits_for_the_next():
     assert commits.begin() == (a[1],)
 
 
-def test_works_queued_while_a_commit_fails_fail_with_it():
+def test_work_queued_while_a_commit_fails_fails_with_it():
     a, b, c = line(1), line(2), line(3)
     commits: Commits[str] = Commits()
     commits.submit(work("first", a[0]))
@@ -62,7 +62,7 @@ def test_works_queued_while_a_commit_fails_fail_with_it():
     assert len(commits) == 0
 
 
-def test_work_about_nothing_in_particular_fails_with_any_commit():
+def test_work_about_no_conversation_in_particular_fails_with_any_commit():
     a = line(1)
     commits: Commits[str] = Commits()
     commits.submit(work("first", a[0]))

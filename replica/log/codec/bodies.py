@@ -16,22 +16,22 @@ _USAGE_FIELDS = tuple(f.name for f in pb.Usage.DESCRIPTOR.fields)
 _DRAFT_FIELDS = ("sampler_digest", "render_recipe_digest", "draft_digest", "numerics_class")
 
 
-def _sized(value: bytes, size: int, what: str) -> bytes:
+def _sized(value: bytes, size: int, label: str) -> bytes:
     if len(value) != size:
-        raise BodyMalformed(f"{what} has {len(value)} bytes, not {size}")
+        raise BodyMalformed(f"{label} has {len(value)} bytes, not {size}")
     return value
 
 
-def _id(value: bytes, what: str) -> EntryId:
-    return EntryId(_sized(value, ID_BYTES, what))
+def _id(value: bytes, label: str) -> EntryId:
+    return EntryId(_sized(value, ID_BYTES, label))
 
 
-def _key(value: bytes, what: str) -> PublicKey:
-    return PublicKey(_sized(value, KEY_BYTES, what))
+def _key(value: bytes, label: str) -> PublicKey:
+    return PublicKey(_sized(value, KEY_BYTES, label))
 
 
-def _digest(value: bytes, what: str) -> Digest:
-    return Digest(_sized(value, ID_BYTES, what))
+def _digest(value: bytes, label: str) -> Digest:
+    return Digest(_sized(value, ID_BYTES, label))
 
 
 def _heads(values: "list[bytes] | tuple[bytes, ...]") -> tuple[EntryId, ...]:

@@ -176,7 +176,7 @@ def _check_fields(header: Header) -> None:
         raise TrackInvalid(f"track {header.track} is not defined")
     track = rules_of(header.kind).track
     if track not in (None, header.track):
-        raise TrackInvalid(f"kind {header.kind} stands on track {track}")
+        raise TrackInvalid(f"kind {header.kind} is on track {track}")
 
 
 def _check_lengths(header: Header) -> None:

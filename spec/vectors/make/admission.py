@@ -16,11 +16,11 @@ from spec.vectors.make.build import (
     REQUEST,
     SEAL,
     WRITER,
-    Book,
     Built,
     Fixed,
     Header,
     Key,
+    NamedLog,
     generation,
     genesis,
     grant,
@@ -38,38 +38,38 @@ BASE = ["genesis", "grant-bob", "grant-hal", "hello", "reply", "ask"]
 SEALED = [*BASE, "seal", "answer"]
 
 
-def _book() -> Book:
-    book = Book((ADA,))
-    book.grant("grant-bob", ADA, BOB, WRITER)
-    book.grant("grant-hal", ADA, HAL, HOST, parents=["grant-bob"])
-    book.write("hello", ADA, MESSAGE, said("Hello."))
-    book.write("reply", BOB, MESSAGE, said("Hi."), parents=["hello"])
-    book.write("ask", ADA, REQUEST, request(HAL), parents=["reply"])
-    book.write("seal", HAL, SEAL, _seal(book), parents=["ask"], listed=["grant-hal"])
-    book.write("answer", HAL, 7, generation("Good day."), parents=["seal"], basis="seal")
-    return book
+def _log() -> NamedLog:
+    log = NamedLog((ADA,))
+    log.grant("grant-bob", ADA, BOB, WRITER)
+    log.grant("grant-hal", ADA, HAL, HOST, parents=["grant-bob"])
+    log.write("hello", ADA, MESSAGE, said("Hello."))
+    log.write("reply", BOB, MESSAGE, said("Hi."), parents=["hello"])
+    log.write("ask", ADA, REQUEST, request(HAL), parents=["reply"])
+    log.write("seal", HAL, SEAL, _seal(log), parents=["ask"], listed=["grant-hal"])
+    log.write("answer", HAL, 7, generation("Good day."), parents=["seal"], basis="seal")
+    return log
 
 
-def _seal(book: Book, **fields: object) -> bytes:
+def _seal(log: NamedLog, **fields: object) -> bytes:
     listed = ["hello", "reply", "ask"]
     known: dict[int, object] = {
-        1: book.entries["ask"].id,
-        3: [book.entries[n].id for n in listed],
+        1: log.entries["ask"].id,
+        3: [log.entries[n].id for n in listed],
         4: sha256(b"profile"),
-        5: book.context_digest(listed),
+        5: log.context_digest(listed),
         6: sha256(b"render"),
         7: b"\x05\x05\x05",
-        8: [book.entries["grant-hal"].id],
+        8: [log.entries["grant-hal"].id],
     }
     known.update({int(k[1:]): v for k, v in fields.items()})
     return message(known)  # type: ignore[arg-type]
 
 
 class _Cases:
-    """The vectors, with the odd entries beside the book, whose lanes stay correct."""
+    """The vectors, with the odd entries apart from the log, whose lanes stay correct."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, log: NamedLog) -> None:
+        self.log = log
         self.odd: dict[str, Built] = {}
         self.vectors: list[dict[str, object]] = []
 
@@ -84,8 +84,8 @@ class _Cases:
         missing: list[bytes] | None = None,
         admitted: list[str] | None = None,
     ) -> None:
-        """Add one vector; an entry that the book lacks is kept under `name`."""
-        known = [n for n, e in self.book.entries.items() if e is entry]
+        """Add one vector; an entry that the log lacks is stored under `name`."""
+        known = [n for n, e in self.log.entries.items() if e is entry]
         if not known:
             assert name not in self.odd, name
             self.odd[name] = entry
@@ -103,13 +103,13 @@ class _Cases:
         )
 
     def refused(self, name: str, reason: str, comment: str, entry: Built) -> None:
-        """Add an entry that the whole log refuses."""
+        """Add a vector of an entry that is refused by the whole log."""
         self.add(name, comment, SEALED, entry, "refused", reason)
 
 
 def _malformed_headers(cases: _Cases) -> None:
-    book = cases.book
-    plain = book.header("wire", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    log = cases.log
+    plain = log.header("wire", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     data = plain.encode()
     cases.refused(
         "wire",
@@ -159,16 +159,16 @@ def _malformed_headers(cases: _Cases) -> None:
 
 
 def _ancestors(cases: _Cases) -> None:
-    book = cases.book
-    plain = book.header("place", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
-    document = book.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
-    hello, reply = book.entries["hello"], book.entries["reply"]
+    log = cases.log
+    plain = log.header("place", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    document = log.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
+    hello, reply = log.entries["hello"], log.entries["reply"]
     for name, reason, comment, fields in (
         ("seq-gap", "SEQ_GAP", "seq skips one", {"seq": 3}),
         ("seq-again", "SEQ_GAP", "seq stands still", {"seq": 1}),
         ("prev-lane", "PREV_INVALID", "prev is in another author's lane", {"prev": reply.id}),
         ("parent-track", "PARENT_INVALID", "a message follows a grant",
-         {"parents": (book.entries["grant-bob"].id,)}),
+         {"parents": (log.entries["grant-bob"].id,)}),
         ("basis-kind", "BASIS_INVALID", "the basis is a message", {"basis": hello.id}),
         ("lamport-low", "LAMPORT_INVALID", "lamport one too small",
          {"lamport": plain.lamport - 1}),
@@ -176,14 +176,14 @@ def _ancestors(cases: _Cases) -> None:
          {"lamport": plain.lamport + 1}),
     ):  # fmt: skip
         cases.refused(name, reason, comment, signed(replace(plain, **fields), ADA))  # type: ignore[arg-type]
-    noted = replace(document.header, basis=book.entries["seal"].id, lamport=7)
+    noted = replace(document.header, basis=log.entries["seal"].id, lamport=7)
     cases.refused(
         "basis-track",
         "BASIS_INVALID",
         "a document entry has a basis",
-        signed(replace(noted, lamport=1 + book.entries["seal"].header.lamport), BOB),
+        signed(replace(noted, lamport=1 + log.entries["seal"].header.lamport), BOB),
     )
-    revocation = book.header(
+    revocation = log.header(
         "lamport-listed", ADA, MEMBER,
         one_field(2, message({1: BOB.public, 2: [_cut(reply)]})), parents=["grant-hal"],
     )  # fmt: skip
@@ -193,7 +193,7 @@ def _ancestors(cases: _Cases) -> None:
         "not above an entry its body lists",
         signed(replace(revocation, lamport=1), ADA),
     )
-    elsewhere = Book((ADA, BOB)).entries["genesis"].id
+    elsewhere = NamedLog((ADA, BOB)).entries["genesis"].id
     cases.refused(
         "conversation-other",
         "CONVERSATION_MISMATCH",
@@ -208,8 +208,8 @@ def _cut(entry: Built) -> bytes:
 
 
 def _signatures(cases: _Cases) -> None:
-    book = cases.book
-    plain = book.header("sign", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    log = cases.log
+    plain = log.header("sign", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     good = signed(plain, ADA)
     cases.refused(
         "signature-other", "SIGNATURE_INVALID", "signed by another member", signed(plain, BOB)
@@ -235,8 +235,8 @@ def _signatures(cases: _Cases) -> None:
 
 
 def _bodies(cases: _Cases) -> None:
-    book = cases.book
-    asked = book.header("bare", ADA, REQUEST, request(HAL), parents=["answer"], basis="seal")
+    log = cases.log
+    asked = log.header("bare", ADA, REQUEST, request(HAL), parents=["answer"], basis="seal")
     cases.refused(
         "body-missing",
         "BODY_MISSING",
@@ -254,13 +254,13 @@ def _bodies(cases: _Cases) -> None:
         ("body-heads-order", "membership heads not ascending", REQUEST,
          request(HAL) + one_field(7, b"\x02" * 32) + one_field(7, b"\x01" * 32)),
         ("body-host-none", "a request without a host", REQUEST, one_field(3, b"")),
-        ("body-seal-empty", "a seal that lists nothing", SEAL, _seal(book, f3=b"", f7=b"")),
-        ("body-seal-tokens", "fewer token counts than entries", SEAL, _seal(book, f7=b"\x05\x05")),
+        ("body-seal-empty", "a seal that lists nothing", SEAL, _seal(log, f3=b"", f7=b"")),
+        ("body-seal-tokens", "fewer token counts than entries", SEAL, _seal(log, f7=b"\x05\x05")),
         ("body-salt-only", "a seal that is only its salt", SEAL, b""),
     ):  # fmt: skip
         by = HAL if kind == SEAL else ADA
         parents = ["grant-hal"] if kind == MEMBER else ["ask"]
-        header = book.header(name, by, kind, content, parents=parents)
+        header = log.header(name, by, kind, content, parents=parents)
         cases.refused(name, "BODY_MALFORMED", comment, signed(header, by))
 
 
@@ -295,9 +295,9 @@ def _geneses(cases: _Cases) -> None:
 
 
 def _pending(cases: _Cases) -> None:
-    book = cases.book
-    ids = {name: e.id for name, e in book.entries.items()}
-    late = book.entries
+    log = cases.log
+    ids = {name: e.id for name, e in log.entries.items()}
+    late = log.entries
     cases.add(
         "pending-genesis",
         "nothing is here yet",
@@ -341,7 +341,7 @@ def _pending(cases: _Cases) -> None:
         "pending-basis",
         "its basis is missing",
         BASE,
-        signed(book.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
+        signed(log.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
         "pending",
         missing=[ids["seal"]],
     )
@@ -359,10 +359,10 @@ def _pending(cases: _Cases) -> None:
 
 
 def _admitted(cases: _Cases) -> None:
-    book = cases.book
-    cases.add("genesis", "a log begins", [], book.entries["genesis"], "admitted")
-    cases.add("again", "the same entry once more", BASE, book.entries["hello"], "duplicate")
-    plain = book.header("plain", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
+    log = cases.log
+    cases.add("genesis", "a log begins", [], log.entries["genesis"], "admitted")
+    cases.add("again", "the same entry once more", BASE, log.entries["hello"], "duplicate")
+    plain = log.header("plain", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     cases.add("message", "a message after an answer", SEALED, signed(plain, ADA), "admitted")
     cases.add(
         "bodiless",
@@ -371,7 +371,7 @@ def _admitted(cases: _Cases) -> None:
         replace(signed(replace(plain, epoch=2, seq=0, prev=b""), ADA), body=None),
         "admitted",
     )
-    other = book.header("fork", ADA, MESSAGE, said("y"), parents=["genesis"], prev=None)
+    other = log.header("fork", ADA, MESSAGE, said("y"), parents=["genesis"], prev=None)
     cases.add(
         "equivocation",
         "a second entry at one lane position",
@@ -379,15 +379,15 @@ def _admitted(cases: _Cases) -> None:
         signed(other, ADA),
         "admitted",
     )
-    odd = book.header("odd", BOB, 99, b"\xff", parents=["answer"], track=CONVERSATION)
+    odd = log.header("odd", BOB, 99, b"\xff", parents=["answer"], track=CONVERSATION)
     cases.add(
         "kind-unknown", "an unknown kind, whatever its body", SEALED, signed(odd, BOB), "admitted"
     )
-    bad = book.header("bad", BOB, MESSAGE, b"\xff", parents=["answer"])
+    bad = log.header("bad", BOB, MESSAGE, b"\xff", parents=["answer"])
     cases.add(
         "body-void", "a message whose body does not parse", SEALED, signed(bad, BOB), "admitted"
     )
-    reader = book.header("void", HAL, CANCEL, b"", parents=["ask"])
+    reader = log.header("void", HAL, CANCEL, b"", parents=["ask"])
     cases.add(
         "role-void",
         "a role that forbids the kind makes the entry void, not refused",
@@ -395,17 +395,17 @@ def _admitted(cases: _Cases) -> None:
         signed(reader, HAL),
         "admitted",
     )
-    join = book.header("join", BOB, JOIN, b"", parents=["grant-bob", "grant-hal"], track=MEMBERSHIP)
+    join = log.header("join", BOB, JOIN, b"", parents=["grant-bob", "grant-hal"], track=MEMBERSHIP)
     cases.add("join", "a join on the membership track", SEALED, signed(join, BOB), "admitted")
     carried = signed(plain, ADA, plain.encode() + one_field(99, b"new"))
     cases.add("field-unknown", "a header field of a newer version", SEALED, carried, "admitted")
-    eve = book.header("eve", EVE, MESSAGE, said("x"), parents=["answer"])
+    eve = log.header("eve", EVE, MESSAGE, said("x"), parents=["answer"])
     cases.add(
         "stranger", "waits for a grant that may never come", SEALED, signed(eve, EVE), "pending"
     )
-    followed = book.header("by-eve", EVE, MESSAGE, said("y"), parents=["answer"], epoch=2)
+    followed = log.header("by-eve", EVE, MESSAGE, said("y"), parents=["answer"], epoch=2)
     cases.odd["stranger-followed"] = signed(followed, EVE)
-    reply = book.header("reply-eve", ADA, MESSAGE, said("x"), parents=["answer"])
+    reply = log.header("reply-eve", ADA, MESSAGE, said("x"), parents=["answer"])
     reply = replace(
         reply, parents=(cases.odd["stranger-followed"].id,), lamport=followed.lamport + 1
     )
@@ -417,7 +417,7 @@ def _admitted(cases: _Cases) -> None:
         "admitted",
         admitted=["stranger-followed", "vouched"],
     )
-    by_bob = book.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
+    by_bob = log.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
     cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
               [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",
               admitted=["grant-void", "stranger"])  # fmt: skip
@@ -425,21 +425,21 @@ def _admitted(cases: _Cases) -> None:
 
 def build() -> dict[str, object]:
     """Return the file."""
-    book = _book()
-    cases = _Cases(book)
+    log = _log()
+    cases = _Cases(log)
     for part in (
         _admitted, _pending, _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
     ):  # fmt: skip
         part(cases)
-    entries = {**book.entries, **cases.odd}
-    assert len(entries) == len(book.entries) + len(cases.odd)
+    entries = {**log.entries, **cases.odd}
+    assert len(entries) == len(log.entries) + len(cases.odd)
     return {
         "file": "admission",
         "spec": "spec/02-entry §6",
         "comment": "Give the log the entries named in `given`, in that order, then `entry`."
         " `verdict` is admitted (with the names now in the log, ancestors first), pending (with the"
         " ids missing; none: a grant), duplicate, or refused with `reason`.",
-        **book.as_json(),
+        **log.as_json(),
         "entries": {name: entry.as_json() for name, entry in entries.items()},
         "vectors": cases.vectors,
     }

@@ -1,4 +1,4 @@
-"""Keys, hand-encoded messages and named entries: what all vector files are made of.
+"""Keys, hand-encoded messages and named entries, the parts of all vector files.
 
 Nothing of the project is imported, so this is a second implementation of the
 encoding in spec/02-entry.
@@ -20,7 +20,7 @@ TRACK_OF_KIND = {GENESIS: ALL, MEMBER: MEMBERSHIP, DOCUMENT: DOCUMENTS}
 
 
 class Fixed(int):
-    """A number that travels as fixed64."""
+    """A number encoded as fixed64."""
 
 
 Value = int | Fixed | bytes | list[bytes]
@@ -37,7 +37,7 @@ def varint(value: int) -> bytes:
 
 
 def one_field(number: int, value: int | bytes) -> bytes:
-    """Encode one occurrence of a field, default or not."""
+    """Encode one occurrence of a field, even a default."""
     if isinstance(value, Fixed):
         return varint(number << 3 | 1) + value.to_bytes(8, "little")
     if isinstance(value, int):
@@ -46,7 +46,7 @@ def one_field(number: int, value: int | bytes) -> bytes:
 
 
 def message(fields: dict[int, Value]) -> bytes:
-    """Encode a message in the strict subset: ascending, defaults left out."""
+    """Encode a message in the strict subset: fields ascending, without defaults."""
     out = []
     for number in sorted(fields):
         value = fields[number]
@@ -167,7 +167,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Built:
-    """One entry with what later ones need of it."""
+    """One entry, with the header that later ones refer to."""
 
     header_bytes: bytes
     signature: bytes
@@ -197,8 +197,8 @@ def signed(header: Header, key: Key, data: bytes | None = None) -> Built:
 
 
 @dataclass
-class Book:
-    """Entries of one conversation by name, with correct lanes and lamports unless told."""
+class NamedLog:
+    """Entries of one conversation by name, with correct lanes and lamports by default."""
 
     owners: tuple[Key, ...]
     entries: dict[str, Built] = field(default_factory=dict)
@@ -235,7 +235,7 @@ class Book:
         conflict: int = QUEUE,
         critical: bool = False,
     ) -> Header:
-        """Return a correct header; `prev` names an entry, or the lane's last written."""
+        """Return a correct header; `prev` is an entry's name, or "last" for the lane's last."""
         self.keys[by.name] = by
         track = TRACK_OF_KIND.get(kind, CONVERSATION) if track is None else track
         before = self._last(by, epoch, track) if prev == "last" else self.entries.get(prev or "")
@@ -268,13 +268,13 @@ class Book:
         return written[-1] if written else None
 
     def write(self, name: str, by: Key, kind: int, content: bytes, **fields: object) -> Built:
-        """Write a correct entry and keep it under `name`."""
+        """Write a correct entry and store it under `name`."""
         assert name not in self.entries, name
         header = self.header(name, by, kind, content, **fields)  # type: ignore[arg-type]
         return self.keep(name, signed(header, by))
 
     def keep(self, name: str, entry: Built) -> Built:
-        """Keep an entry under `name`."""
+        """Store an entry under `name`."""
         self.entries[name] = entry
         return entry
 
@@ -299,14 +299,14 @@ class Book:
         return self.write(name, by, MEMBER, content, listed=cut_names, **fields)
 
     def context_digest(self, names: Iterable[str]) -> bytes:
-        """Chain entries onto the empty context."""
+        """Return the digest of the context of these entries."""
         digest = sha256(pae("antiphon/v1/context", b""))
         for entry in (self.entries[n] for n in names):
             digest = sha256(digest + entry.id + sha256(entry.header.body))
         return digest
 
     def digest(self, names: Iterable[str]) -> bytes:
-        """Hash the lane heads among these entries."""
+        """Return the digest of the lane heads of these entries."""
         held = [self.entries[n] for n in names]
         followed = {e.header.prev for e in held}
         heads = sorted(

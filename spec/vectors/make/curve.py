@@ -1,4 +1,4 @@
-"""Edwards25519 in affine coordinates: slow, short, and only for making odd signatures."""
+"""Edwards25519 in affine coordinates: slow and short, only for odd signatures."""
 
 import hashlib
 

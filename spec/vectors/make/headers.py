@@ -8,9 +8,9 @@ from spec.vectors.make.build import (
     JOIN,
     MESSAGE,
     REQUEST,
-    Book,
     Header,
     Key,
+    NamedLog,
     one_field,
     pae,
     request,
@@ -56,15 +56,15 @@ def _vector(name: str, comment: str, header: Header, unknown: bytes = b"") -> di
 
 def build() -> dict[str, object]:
     """Return the file."""
-    book = Book((OWNER_KEY,))
-    book.write("first", OWNER_KEY, MESSAGE, said("Hello."))
-    first = book.entries["first"].header
-    asked = book.header("ask", OWNER_KEY, REQUEST, request(Key("host")), parents=["first"])
-    empty = book.header("join", OWNER_KEY, JOIN, b"", parents=["first"], track=CONVERSATION)
+    log = NamedLog((OWNER_KEY,))
+    log.write("first", OWNER_KEY, MESSAGE, said("Hello."))
+    first = log.entries["first"].header
+    asked = log.header("ask", OWNER_KEY, REQUEST, request(Key("host")), parents=["first"])
+    empty = log.header("join", OWNER_KEY, JOIN, b"", parents=["first"], track=CONVERSATION)
     ids = sorted(sha256(bytes([i])) for i in range(64))
     many = replace(empty, parents=tuple(ids))
     vectors = [
-        _vector("genesis", "no conversation, track, parents", book.entries["genesis"].header),
+        _vector("genesis", "no conversation, track, parents", log.entries["genesis"].header),
         _vector("message", "seq 0 and conflict 0 are left out", first),
         _vector("request", "seq 1 names prev", asked),
         _vector("forking", "a request that forks", replace(asked, conflict=FORK)),

@@ -1,4 +1,4 @@
-"""A conversation with hosts, and what is expected of each of its seals."""
+"""A conversation with hosts, and the expected verdict on each of its seals."""
 
 from collections.abc import Iterable
 
@@ -11,8 +11,8 @@ from spec.vectors.make.build import (
     REQUEST,
     SEAL,
     WRITER,
-    Book,
     Key,
+    NamedLog,
     generation,
     message,
     request,
@@ -34,7 +34,7 @@ def next_seal(prev_seal: str | None, entries: list[str]) -> dict[str, object]:
     return {"prev_seal": prev_seal, "entries": entries}
 
 
-class History(Book):
+class History(NamedLog):
     """A conversation of two owners, a writer, a reader and two hosts."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class History(Book):
         heads: Iterable[str] | None = None,
         **fields: object,
     ) -> None:
-        """Write a seal, and note what is expected of it."""
+        """Write a seal, and note the verdict expected of it."""
         names = list(entries)
         heads = self.heads if heads is None else list(heads)
         context = [*self.contexts.get(prev_seal or "", []), *names]
@@ -132,7 +132,7 @@ class History(Book):
         sealable: dict[str, object] | None = None,
         tails: list[dict[str, object]] | None = None,
     ) -> dict[str, object]:
-        """Close the case."""
+        """Return the vector of this history."""
         return {
             "name": name,
             "comment": comment,

@@ -1,4 +1,4 @@
-"""order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
+"""order.json: verdicts on seals, contexts, and requests that wait (spec/03-order §3, §4)."""
 
 from spec.vectors.make import cancels
 from spec.vectors.make.build import FORK, HOST, MESSAGE

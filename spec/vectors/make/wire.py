@@ -7,7 +7,7 @@ ID = bytes(range(32))
 
 
 def _header(**extra: bytes) -> bytes:
-    """Return a header's first fields, with named pieces in place of the plain ones."""
+    """Return a header's first fields, with named pieces in place of the correct ones."""
     pieces = {
         "conversation": one_field(1, ID),
         "author": one_field(2, KEY),
@@ -24,7 +24,7 @@ def _revocation(cut: bytes) -> bytes:
 
 
 def _nested(depth: int) -> bytes:
-    """Nest unknown content; unknown fields are not looked into."""
+    """Nest unknown content; unknown fields are not parsed."""
     data = b""
     for _ in range(depth):
         data = one_field(30, data or b"x")

@@ -1,4 +1,4 @@
-"""Derived state never changes output: the same bits, however the work was cut."""
+"""Derived state never changes output: the same bits, however the work is divided."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -169,7 +169,7 @@ def test_a_step_that_fails_leaves_the_caches_as_they_were(tiny: TorchEngine) -> 
     assert not good.layer(0)[:, :, 20:].any()
 
 
-def test_a_step_hands_out_as_many_rows_as_are_asked_for(tiny: TorchEngine) -> None:
+def test_a_step_returns_as_many_rows_as_are_asked_for(tiny: TorchEngine) -> None:
     ids = _ids(tiny, 130)
     every = _run(tiny, ids, [130], tiny.new_cache())
     for wanted in (0, 1, 2, 129, 130):
@@ -184,7 +184,7 @@ def test_a_step_has_one_to_512_new_tokens(tiny: TorchEngine, counts: tuple[int, 
         tiny.step([Slice(tiny.new_cache(), [1] * count) for count in counts])
 
 
-def test_a_step_takes_a_cache_once(tiny: TorchEngine) -> None:
+def test_a_step_has_each_cache_once(tiny: TorchEngine) -> None:
     cache = tiny.new_cache()
     with pytest.raises(AssertionError):
         tiny.step([Slice(cache, [1]), Slice(cache, [2])])

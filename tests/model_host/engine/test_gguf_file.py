@@ -1,4 +1,4 @@
-"""A model file is checked from end to end before anything of it is used."""
+"""A model file is checked as a whole before it is used."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ from model_host.errors import (
 from tests.model_host.engine import tiny_model
 
 
-def test_the_header_parser_reads_what_the_gguf_package_reads(tiny_path: Path) -> None:
+def test_the_header_parser_agrees_with_the_gguf_package(tiny_path: Path) -> None:
     fields, entries = read_header(tiny_path)
     reader = gguf.GGUFReader(tiny_path)
     theirs = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
@@ -46,7 +46,7 @@ def test_quantised_tensors_come_out_as_the_gguf_package_has_them(model_file: Mod
         assert np.array_equal(model_file.tensors([tensor.name])[tensor.name], theirs)
 
 
-def test_the_real_model_says_what_it_is(model_file: ModelFile) -> None:
+def test_the_real_model_has_its_name_and_shape(model_file: ModelFile) -> None:
     config = model_file.config
     assert (config.layers, config.width, config.ffn_width, config.vocab) == (30, 576, 1536, 49152)
     assert (config.heads, config.kv_heads, config.head_width, config.tied) == (9, 3, 64, True)
@@ -58,7 +58,7 @@ def test_the_real_model_says_what_it_is(model_file: ModelFile) -> None:
 def test_a_file_cut_anywhere_is_refused_as_truncated(tiny_path: Path, tmp_path: Path) -> None:
     data = tiny_path.read_bytes()
     cut = tmp_path / "cut.gguf"
-    # At least a whole padding block from the end: what is cut there is no tensor's.
+    # At least a whole padding block from the end: the bytes after it belong to no tensor.
     for size in [4, 7, 12, 30, 500, 5_000, len(data) // 2, len(data) - 40]:
         cut.write_bytes(data[:size])
         with pytest.raises(ModelFileTruncated):

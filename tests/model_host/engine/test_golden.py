@@ -1,4 +1,4 @@
-"""The model computes what transformers computes (bench/make_golden.py made the file)."""
+"""The model agrees with transformers (bench/make_golden.py made the file)."""
 
 import json
 from collections.abc import Callable

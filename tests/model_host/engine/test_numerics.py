@@ -1,4 +1,4 @@
-"""The self-test covers the closed set, notices a bad kernel, and the canary tells classes apart."""
+"""The self-test covers the closed set and finds a bad kernel; the canary separates classes."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -57,7 +57,7 @@ def test_a_truncated_cache_means_a_rebuild(tiny_path: Path, tmp_path: Path) -> N
         assert not load_weights(file, "bf16", tmp_path).from_cache
 
 
-def test_a_cache_folder_that_cannot_be_written_is_done_without(
+def test_a_cache_folder_that_cannot_be_written_is_not_used(
     tiny_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked = tmp_path / "file"

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def tensors(seed: int = 1) -> dict[str, npt.NDArray[np.float32]]:
-    """Make every tensor of the architecture, head and embedding apart."""
+    """Make every tensor of the architecture, with head and embedding separate."""
     rng = np.random.default_rng(seed)
     head = WIDTH // HEADS
     shapes = {"token_embd": (len(TOKENS), WIDTH), "output": (len(TOKENS), WIDTH)}
@@ -48,7 +48,7 @@ def write(
     user_defined: tuple[str, ...] = (),
     eos_id: int | None = None,
 ) -> Path:
-    """Write the model, with one thing wrong if asked for."""
+    """Write the model, with one defect if asked for."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("Tiny")
     writer.add_block_count(LAYERS)
@@ -81,7 +81,7 @@ def write(
 
 
 def naive_logits(file: ModelFile, ids: list[int]) -> Floats:
-    """Compute logits [n, V] in float64, position by position, as the file's layout says."""
+    """Compute logits [n, V] in float64, position by position, in the layout of the file."""
     weights = {k: v.astype(np.float64) for k, v in file.tensors(list(file.entries)).items()}
     config = file.config
     width = config.head_width
@@ -91,7 +91,7 @@ def naive_logits(file: ModelFile, ids: list[int]) -> Floats:
         return np.asarray(x / np.sqrt(mean) * weights[f"{name}.weight"])
 
     def rotate(x: Floats) -> Floats:
-        """Rotate the pairs (2i, 2i + 1) of each head, [n, heads, D]: GGUF's own layout."""
+        """Rotate the pairs (2i, 2i + 1) of each head, [n, heads, D], the layout of GGUF."""
         places = np.arange(len(ids))[:, None, None]
         angle = places / config.rope_base ** (np.arange(0, width, 2) / width)
         even, odd = x[..., ::2], x[..., 1::2]

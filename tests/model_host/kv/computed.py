@@ -1,4 +1,4 @@
-"""Small caches, filled with a stand-in for what an engine computes."""
+"""Small caches, filled with numbers in place of an engine's results."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,7 +30,7 @@ def small_cache(claim: Callable[[int], None] | None = None) -> SlabCache:
 
 
 def keys_and_values(ids: Sequence[int]) -> np.ndarray:
-    """Stand-in for what an engine computes: each position depends on all tokens up to it."""
+    """Return keys and values; each position depends on all tokens up to it."""
     state, rows = 1, []
     for token_id in ids:
         state = (state * 31 + token_id + 1) % 1_000_003
@@ -48,6 +48,6 @@ def compute(cache: KVCache, ids: Sequence[int]) -> None:
 
 
 def holds(cache: KVCache, ids: Sequence[int]) -> bool:
-    """Say whether a cache holds just what was computed for its first tokens of `ids`."""
+    """Say whether a cache holds exactly the keys and values of its first tokens of `ids`."""
     pages = np.ascontiguousarray(keys_and_values(ids[: cache.tokens]))
     return np.array_equal(cache.read(0, cache.tokens), pages.view(np.uint8).flatten())

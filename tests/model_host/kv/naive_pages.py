@@ -13,7 +13,7 @@ GROUP = 64
 
 @dataclass(frozen=True)
 class Stored:
-    """One checkpoint, with all that went into it."""
+    """One checkpoint, with all its inputs."""
 
     namespace: bytes
     ids: list[int]
@@ -22,7 +22,7 @@ class Stored:
 
 
 class NaivePages:
-    """Keeps every checkpoint whole."""
+    """A PageStore that copies every checkpoint as a whole."""
 
     def __init__(self) -> None:
         self.counters = StoreCounters()

@@ -1,4 +1,4 @@
-"""KV caches: zero beyond what is valid, grown by slabs, read and written as bytes."""
+"""KV caches: zero beyond valid positions, grown by slabs, read and written as bytes."""
 
 from collections.abc import Callable
 
@@ -51,7 +51,7 @@ def test_memory_grows_by_slabs_and_is_zero() -> None:
         assert _is_zero_from(cache, 0)
 
 
-def test_growth_keeps_what_was_written() -> None:
+def test_growth_keeps_written_positions() -> None:
     cache = _cache()
     _fill(cache, 500)
     before = cache.read(0, 500)
@@ -73,7 +73,7 @@ def test_memory_grown_in_a_decode_step_can_be_cut_after_it() -> None:
     assert _is_zero_from(cache, 50)
 
 
-def test_truncating_zeroes_what_is_dropped_even_a_nan() -> None:
+def test_truncating_zeroes_dropped_positions_even_a_nan() -> None:
     cache = _cache()
     _fill(cache, 100)
     _fill(cache, 700, float("nan"))
@@ -82,7 +82,7 @@ def test_truncating_zeroes_what_is_dropped_even_a_nan() -> None:
     assert cache.tokens == 100
 
 
-def test_truncating_zeroes_what_was_begun_and_not_committed() -> None:
+def test_truncating_zeroes_written_positions_that_were_not_committed() -> None:
     cache = _cache()
     _fill(cache, 10)
     cache.reserve(60)

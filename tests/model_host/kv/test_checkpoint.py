@@ -1,4 +1,4 @@
-"""Lineage and manifests: what a checkpoint claims, and what it is refused for."""
+"""Lineage and manifests: the claims of a checkpoint, and reasons to refuse it."""
 
 import hashlib
 import random

@@ -1,4 +1,4 @@
-"""What a host may expect of any PageStore, and the one on disk beside a naive twin."""
+"""The contract of any PageStore, and the one on disk against a naive twin."""
 
 import random
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def restored(store: PageStore, ids: list[int], conversation: bytes = b"a", commo
 
 
 @STORES
-def test_what_was_saved_is_restored_but_for_the_last_token(make: Make, tmp_path: Path) -> None:
+def test_a_saved_context_is_restored_but_for_the_last_token(make: Make, tmp_path: Path) -> None:
     store, ids = make(tmp_path), list(range(200))
     assert store.save(b"a", NAMESPACE, SEAL, NONE, [], small_cache()) is None
     made = store.save(b"a", NAMESPACE, SEAL, NONE, ids, computed(ids))
@@ -82,7 +82,7 @@ def test_nothing_is_found_elsewhere_or_after_deletion(make: Make, tmp_path: Path
     store.delete(b"never there")
 
 
-def test_the_files_find_what_the_twin_finds(tmp_path: Path) -> None:
+def test_the_files_find_the_same_as_the_twin(tmp_path: Path) -> None:
     rng = random.Random(6)
     files, naive = on_disk(tmp_path), in_memory(tmp_path)
     known: list[list[int]] = [[]]

@@ -1,4 +1,4 @@
-"""The contexts in memory: several per conversation, one budget, least recently used out first."""
+"""Contexts in memory: several per conversation, one budget, least recently used evicted first."""
 
 import random
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def _pool(slabs: int) -> CachePool:
 
 
 def _use(pool: CachePool, conversation: bytes, ids: Sequence[int]) -> int:
-    """Choose a context and compute `ids` in it; return how many were there already."""
+    """Choose a context and compute `ids` in it; return the number of tokens reused."""
     with pool.hold(conversation) as hold:
         context = pool.choose(hold, ids)
         found = context.cache.tokens
@@ -34,7 +34,7 @@ def _ids(count: int, start: int = 0) -> list[int]:
 # --- which context --------------------------------------------------------------------
 
 
-def test_the_next_turn_goes_on_where_the_last_one_ended() -> None:
+def test_the_next_turn_continues_where_the_last_one_ended() -> None:
     pool = _pool(9)
     assert _use(pool, A, _ids(10)) == 0
     assert _use(pool, A, _ids(25)) == 10
@@ -65,7 +65,7 @@ def test_a_branch_with_nothing_in_common_begins_empty_beside_the_other() -> None
     assert _use(pool, A, _ids(20)) == 10
 
 
-def test_where_there_is_no_room_for_both_the_other_branch_is_cut_off() -> None:
+def test_where_the_budget_is_too_small_for_both_the_other_branch_is_truncated() -> None:
     pool = _pool(1)
     one, other = _ids(200), [*_ids(100), *_ids(100, 7000)]
     _use(pool, A, one)
@@ -91,7 +91,7 @@ def test_two_runs_in_one_conversation_have_a_context_each() -> None:
         assert holds(others.cache, _ids(130))
 
 
-def test_a_context_in_use_is_neither_cut_off_nor_shared_for_lack_of_room() -> None:
+def test_a_context_in_use_is_neither_truncated_nor_shared_for_lack_of_memory() -> None:
     pool = _pool(1)
     with pool.hold(A) as hold:
         compute(pool.choose(hold, _ids(100)).cache, _ids(100))
@@ -126,7 +126,7 @@ def test_the_closest_context_is_the_one_a_checkpoint_is_written_of() -> None:
     assert pool.closest(B, one) == (None, 0)
 
 
-# --- room -----------------------------------------------------------------------------
+# --- budget ---------------------------------------------------------------------------
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -158,7 +158,7 @@ def test_a_context_that_alone_exceeds_the_budget_is_refused() -> None:
     with pytest.raises(CacheBudgetExceeded) as caught:
         _use(pool, A, _ids(1025))
     assert not caught.value.retryable
-    assert B in pool  # not evicted for what can't fit anyway
+    assert B in pool  # not evicted, since the context can't fit anyway
 
 
 def test_a_context_in_use_is_never_evicted() -> None:
@@ -183,7 +183,7 @@ def test_a_growth_that_is_refused_evicts_nothing() -> None:
     assert pool.evictions == 0
 
 
-def test_what_is_held_is_not_dropped_and_what_is_dropped_starts_anew() -> None:
+def test_a_held_conversation_is_not_dropped_and_a_dropped_one_starts_empty() -> None:
     pool = _pool(9)
     _use(pool, A, _ids(10))
     _use(pool, A, _ids(20, 50))
@@ -199,8 +199,8 @@ def test_what_is_held_is_not_dropped_and_what_is_dropped_starts_anew() -> None:
 
 
 @pytest.mark.parametrize("slabs", [2, 3, 8, 99])
-def test_whatever_is_asked_for_is_found_as_it_was_computed(slabs: int) -> None:
-    """The twin keeps all contexts ever computed: what is found is no more, and no other."""
+def test_any_tokens_are_found_as_they_were_computed(slabs: int) -> None:
+    """The twin keeps all contexts ever computed; the pool finds no longer and no other prefix."""
     rng = random.Random(slabs)
     pool, known = CachePool(small_cache, slabs * SLAB_BYTES), {A: [], B: []}
     with ExitStack() as running:

@@ -95,7 +95,7 @@ def test_a_wrong_digest_is_refused(stream: DraftStream) -> None:
     assert stream.frames == []
 
 
-def test_progress_is_replaced_and_gives_way_to_the_first_token(stream: DraftStream) -> None:
+def test_progress_is_replaced_and_ends_with_the_first_token(stream: DraftStream) -> None:
     source = Source()
     assert stream.receive(source.frame(progress=Progress(9, 0, 0, 3)))
     newest = source.frame(progress=Progress(9, 0, 0, 6))

@@ -1,4 +1,4 @@
-"""What a host may seal next (spec/03-order §4); cases are in spec/vectors/order.json."""
+"""The next seal of a host (spec/03-order §4); cases are in spec/vectors/order.json."""
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import open_requests, sealable
@@ -9,7 +9,7 @@ from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer, said
 
 
-class Room:
+class Scene:
     """An owner, a host and one message."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Room:
         self.hello = self.add(self.ada.write(self.held.id, said("hi"), parents=[self.genesis]))
 
     def add(self, entry: Entry) -> Entry:
-        """Admit and return."""
+        """Admit an entry; return it."""
         self.held.admit(entry)
         return entry
 
@@ -54,7 +54,7 @@ class Room:
         return self.add((by or self.ada).write(self.held.id, Cancel(), parents=[request]))
 
     def seal(self, request: Entry, by: Writer | None = None) -> Entry:
-        """Seal as the rule says."""
+        """Seal a request by the rule of coverage."""
         found = sealable(self.held, request.id)
         assert found is not None
         body = seal_of(
@@ -79,35 +79,35 @@ class Room:
 
 
 def test_a_request_is_open_until_it_is_answered() -> None:
-    room = Room()
-    request = room.ask()
-    assert room.open() == [request.id]
-    assert open_requests(room.held, room.ada.public) == []
-    seal = room.seal(request)
-    assert room.open() == [request.id]
-    room.answer(seal)
-    assert room.open() == []
+    scene = Scene()
+    request = scene.ask()
+    assert scene.open() == [request.id]
+    assert open_requests(scene.held, scene.ada.public) == []
+    seal = scene.seal(request)
+    assert scene.open() == [request.id]
+    scene.answer(seal)
+    assert scene.open() == []
 
 
 def test_a_refused_request_is_closed() -> None:
-    room = Room()
-    request = room.ask()
-    room.add(room.hal.write(room.held.id, answer(), parents=[request]))
-    assert room.open() == []
+    scene = Scene()
+    request = scene.ask()
+    scene.add(scene.hal.write(scene.held.id, answer(), parents=[request]))
+    assert scene.open() == []
 
 
 def test_a_void_request_is_not_open() -> None:
-    room = Room()
+    scene = Scene()
     bob = Writer(3)
-    grant = room.member(Grant(bob.public, Role.WRITER), room.grant)
-    body = Request(room.hal.public, Sampling())
-    request = room.add(bob.write(room.held.id, body, parents=[room.hello]))
-    assert room.open() == [request.id]
-    room.member(Revocation(bob.public), grant)
-    assert room.open() == []
+    grant = scene.member(Grant(bob.public, Role.WRITER), scene.grant)
+    body = Request(scene.hal.public, Sampling())
+    request = scene.add(bob.write(scene.held.id, body, parents=[scene.hello]))
+    assert scene.open() == [request.id]
+    scene.member(Revocation(bob.public), grant)
+    assert scene.open() == []
 
 
-def test_what_is_sealable_counts_once_sealed() -> None:
+def test_a_sealable_request_counts_once_sealed() -> None:
     for seed in range(25):
         story = Story(seed)
         story.grow(50)
@@ -132,15 +132,15 @@ def test_what_is_sealable_counts_once_sealed() -> None:
 
 
 def test_a_request_waits_while_its_basis_is_being_answered() -> None:
-    room = Room()
-    first = room.ask()
-    seal = room.seal(first)
-    follow = room.ask(first, basis=seal, fork=True)
-    queued = room.ask(first, basis=seal)
-    assert sealable(room.held, follow.id) is None
-    assert sealable(room.held, queued.id) is None
-    generation = room.answer(seal)
-    over, after = sealable(room.held, follow.id), sealable(room.held, queued.id)
+    scene = Scene()
+    first = scene.ask()
+    seal = scene.seal(first)
+    follow = scene.ask(first, basis=seal, fork=True)
+    queued = scene.ask(first, basis=seal)
+    assert sealable(scene.held, follow.id) is None
+    assert sealable(scene.held, queued.id) is None
+    generation = scene.answer(seal)
+    over, after = sealable(scene.held, follow.id), sealable(scene.held, queued.id)
     assert over is not None
     assert after is not None
     assert over.entries == (follow.id,)
@@ -148,25 +148,25 @@ def test_a_request_waits_while_its_basis_is_being_answered() -> None:
 
 
 def test_a_queued_request_waits_for_the_end_of_its_branch() -> None:
-    room = Room()
-    seal = room.seal(room.ask())
-    generation = room.answer(seal)
-    left = room.ask(generation, basis=seal)
-    queued = room.ask(generation, basis=seal)
-    left_seal = room.seal(left)
-    assert sealable(room.held, queued.id) is None
-    room.answer(left_seal)
-    found = sealable(room.held, queued.id)
+    scene = Scene()
+    seal = scene.seal(scene.ask())
+    generation = scene.answer(seal)
+    left = scene.ask(generation, basis=seal)
+    queued = scene.ask(generation, basis=seal)
+    left_seal = scene.seal(left)
+    assert sealable(scene.held, queued.id) is None
+    scene.answer(left_seal)
+    found = sealable(scene.held, queued.id)
     assert found is not None
     assert found.parent is not None
     assert found.parent.id == left_seal.id
 
 
-# --- ways to get stuck, and out ---------------------------------------------------
+# --- lost hosts -------------------------------------------------------------------
 
 
-class Stuck(Room):
-    """A request that was sealed by a host which never answers, and another host."""
+class LostHost(Scene):
+    """A request sealed by a host that never answers, and another host."""
 
     def __init__(self) -> None:
         """Write them."""
@@ -176,81 +176,84 @@ class Stuck(Room):
         grant = self.member(Grant(self.ida.public, Role.HOST), self.grant)
         self.last_grant = self.member(Grant(self.bob.public, Role.WRITER), grant)
         self.first = self.ask()
-        self.dead = self.seal(self.first)
+        self.unanswered = self.seal(self.first)
 
     def lists(self, request: Entry) -> list[bytes] | None:
-        """Return what a seal of the request would list on the dead one; None while it waits."""
+        """Return the list of a seal of the request on the unanswered one; None while it waits."""
         found = sealable(self.held, request.id)
         if found is None:
             return None
         assert found.parent is not None
-        assert found.parent.id == self.dead.id
+        assert found.parent.id == self.unanswered.id
         return list(found.entries)
 
 
-def test_a_request_behind_a_dead_host_waits_for_whoever_does_not_cancel_it() -> None:
-    room = Stuck()
+def test_a_request_behind_a_lost_host_waits_unless_it_follows_a_cancel() -> None:
+    scene = LostHost()
     for fork in (False, True):
-        assert room.lists(room.ask(room.first, basis=room.dead, host=room.ida, fork=fork)) is None
+        assert (
+            scene.lists(scene.ask(scene.first, basis=scene.unanswered, host=scene.ida, fork=fork))
+            is None
+        )
 
 
-def test_another_host_takes_over_from_a_dead_one_behind_a_cancel() -> None:
-    room = Stuck()
-    cancel = room.cancel(room.first)
+def test_another_host_takes_over_from_a_lost_one_behind_a_cancel() -> None:
+    scene = LostHost()
+    cancel = scene.cancel(scene.first)
     for fork in (False, True):
-        over = room.ask(cancel, basis=room.dead, host=room.ida, fork=fork)
-        assert room.lists(over) == [over.id]
+        over = scene.ask(cancel, basis=scene.unanswered, host=scene.ida, fork=fork)
+        assert scene.lists(over) == [over.id]
 
 
-def test_the_same_host_when_it_is_back_answers_what_was_cancelled_first() -> None:
-    room = Stuck()
-    over = room.ask(room.cancel(room.first), basis=room.dead)
-    assert room.open() == [room.first.id, over.id]
-    late = room.answer(room.dead)
-    assert room.lists(over) == [late.id, over.id]
+def test_a_host_that_is_back_answers_the_cancelled_request_first() -> None:
+    scene = LostHost()
+    over = scene.ask(scene.cancel(scene.first), basis=scene.unanswered)
+    assert scene.open() == [scene.first.id, over.id]
+    late = scene.answer(scene.unanswered)
+    assert scene.lists(over) == [late.id, over.id]
 
 
-def test_what_waited_behind_a_dead_host_goes_on_behind_who_took_over() -> None:
-    room = Stuck()
-    waits = room.ask(room.first, basis=room.dead, host=room.ida)
-    over = room.ask(room.cancel(room.first), basis=room.dead, host=room.ida)
-    generation = room.answer(room.seal(over, room.ida), room.ida)
-    found = sealable(room.held, waits.id)
+def test_a_request_that_waited_behind_a_lost_host_continues_behind_the_next_one() -> None:
+    scene = LostHost()
+    waits = scene.ask(scene.first, basis=scene.unanswered, host=scene.ida)
+    over = scene.ask(scene.cancel(scene.first), basis=scene.unanswered, host=scene.ida)
+    generation = scene.answer(scene.seal(over, scene.ida), scene.ida)
+    found = sealable(scene.held, waits.id)
     assert found is not None
     assert list(found.entries) == [generation.id, waits.id]
 
 
 def test_another_host_takes_over_from_a_revoked_one() -> None:
-    room = Stuck()
-    header = room.dead.header
-    cut = Cut(header.epoch, header.track, header.seq, room.dead.id)
-    room.add(
-        room.ada.write(
-            room.held.id,
-            Member(Revocation(room.hal.public, (cut,))),
-            parents=[room.last_grant],
-            listed=[room.dead],
+    scene = LostHost()
+    header = scene.unanswered.header
+    cut = Cut(header.epoch, header.track, header.seq, scene.unanswered.id)
+    scene.add(
+        scene.ada.write(
+            scene.held.id,
+            Member(Revocation(scene.hal.public, (cut,))),
+            parents=[scene.last_grant],
+            listed=[scene.unanswered],
         )
     )
-    over = room.ask(room.cancel(room.first), basis=room.dead, host=room.ida)
-    assert room.lists(over) == [over.id]
+    over = scene.ask(scene.cancel(scene.first), basis=scene.unanswered, host=scene.ida)
+    assert scene.lists(over) == [over.id]
 
 
-def test_an_owner_lets_go_of_what_a_member_who_left_had_asked() -> None:
-    room = Stuck()
-    asked = room.ask(room.cancel(room.first), basis=room.dead, by=room.bob)
-    room.dead = room.seal(asked)
-    room.member(Revocation(room.bob.public), room.last_grant)
-    over = room.ask(room.cancel(asked), basis=room.dead, host=room.ida)
-    assert room.lists(over) == [over.id]
+def test_an_owner_closes_the_request_of_a_member_who_left() -> None:
+    scene = LostHost()
+    asked = scene.ask(scene.cancel(scene.first), basis=scene.unanswered, by=scene.bob)
+    scene.unanswered = scene.seal(asked)
+    scene.member(Revocation(scene.bob.public), scene.last_grant)
+    over = scene.ask(scene.cancel(asked), basis=scene.unanswered, host=scene.ida)
+    assert scene.lists(over) == [over.id]
 
 
-def test_a_host_that_dies_before_it_seals_holds_nobody_up() -> None:
-    room = Room()
-    room.ask()
+def test_a_host_that_is_lost_before_it_seals_blocks_nobody() -> None:
+    scene = Scene()
+    scene.ask()
     ida = Writer(4)
-    room.member(Grant(ida.public, Role.HOST), room.grant)
-    beside = room.ask(host=ida)
-    found = sealable(room.held, beside.id)
+    scene.member(Grant(ida.public, Role.HOST), scene.grant)
+    beside = scene.ask(host=ida)
+    found = sealable(scene.held, beside.id)
     assert found is not None
     assert found.parent is None

@@ -1,4 +1,4 @@
-"""What the document tests share: a track being written, and structs made by hand."""
+"""Support for the document tests: a writer of tracks, and structs made by hand."""
 
 import hashlib
 import random
@@ -27,7 +27,7 @@ def lane(author: int) -> Lane:
 
 
 class TrackWriter:
-    """A document track being written: keeps lanes, seqs and lamports as admission demands."""
+    """A document track with correct lanes, seqs and lamports, written entry by entry."""
 
     def __init__(self) -> None:
         self.entries: dict[EntryId, Update] = {}
@@ -73,7 +73,7 @@ class TrackWriter:
 def put(
     key: str, value: str | None, *, at: int = 0, by: int, origin: StructId | None = None
 ) -> Struct:
-    """One struct that sets meta[key], or, for None, brings it deleted."""
+    """Return one struct that sets meta[key], or for None has it deleted."""
     where: dict[str, Any] = {"root": "meta", "key": key} if origin is None else {"origin": origin}
     if value is None:
         return Struct(StructId(by, at), 1, Content.DELETED, b"\x01", **where)
@@ -85,7 +85,7 @@ def update_of(*structs: Struct, deletions: Iterable[Deletion] = ()) -> bytes:
 
 
 def name_of(update: Update, clock: int = 0) -> StructId:
-    """The name of one of `update`'s structs for its descendants."""
+    """Return the name of one of `update`'s structs for its descendants."""
     return StructId(entry_client(update.id), clock)
 
 

@@ -13,11 +13,11 @@ from replica.document.yjs import Content, DecodedUpdate, StructId, decode_update
 from replica.errors import EntryRefused
 from replica.ids import EntryId
 
-Clock = tuple[tuple[int, EntryId], int]  # ((lamport, id), clock): the entry's place in the order
+Clock = tuple[tuple[int, EntryId], int]  # ((lamport, id), clock): the entry's position in the order
 
 
 class Refused(Exception):
-    """A name in the update means nothing, or two things."""
+    """A name in the update has no meaning, or two."""
 
 
 def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]], set[EntryId]]:
@@ -25,7 +25,7 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
     entries = {update.id: update for update in updates}
     valid: dict[EntryId, DecodedUpdate] = {}
     history: dict[tuple[str, str], list[tuple[Clock, Clock | None]]] = {}
-    place: dict[Clock, tuple[str, str]] = {}
+    slot: dict[Clock, tuple[str, str]] = {}
     value: dict[Clock, Any] = {}
     deleted: set[Clock] = set()
     for update in sorted(entries.values(), key=lambda update: update.order):
@@ -50,12 +50,12 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
             left = origin
             for offset in range(item.length):
                 clock = (update.order, item.id.clock + offset)
-                place[clock] = place[left] if left else (item.root or "", item.key or "")
+                slot[clock] = slot[left] if left else (item.root or "", item.key or "")
                 if item.content is Content.DELETED:
                     deleted.add(clock)
                 else:
                     value[clock] = decoded_any(bytearray(item.content_bytes[1:]))
-                integrate(history.setdefault(place[clock], []), clock, left)
+                integrate(history.setdefault(slot[clock], []), clock, left)
                 left = clock
     document: dict[str, dict[str, Any]] = {"meta": {}, "branches": {}, "annotations": {}}
     for (root, key), order in history.items():
@@ -67,12 +67,12 @@ def naive_document(updates: Iterable[Update]) -> tuple[dict[str, dict[str, Any]]
 
 def ancestors(update: Update, entries: dict[EntryId, Update]) -> dict[EntryId, Update]:
     found: dict[EntryId, Update] = {}
-    waiting = list(update.follows)
-    while waiting:
-        entry = entries[waiting.pop()]
+    todo = list(update.follows)
+    while todo:
+        entry = entries[todo.pop()]
         if entry.id not in found:
             found[entry.id] = entry
-            waiting += entry.follows
+            todo += entry.follows
     return found
 
 

@@ -1,4 +1,4 @@
-"""The one byte form of JSON: RFC 8785, with its own examples."""
+"""Canonical bytes of JSON: RFC 8785, with its own examples."""
 
 import json
 import math
@@ -73,12 +73,12 @@ def test_a_value_has_no_spaces_and_whole_numbers_are_ints() -> None:
     value = plain({"b": (1.0, 2.5, None, True), "a": {}})
     assert value == {"b": [1, 2.5, None, True], "a": {}}
     assert isinstance(value, dict)
-    assert list(value) == ["a", "b"], "what people see has one order too"
+    assert list(value) == ["a", "b"], "the value for people has one order too"
     assert canonical_json(value) == b'{"a":{},"b":[1,2.5,null,true]}'
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 2**53, b"", object(), {1: 2}, "\ud800"])
-def test_what_json_can_not_hold_is_refused(value: object) -> None:
+def test_a_value_that_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(ValueRefused):
         plain(value)
 

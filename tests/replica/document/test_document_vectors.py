@@ -1,4 +1,4 @@
-"""spec/vectors/document.json: this implementation gives what the file says, in any order."""
+"""spec/vectors/document.json: this implementation agrees with it in any order."""
 
 import importlib.util
 import json
@@ -48,11 +48,11 @@ def test_a_case_gives_its_projection_in_every_order(case: dict[str, Any]) -> Non
                 given()
             assert refusal.value.reason == case["refused"]
         return
-    said = assert_all_agree(entries, random.Random(0), rounds=8)
-    assert {entry.hex(): reason for entry, reason in said.void.items()} == case["void"]
-    projection = {"annotations": said.annotations, "branches": said.branches, "meta": said.meta}
+    found = assert_all_agree(entries, random.Random(0), rounds=8)
+    assert {entry.hex(): reason for entry, reason in found.void.items()} == case["void"]
+    projection = {"annotations": found.annotations, "branches": found.branches, "meta": found.meta}
     assert projection == case["projection"]
-    assert said.digest.hex() == case["digest"]
+    assert found.digest.hex() == case["digest"]
 
 
 def test_every_reason_an_update_is_void_for_has_a_case() -> None:
@@ -85,7 +85,7 @@ def test_canonical_json_is_that_of_the_vectors() -> None:
         assert canonical_json(plain(item["value"])).hex() == item["bytes"]
 
 
-def test_the_vectors_are_what_their_generator_writes() -> None:
+def test_the_vectors_are_those_their_generator_writes() -> None:
     source = importlib.util.spec_from_file_location("make_document", FOLDER / "make_document.py")
     assert source is not None
     assert source.loader is not None
@@ -94,22 +94,22 @@ def test_the_vectors_are_what_their_generator_writes() -> None:
     assert generator.rendered() == (FOLDER / "document.json").read_text()
 
 
-def test_the_example_of_the_chapter_is_what_it_says() -> None:
+def test_the_example_of_the_chapter_is_right() -> None:
     chapter = (FOLDER.parent / "06-document.md").read_text()
     block = re.search(r"```hex\n(.*?)```", chapter, re.DOTALL)
     assert block is not None
     data = bytes.fromhex("".join(line.split("   ")[0] for line in block[1].splitlines()))
     author = Lane(PublicKey(b"\x01" * 32), 7, 2)
     example = Update(EntryId(bytes(32)), author, 0, None, (), 1, data)
-    said = project([example])
-    assert (said.meta, said.void) == ({"title": "Fugue"}, {})
+    found = project([example])
+    assert (found.meta, found.void) == ({"title": "Fugue"}, {})
     assert str(client_id(author)) in chapter
     named = EntryId(bytes.fromhex(VECTORS["entry_clients"][0]["id"]))
     assert f"`{named.hex()[:8]}…`" in chapter
     assert str(entry_client(named)) in chapter
 
 
-def test_every_requirement_with_a_case_stands_in_the_chapter() -> None:
+def test_every_requirement_with_a_case_is_in_the_chapter() -> None:
     chapter = (FOLDER.parent / "06-document.md").read_text()
     stated = re.findall(r"\*\*(DOC-\d+)\*\*", chapter)
     assert stated == [f"DOC-{number}" for number in range(1, len(stated) + 1)]

@@ -1,4 +1,4 @@
-"""Replicas agree on the document whatever the order; a hostile update is void everywhere."""
+"""Replicas agree on the document in any order; a hostile update is void everywhere."""
 
 import random
 import time
@@ -96,7 +96,7 @@ def append_hostile(track: TrackWriter, rng: random.Random) -> None:
     track.add(update_of(*structs, deletions=gone), author=by, parents=parents, prev=prev)
 
 
-def test_damaged_updates_never_crash_and_never_divide_replicas() -> None:
+def test_damaged_updates_never_crash_replicas_or_make_them_diverge() -> None:
     rng = random.Random(5)
     for _ in range(60):
         track = TrackWriter()
@@ -112,7 +112,7 @@ def test_damaged_updates_never_crash_and_never_divide_replicas() -> None:
 
 
 def test_updates_of_one_author_out_of_order_lose_nothing() -> None:
-    # pycrdt fed 2nd, 3rd, 1st keeps only b: facts the order rule stands on.
+    # pycrdt given 2nd, 3rd, 1st keeps only b: the reason for the order rule.
     doc: Doc[Map[object]] = Doc(client_id=1)
     raw: list[bytes] = []
     doc.observe(lambda event: raw.append(event.update))
@@ -161,8 +161,8 @@ def test_both_entries_at_a_forked_position_count() -> None:
         put("", "over right", at=1, by=client_id(lane(2)), origin=name_of(right)),
     ]
     track.add(update_of(*structs), author=2, parents=[left, right])
-    said = assert_all_agree(track(), random.Random(0))
-    assert said.meta == {"k": "base", "l": "over left", "r": "over right"}
+    found = assert_all_agree(track(), random.Random(0))
+    assert found.meta == {"k": "base", "l": "over left", "r": "over right"}
     # One that has seen only the left can't name the right.
     stray = track.add(
         update_of(put("", "x", by=own, origin=name_of(right))), parents=[left], prev=left
@@ -170,7 +170,7 @@ def test_both_entries_at_a_forked_position_count() -> None:
     assert project(track()).void == {stray.id: "DOCUMENT_ORIGIN_UNKNOWN"}
 
 
-def test_forged_client_collisions_void_only_what_names_them() -> None:
+def test_forged_client_collisions_void_only_updates_that_name_them() -> None:
     track = TrackWriter()
     twins = [
         track.add(
@@ -185,14 +185,14 @@ def test_forged_client_collisions_void_only_what_names_them() -> None:
     one_seen = track.add(update_of(over), author=3, parents=[twins[0]])
     over = put("", "w", by=client_id(lane(4)), origin=name_of(twins[0]))
     both_seen = track.add(update_of(over), author=4, parents=twins)
-    said = assert_all_agree(track(), random.Random(0))
-    assert said.void == {both_seen.id: "DOCUMENT_ORIGIN_UNKNOWN"}
-    assert said.meta == {"k1": "w", "k2": "v"}
+    found = assert_all_agree(track(), random.Random(0))
+    assert found.void == {both_seen.id: "DOCUMENT_ORIGIN_UNKNOWN"}
+    assert found.meta == {"k1": "w", "k2": "v"}
     live = Document(track())
     with pytest.raises(AntiphonError) as refusal:
         edited(live, 5, lambda edit: edit.set_meta("k2", "mine"))
     assert refusal.value.reason == "DOCUMENT_ORIGIN_UNKNOWN"
-    assert one_seen.id not in said.void
+    assert one_seen.id not in found.void
 
 
 # Void updates
@@ -255,7 +255,7 @@ HOSTILE = {
     "another root": (raw(0x28, b"\x01" + text("extra") + text("k") + VALUE), "ROOT_UNKNOWN"),
     "an origin nobody wrote": (raw(0x88, varuint(77) + b"\x00" + VALUE), "ORIGIN_UNKNOWN"),
     "an origin in itself": (raw(0x88, varuint(OWN) + b"\x00" + VALUE), "ORIGIN_UNKNOWN"),
-    "a deletion of a stranger": (b"\x00\x01\x4d\x01\x00\x01", "ORIGIN_UNKNOWN"),
+    "a deletion of a client unknown here": (b"\x00\x01\x4d\x01\x00\x01", "ORIGIN_UNKNOWN"),
     "a deletion beyond its own": (
         update_of(put("k", "v", by=OWN), deletions=[Deletion(StructId(OWN, 0), 2)]),
         "ORIGIN_UNKNOWN",
@@ -274,10 +274,10 @@ def test_a_hostile_update_is_void_for_its_reason(attack: str) -> None:
     entry = track.add(data, parents=[track.genesis])
     after = track.add(update_of(put("k", "next", by=OWN)), parents=[entry])
     started = time.process_time()
-    said = project(track())
+    found = project(track())
     assert time.process_time() - started < 1
-    assert said.void == {entry.id: f"DOCUMENT_{reason}"}
-    assert said.meta == {"k": "next"}, "a void update costs its lane nothing"
+    assert found.void == {entry.id: f"DOCUMENT_{reason}"}
+    assert found.meta == {"k": "next"}, "a void update costs its lane nothing"
     live = Document(track())
     assert live.heads == (after.id,)
 
@@ -297,12 +297,12 @@ def test_names_of_structs_outside_the_closure_are_unknown() -> None:
     beyond = track.add(
         update_of(deletions=[Deletion(name_of(other), 2)]), author=4, parents=[other]
     )
-    said = assert_all_agree(track(), random.Random(1))
-    assert said.void == dict.fromkeys((blind.id, erasing.id, beyond.id), "DOCUMENT_ORIGIN_UNKNOWN")
-    assert said.meta == {"k": "v"}
+    found = assert_all_agree(track(), random.Random(1))
+    assert found.void == dict.fromkeys((blind.id, erasing.id, beyond.id), "DOCUMENT_ORIGIN_UNKNOWN")
+    assert found.meta == {"k": "v"}
 
 
-def test_an_update_on_top_of_a_void_one_is_void_but_its_ancestors_stay_in_reach() -> None:
+def test_an_update_on_top_of_a_void_one_is_void_but_its_ancestors_stay_reachable() -> None:
     track = TrackWriter()
     base = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
     void = track.add(update_of(put("k", "v", at=1, by=OWN)), parents=[base])
@@ -310,9 +310,9 @@ def test_an_update_on_top_of_a_void_one_is_void_but_its_ancestors_stay_in_reach(
     child = track.add(update_of(on_void), author=2, parents=[void])
     on_base = put("", "new", by=client_id(lane(3)), origin=name_of(base))
     track.add(update_of(on_base), author=3, parents=[child])
-    said = assert_all_agree(track(), random.Random(2))
-    assert said.void == {void.id: "DOCUMENT_CLOCK_GAP", child.id: "DOCUMENT_ORIGIN_UNKNOWN"}
-    assert said.meta == {"k": "new"}
+    found = assert_all_agree(track(), random.Random(2))
+    assert found.void == {void.id: "DOCUMENT_CLOCK_GAP", child.id: "DOCUMENT_ORIGIN_UNKNOWN"}
+    assert found.meta == {"k": "new"}
 
 
 def _one_entry_lanes(n: int, *, combed: bool = False) -> list[Update]:
@@ -354,7 +354,7 @@ def test_the_fold_keeps_nothing_that_grows_with_the_lanes_of_each_entry(combed: 
 
 
 @pytest.mark.parametrize("combed", [False, True])
-def test_what_stands_close_behind_is_found_without_a_long_search(combed: bool) -> None:
+def test_a_near_ancestor_is_found_without_a_long_search(combed: bool) -> None:
     def work_of(n: int) -> Callable[[], object]:
         updates, fold = _one_entry_lanes(n, combed=combed), DocumentFold()
         return lambda: [fold.receive(update) for update in updates]
@@ -362,7 +362,7 @@ def test_what_stands_close_behind_is_found_without_a_long_search(combed: bool) -
     assert grows_linearly(work_of, 100)
 
 
-def test_what_stands_far_behind_on_a_path_is_found_at_once() -> None:
+def test_a_distant_ancestor_on_the_same_path_is_found_without_search() -> None:
     def work_of(n: int) -> Callable[[], object]:
         track = TrackWriter()
         first = track.add(update_of(put("k", "v", by=OWN)), parents=[track.genesis])
@@ -389,6 +389,6 @@ def test_an_ancestor_on_another_path_is_found() -> None:
     apart = track.add(update_of(beside), author=6, parents=[track.genesis])
     blind = put("", "x", by=client_id(lane(7)), origin=name_of(apart))
     void = track.add(update_of(blind), author=7, parents=[join])
-    said = assert_all_agree(track(), random.Random(3))
-    assert said.void == {void.id: "DOCUMENT_ORIGIN_UNKNOWN"}
-    assert said.meta == {"k": "w", "s": "v"}
+    found = assert_all_agree(track(), random.Random(3))
+    assert found.void == {void.id: "DOCUMENT_ORIGIN_UNKNOWN"}
+    assert found.meta == {"k": "w", "s": "v"}

@@ -163,7 +163,7 @@ def test_containers_nest_to_a_bound(wrap: Callable[[object], object]) -> None:
     ],
     ids=["undefined", "bigint", "bytes", "infinity", "nan", "beyond 2**53"],
 )
-def test_what_json_cannot_hold_is_refused(data: bytes) -> None:
+def test_a_value_that_json_cannot_hold_is_refused(data: bytes) -> None:
     with pytest.raises(ValueRefused):
         pass_value(Reader(data))
 
@@ -173,6 +173,6 @@ def test_what_json_cannot_hold_is_refused(data: bytes) -> None:
     [b"\x73", b"\x00", b"\x7d\x40", b"\x7d\x80\x00", b"\x76\x02" + (text("k") + b"\x7e") * 2],
     ids=["unknown tag", "small tag", "minus zero", "padded", "one key twice"],
 )
-def test_what_leaves_the_strict_form_is_malformed(data: bytes) -> None:
+def test_bytes_outside_the_strict_form_are_malformed(data: bytes) -> None:
     with pytest.raises(UpdateMalformed):
         pass_value(Reader(data))

@@ -1,4 +1,4 @@
-"""The document: what it says, that replicas agree on it, and what is void."""
+"""The document: its content, agreement between replicas, and void updates."""
 
 import re
 from collections.abc import Callable
@@ -32,10 +32,10 @@ from tests.replica.document.document_writer import (
     update_of,
 )
 
-# What the document says
+# Content
 
 
-def test_a_local_edit_says_what_was_written() -> None:
+def test_a_local_edit_has_the_values_written() -> None:
     track = TrackWriter()
     live = Document(track())
 
@@ -50,18 +50,18 @@ def test_a_local_edit_says_what_was_written() -> None:
 
     data = edited(live, 1, write)
     live.receive(track.add(data, parents=[track.genesis]))
-    said = live.projection
-    assert said.meta == {
+    found = live.projection
+    assert found.meta == {
         "title": "Fugue",
         "tags": ["a", {"deep": None}],
         "opus": 1080,
         "pitch": 0.5,
     }
-    assert isinstance(said.meta["opus"], int)
-    assert said.branches == {"main": SEAL.hex()}
-    assert said.annotations == {track.genesis.id.hex(): {"star": True, "note/1": "x"}}
-    assert said == project(track())
-    assert not said.void
+    assert isinstance(found.meta["opus"], int)
+    assert found.branches == {"main": SEAL.hex()}
+    assert found.annotations == {track.genesis.id.hex(): {"star": True, "note/1": "x"}}
+    assert found == project(track())
+    assert not found.void
 
 
 def test_a_deleted_key_is_gone_and_null_is_a_value() -> None:
@@ -98,7 +98,7 @@ def test_an_edit_leaves_no_trace_until_its_entry_comes_back() -> None:
     assert live.projection == before
 
 
-def test_what_was_typed_over_never_reaches_the_log() -> None:
+def test_an_overwritten_value_never_reaches_the_log() -> None:
     edit = Document().edit(lane(1))
     edit.set_meta("title", "my password")
     edit.set_meta("title", "Fugue")
@@ -159,13 +159,13 @@ def test_entries_a_reader_can_not_name_are_left_out() -> None:
         )
     ]
     track.add(update_of(*structs), parents=[track.genesis])
-    said = project(track())
-    assert not said.void
-    assert said.branches == {"good": "a" * 64}
-    assert said.annotations == {"a" * 64: {"k": "x"}}
+    found = project(track())
+    assert not found.void
+    assert found.branches == {"good": "a" * 64}
+    assert found.annotations == {"a" * 64: {"k": "x"}}
 
 
-# What a caller must not do
+# Errors of the caller
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_edit_beyond_64_kib_is_refused() -> None:
         edit.update()
 
 
-def test_admission_errors_of_the_caller_are_told_and_change_nothing() -> None:
+def test_admission_errors_of_the_caller_are_raised_and_change_nothing() -> None:
     track = TrackWriter()
     entry = track.add(EMPTY_UPDATE, parents=[track.genesis])
     live = Document(track())

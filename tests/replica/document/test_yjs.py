@@ -1,4 +1,4 @@
-"""The bounded reader of Yjs v1 updates: what it reads, what it refuses, what it costs."""
+"""The bounded reader of Yjs v1 updates: accepted and refused input, and its cost."""
 
 import struct
 import tracemalloc
@@ -38,7 +38,7 @@ ROOT_KEY = b"\x01" + text("meta")
 
 
 def any_update(value: bytes) -> bytes:
-    """One update that sets meta["k"] to the lib0 bytes `value`."""
+    """Return an update that sets meta["k"] to the lib0 bytes `value`."""
     return HEAD + b"\x28" + ROOT_KEY + text("k") + b"\x01" + value + b"\x00"
 
 
@@ -105,7 +105,7 @@ def test_shared_types_of_pycrdt_are_read_as_such() -> None:
         (Content.DOC, text("guid") + b"\x76\x00", 1),
     ],
 )
-def test_each_content_takes_its_clocks(content: Content, body: bytes, length: int) -> None:
+def test_each_content_has_its_number_of_clocks(content: Content, body: bytes, length: int) -> None:
     data = HEAD + bytes([content | 0x20]) + ROOT_KEY + text("k") + body + b"\x00"
     (item,) = decode_update(data).structs
     assert (item.content, item.content_bytes, item.length) == (content, body, length)
@@ -153,7 +153,7 @@ def test_gaps_have_a_length_and_nothing_else(content: Content) -> None:
         ("map with one key twice", any_update(b"\x76\x02\x01a\x7e\x01a\x7e")),
     ],
 )
-def test_what_leaves_the_strict_form_is_malformed(broken: str, update: bytes) -> None:
+def test_bytes_outside_the_strict_form_are_malformed(broken: str, update: bytes) -> None:
     with pytest.raises(UpdateMalformed):
         decode_update(update)
 
@@ -170,7 +170,7 @@ def test_what_leaves_the_strict_form_is_malformed(broken: str, update: bytes) ->
         b"\x7d\x80" + varuint(2**47),  # the integer 2**53
     ],
 )
-def test_what_json_can_not_hold_is_refused(value: bytes) -> None:
+def test_a_value_that_json_cannot_hold_is_refused(value: bytes) -> None:
     with pytest.raises(ValueRefused):
         decode_update(any_update(value))
 
@@ -231,7 +231,7 @@ def read_or_none(data: bytes) -> DecodedUpdate | None:
 
 
 def is_read_whole(update: DecodedUpdate) -> bool:
-    """Say whether writing what was read loses nothing the reader saw."""
+    """Say whether an update that is read and written again has the same content."""
     return decode_update(encode_update(update)) == canonical(update)
 
 

@@ -1,8 +1,8 @@
 """The membership fold as a brute-force fixpoint: assume, derive, repeat until nothing changes.
 
-The oracle for replica/log/members.py, which settles everything in one pass from
-the most senior key down, and for what follows from it: who sees what, what is
-covered, and the membership behind given heads. It shares no code with these.
+The oracle for replica/log/members.py, which decides all keys in one pass from the
+most senior down, and for the visibility, the cover and the membership at given
+heads that follow from it. It shares no code with these.
 """
 
 from collections.abc import Iterable
@@ -27,12 +27,12 @@ TAKES: dict[int, str] = {
     Kind.SEAL: "host",
     Kind.GENERATION: "host",
 }
-"""The table of spec/02-entry §5, typed off by hand; other kinds take anyone."""
+"""The table of spec/02-entry §5, copied by hand; other kinds allow anyone."""
 
 
 @dataclass
 class NaiveMembership:
-    """What is assumed in one round, and derived for the next."""
+    """The membership assumed in one round, and derived for the next."""
 
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     roles: dict[PublicKey, frozenset[Role]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class NaiveMembership:
 
 
 def naive_membership_at(log: Log, heads: Iterable[EntryId]) -> NaiveMembership:
-    """Return `M`: the membership of what `heads` reach through parents and prev."""
+    """Return `M`: the membership of the entries `heads` reach through parents and prev."""
     reached = set(heads)
     while True:
         headers = [log.entries[i].header for i in reached]
@@ -65,7 +65,7 @@ def naive_membership_at(log: Log, heads: Iterable[EntryId]) -> NaiveMembership:
 
 
 def naive_covered(log: Log) -> set[EntryId]:
-    """Return what members wrote inside all cuts, resignations, and all these name."""
+    """Return the entries of members inside all cuts, resignations, and all these name."""
     state = naive_membership(log)
     covered = {
         entry.id

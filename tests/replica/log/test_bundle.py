@@ -32,7 +32,7 @@ def bundle(entries: list[Entry], *blobs: tuple[Digest, bytes]) -> bytes:
 
 
 def sealed(data: bytes) -> bytes:
-    """Put the right digest under records that are wrong."""
+    """Append the right digest to invalid records."""
     return data + hashlib.sha256(data).digest()
 
 
@@ -79,7 +79,7 @@ def test_opaque_parts_and_missing_bodies_are_kept_as_they_are() -> None:
     [[], log(3)[1:], [*log(1), *log(1)], [*log(2), *log(2, seed=2)]],
     ids=["nothing", "no genesis", "an entry twice", "two conversations"],
 )
-def test_what_is_not_one_whole_conversation_is_not_encoded(entries: list[Entry]) -> None:
+def test_entries_that_are_not_one_whole_conversation_are_not_encoded(entries: list[Entry]) -> None:
     with pytest.raises(BundleInvalid):
         bundle(entries)
 
@@ -161,12 +161,12 @@ def test_a_bundle_of_another_draft_is_refused_with_the_way_out(number: int) -> N
     with pytest.raises(DraftUnknown, match=f"draft {number};") as caught:
         decode_bundle(sealed(MAGIC + draft(number) + rest))
     assert "antiphon export" in caught.value.next_step
-    # Whatever else another draft's records hold, the number is told before they are read.
+    # The draft number is read before the records, whatever these hold in another draft.
     with pytest.raises(DraftUnknown):
         decode_bundle(sealed(MAGIC + draft(number) + record(77, b"later")))
 
 
-def test_a_bundle_from_before_drafts_had_numbers_is_told_from_a_damaged_one() -> None:
+def test_a_bundle_of_the_first_draft_is_distinguished_from_a_damaged_one() -> None:
     rest = bundle(log(2))[len(MAGIC) + len(draft(DRAFT)) : -32]
     with pytest.raises(DraftUnknown, match="draft 1;"):
         decode_bundle(sealed(MAGIC + rest))

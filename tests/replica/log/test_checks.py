@@ -1,4 +1,4 @@
-"""Each check of admission, on one entry and the headers of what it names."""
+"""Each check of admission, on one entry and the headers of the entries it names."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ HEADERS = {entry.id: entry.header for entry in (GENESIS, GRANT, FIRST, SECOND)}
 
 
 def moved(**changes: object) -> Entry:
-    """Return SECOND with another header; nobody signed it."""
+    """Return SECOND with another header, unsigned."""
     return replace(SECOND, header=replace(SECOND.header, **changes))
 
 
@@ -42,7 +42,7 @@ def bodied(entry: Entry, body: bytes | None) -> Entry:
     return replace(entry, body=body)
 
 
-def test_an_entry_in_its_place_passes() -> None:
+def test_an_entry_that_fits_its_ancestors_passes() -> None:
     for entry in (GENESIS, GRANT, FIRST, SECOND):
         check_contents(entry, verified=False)
         check_ancestors(entry, HEADERS.__getitem__)
@@ -60,7 +60,9 @@ def test_an_entry_in_its_place_passes() -> None:
     ],
     ids=lambda value: getattr(value, "reason", ""),
 )
-def test_an_entry_out_of_place_is_refused(entry: Entry, refusal: type[EntryRefused]) -> None:
+def test_an_entry_that_does_not_fit_its_ancestors_is_refused(
+    entry: Entry, refusal: type[EntryRefused]
+) -> None:
     with pytest.raises(refusal):
         check_ancestors(entry, HEADERS.__getitem__)
 
@@ -90,7 +92,7 @@ def test_contents_that_break_a_rule_are_refused(entry: Entry, refusal: type[Entr
         check_contents(entry, verified=False)
 
 
-def test_what_was_verified_before_is_still_parsed() -> None:
+def test_an_entry_verified_before_is_still_parsed() -> None:
     check_contents(replace(FIRST, signature=bytes(64)), verified=True)
     with pytest.raises(BodyMalformed):
         check_contents(bodied(GRANT, b"\xff" * 17), verified=True)
@@ -103,7 +105,7 @@ def test_a_genesis_names_its_author_first() -> None:
     assert check_contents(ADA.genesis([ADA.public, BOB.public]), verified=False) == ()
 
 
-def test_contents_yield_what_an_entry_names() -> None:
+def test_contents_yield_the_ids_an_entry_names() -> None:
     assert set(check_contents(SECOND, verified=False)) == {FIRST.id}
     assert set(check_contents(GRANT, verified=False)) == {GENESIS.id}
 

@@ -172,7 +172,7 @@ def test_an_absent_body_is_not_an_empty_one() -> None:
         assert codec.decode_entry_message(codec.encode_entry(changed)).body == body
 
 
-# --- whatever comes, a typed error ---------------------------------------------------
+# --- typed errors for any input ------------------------------------------------------
 
 
 @given(st.binary(max_size=200))
@@ -198,7 +198,7 @@ def test_a_damaged_body_raises_nothing_but_typed_errors(body: b.Body, data: st.D
 
 
 def read_or_refusal(read: Callable[[bytes], object], data: bytes) -> object:
-    """Return what is read, or the typed error; anything else that is raised fails the test."""
+    """Return the value read, or the typed error; any other exception fails the test."""
     try:
         return read(bytes(data))
     except AntiphonError as error:
@@ -354,13 +354,13 @@ TO_CLIENT: list[m.Message] = [
 ]
 
 
-def test_entries_leave_out_the_conversation_their_first_header_tells() -> None:
+def test_entries_omit_the_conversation_that_their_first_header_has() -> None:
     wrapped = frames.entries_to_pb(m.Entries(GENESIS.conversation, (GENESIS,)))
     assert wrapped.conversation == b""
     assert frames.entries_from_pb(wrapped).conversation == GENESIS.conversation
 
 
-def test_entries_of_which_none_tells_the_conversation_are_refused_as_a_whole() -> None:
+def test_entries_of_which_none_has_the_conversation_are_refused_as_a_whole() -> None:
     nameless = sync_pb2.Entries(entries=[log_pb2.Entry(header=b"\xff")])
     with pytest.raises(WireMalformed):
         frames.entries_from_pb(nameless)

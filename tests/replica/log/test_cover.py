@@ -1,4 +1,4 @@
-"""What digest and sync cover, kept up as the log grows (spec/03-order §5)."""
+"""The cover of digest and sync, updated as the log grows (spec/03-order §5)."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def _grown(entries: list[Entry]) -> Log:
 
 
 class Cut:
-    """An owner, a writer whose first message alone is kept, and what it wrote behind the cut."""
+    """An owner, and a writer with one message inside and one behind the cut."""
 
     def __init__(self) -> None:
         """Write them."""
@@ -51,11 +51,11 @@ class Cut:
 
     @property
     def before(self) -> tuple[Entry, ...]:
-        """Everything up to the revocation."""
+        """Every entry up to the revocation."""
         return self.genesis, self.grant, self.kept, self.revocation
 
 
-def test_what_is_covered_is_the_same_at_every_step_and_from_scratch() -> None:
+def test_the_cover_is_the_same_at_every_step_and_from_scratch() -> None:
     for seed in range(30):
         story = Story(seed)
         story.grow(50)
@@ -68,7 +68,7 @@ def test_what_is_covered_is_the_same_at_every_step_and_from_scratch() -> None:
                 assert log.covered() == naive_covered(log)
 
 
-def test_what_lies_behind_a_cut_is_offered_once_something_covered_follows_it() -> None:
+def test_an_entry_behind_a_cut_is_offered_once_a_covered_one_follows_it() -> None:
     scene = Cut()
     log = _grown([*scene.before])
     assert log.offered([scene.kept.id]) == [scene.kept.id]

@@ -1,4 +1,4 @@
-"""What a store lost: who is let in meanwhile, what heals it, what waits (spec/04-link §10)."""
+"""Entries lost by a store: access meanwhile, repair, pending entries (spec/04-link §10)."""
 
 import random
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ class Damaged(Scene):
         return self
 
     def pass_minutes(self, minutes: int) -> None:
-        """Let time pass, in steps shorter than what ends an idle link."""
+        """Let time pass, in steps shorter than the idle timeout of a link."""
         for _ in range(minutes * 12):
             self.network.advance(5.0)
 
@@ -92,11 +92,13 @@ def stored_since(scene: Damaged, before: int) -> list[EntryId]:
     return [entry.id for entry in scene.network.stored[before:]]
 
 
-# --- what waits after a restore -----------------------------------------------------------
+# --- pending entries after a restore ------------------------------------------------------
 
 
 @given(st.integers(0, 400), st.integers(1, 8))
-def test_whatever_was_lost_healing_gives_the_conversation_as_it_was(seed: int, count: int) -> None:
+def test_after_any_loss_the_returned_entries_restore_the_conversation(
+    seed: int, count: int
+) -> None:
     story = Story(seed)
     story.grow(25)
     chance = random.Random(seed)
@@ -107,7 +109,7 @@ def test_whatever_was_lost_healing_gives_the_conversation_as_it_was(seed: int, c
     persisted: list[EntryId] = []
     todo = chance.sample(gone, len(gone))
     while todo:
-        # Each is sent until its ancestors are here; what is sent too early is not kept.
+        # Each is sent until its ancestors are admitted; one that is sent too early is dropped.
         entry = todo.pop(0)
         verdict = held.admit(entry)
         if isinstance(verdict, Admitted):
@@ -115,7 +117,7 @@ def test_whatever_was_lost_healing_gives_the_conversation_as_it_was(seed: int, c
         else:
             held.log.admission.drop([entry.id])
             todo.append(entry)
-    assert sorted(persisted) == sorted(e.id for e in gone)  # what waited is stored already
+    assert sorted(persisted) == sorted(e.id for e in gone)  # pending entries are stored already
     assert not held.damage
     assert not held.is_blocked
     assert not held.log.pending
@@ -126,7 +128,7 @@ def test_whatever_was_lost_healing_gives_the_conversation_as_it_was(seed: int, c
     assert held.order.void == whole.order.void
 
 
-def test_a_body_that_came_while_its_entry_waited_is_stored_with_it(scene: Damaged) -> None:
+def test_a_body_that_came_while_its_entry_was_pending_is_stored_with_it(scene: Damaged) -> None:
     bare = replace(scene.last, body=None)
     kept = [*(e for e in scene.all if e not in (scene.first, scene.last)), bare]
     held = Conversation.restore(scene.id, kept, lost(scene.first))
@@ -137,10 +139,10 @@ def test_a_body_that_came_while_its_entry_waited_is_stored_with_it(scene: Damage
     assert set(verdict.entries) == {scene.first, scene.eves, scene.eve_out, scene.last}
 
 
-def test_a_revocation_that_waits_for_a_lost_message_blocks_as_a_lost_one(
+def test_a_revocation_pending_for_a_lost_message_blocks_as_a_lost_one(
     scene: Damaged,
 ) -> None:
-    # Its cut names a message of Eve's: without that it is not admitted, and she would be in.
+    # Its cut names a message of Eve: without that it is not admitted, and she is a member.
     held = without(scene.all, scene.eves)
     assert held.log.membership.is_member(EVE.public)
     assert held.is_blocked
@@ -150,7 +152,7 @@ def test_a_revocation_that_waits_for_a_lost_message_blocks_as_a_lost_one(
     assert not held.is_member(EVE.public)
 
 
-def test_nothing_of_a_lost_message_blocks(scene: Damaged) -> None:
+def test_a_lost_message_blocks_nothing(scene: Damaged) -> None:
     held = without(scene.all, scene.last)
     assert not held.is_blocked
     assert held.damage
@@ -173,7 +175,7 @@ CLOSING = ["genesis", "bob_in", "eve_in", "eve_out", "eves"]
 
 
 @pytest.mark.parametrize("name", CLOSING)
-def test_a_hub_that_lost_membership_entries_knows_nobody(name: str) -> None:
+def test_a_hub_that_lost_membership_entries_admits_no_member(name: str) -> None:
     scene = Damaged().lose(getattr(Damaged(), name))
     empty = Hub(HUB_KEY, Policy())
     for writer in (scene.writer, BOB, EVE, Writer(7)):
@@ -181,7 +183,7 @@ def test_a_hub_that_lost_membership_entries_knows_nobody(name: str) -> None:
         assert of(Listing, peer.received) == []
         peer.send(Open(scene.id, scene.held.log.digest, ()))
         assert reasons(peer) == {NOT_FOUND}
-        # What a stranger is told is what a hub says that never heard of the conversation.
+        # The answer is the same as that of a hub without the conversation.
         message = Entries(scene.id, (scene.first,))
         assert scene.hub.push(writer.public, message, 0.0) == empty.push(
             writer.public, message, 0.0
@@ -189,22 +191,22 @@ def test_a_hub_that_lost_membership_entries_knows_nobody(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLOSING)
-def test_a_member_that_seeds_a_damaged_hub_heals_it(name: str) -> None:
+def test_a_member_that_seeds_a_damaged_hub_repairs_it(name: str) -> None:
     whole = Damaged()
     gone = getattr(whole, name)
     scene = Damaged().lose(gone)
-    waiting = set(scene.held.log.pending)
+    pending = set(scene.held.log.pending)
     before = len(scene.network.stored)
     owner = scene.member(scene.writer, *scene.all)
     owner.open(scene.id)
     assert stored_since(scene, before) == [gone.id]
-    assert waiting <= scene.held.log.entries.keys()
+    assert pending <= scene.held.log.entries.keys()
     assert scene.held.log.digest == scene.digest
     assert scene.state(owner) is SyncState.SYNCHRONIZED
     assert not scene.held.is_member(EVE.public)
 
 
-def test_a_revoked_key_that_leaves_its_revocation_out_is_not_let_in(scene: Damaged) -> None:
+def test_a_revoked_key_that_omits_its_revocation_is_no_member(scene: Damaged) -> None:
     scene.lose(scene.eve_out)
     eve = scene.member(EVE, *(e for e in scene.all if e is not scene.eve_out))
     eve.open(scene.id)
@@ -212,7 +214,7 @@ def test_a_revoked_key_that_leaves_its_revocation_out_is_not_let_in(scene: Damag
     assert of(Opened, eve.received) == of(Entries, eve.received) == []
     assert reasons(eve) == {NOT_FOUND}
     assert scene.held.is_blocked
-    # Nor does she get in once it is back, be it she herself who brings it.
+    # Nor is she a member once it is back, even if she sends it herself.
     outcomes = scene.hub.push(EVE.public, Entries(scene.id, (scene.eve_out,)), 0.0)[1]
     assert {fault.reason for fault in outcomes.values() if fault} == {NOT_FOUND}
     assert not scene.held.is_blocked
@@ -220,37 +222,37 @@ def test_a_revoked_key_that_leaves_its_revocation_out_is_not_let_in(scene: Damag
     assert of(Opened, eve.received) == []
 
 
-def test_anyone_may_bring_exactly_what_is_missing_and_nothing_else(scene: Damaged) -> None:
+def test_anyone_may_send_exactly_the_missing_entries(scene: Damaged) -> None:
     scene.lose(scene.eve_in, scene.eve_out)
-    stranger = scene.member(Writer(7))
+    other_peer = scene.member(Writer(7))
     other = scene.eve.write(scene.id, said("more of Eve"), parents=[scene.eves])
     forged = replace(scene.eve_out, signature=bytes(64))
     before = len(scene.network.stored)
     for entries in ((other,), (forged,), (replace(scene.eve_in, body=None),), (scene.eve_out,)):
-        stranger.send(Entries(scene.id, entries))
+        other_peer.send(Entries(scene.id, entries))
         assert stored_since(scene, before) == []
-    assert not scene.hub.links[stranger.link_id].intake.pending
-    stranger.send(Entries(scene.id, (other, scene.eve_in)))
+    assert not scene.hub.links[other_peer.link_id].intake.pending
+    other_peer.send(Entries(scene.id, (other, scene.eve_in)))
     assert stored_since(scene, before) == [scene.eve_in.id]
     assert scene.held.is_blocked
-    stranger.send(Entries(scene.id, (scene.eve_out,)))
+    other_peer.send(Entries(scene.id, (scene.eve_out,)))
     assert stored_since(scene, before) == [scene.eve_in.id, scene.eve_out.id]
     assert not scene.held.is_blocked
-    assert reasons(stranger) == {NOT_FOUND}
+    assert reasons(other_peer) == {NOT_FOUND}
     assert other.id not in scene.held.log.entries
 
 
-def test_what_a_lost_entry_follows_may_be_lost_without_a_trace(scene: Damaged) -> None:
+def test_the_ancestors_of_a_lost_entry_may_be_lost_without_a_trace(scene: Damaged) -> None:
     kept = [e for e in scene.all if e not in (scene.first, scene.eves)]
     scene.hub.load(scene.id, kept, lost(scene.eves))
     assert scene.held.is_blocked
     scene.hub.load(scene.id, [e for e in kept if e is not scene.last], lost(scene.eves))
-    for _ in range(2):  # the second time it is known what the first lacked
+    for _ in range(2):  # the second time the ids that the first lacked are known
         scene.hub.push(BOB.public, Entries(scene.id, (scene.first, scene.eves)), 0.0)
     assert not scene.held.is_blocked
 
 
-def test_who_may_not_create_hears_the_same_of_a_damaged_hub_as_of_an_empty_one() -> None:
+def test_a_key_that_may_not_create_gets_the_same_from_a_damaged_hub_as_from_an_empty_one() -> None:
     policy = Policy(creators=frozenset({Writer(1).public}))
     scene = Damaged(policy)
     scene.lose(scene.eve_out)
@@ -258,24 +260,26 @@ def test_who_may_not_create_hears_the_same_of_a_damaged_hub_as_of_an_empty_one()
     shown = (scene.genesis, scene.bob_in, scene.eve_in)
     for writer in (EVE, Writer(7)):
         message = Entries(scene.id, shown)
-        told = scene.hub.push(writer.public, message, 0.0)
-        assert told == empty.push(writer.public, message, 0.0)
+        answer = scene.hub.push(writer.public, message, 0.0)
+        assert answer == empty.push(writer.public, message, 0.0)
     assert not empty.shelf
 
 
-def test_what_waits_in_the_store_is_no_links_expense_and_leaves_with_none(scene: Damaged) -> None:
+def test_entries_pending_since_a_restore_count_against_no_link_and_stay_when_one_ends(
+    scene: Damaged,
+) -> None:
     scene.lose(scene.first)
-    waiting = dict(scene.held.log.pending)
-    assert set(waiting) == {scene.eves.id, scene.eve_out.id, scene.last.id}
-    # The revocation waits too, so nobody is let in; and whoever sends what waits pays nothing.
+    pending = dict(scene.held.log.pending)
+    assert set(pending) == {scene.eves.id, scene.eve_out.id, scene.last.id}
+    # The revocation is pending too, so nobody is a member; a peer that sends these pays nothing.
     bob = scene.member(BOB, scene.genesis, scene.bob_in)
     bob.send(Entries(scene.id, (scene.eves, scene.last)))
     assert not scene.hub.links[bob.link_id].intake.pending_bytes
     scene.network.disconnect(bob)
-    assert scene.held.log.pending == waiting
+    assert scene.held.log.pending == pending
 
 
-def test_a_healed_hub_lists_the_conversation_to_those_who_follow(scene: Damaged) -> None:
+def test_a_repaired_hub_lists_the_conversation_to_those_who_follow(scene: Damaged) -> None:
     scene.lose(scene.bob_in)
     bob = scene.member(BOB)
     assert of(Listing, bob.received) == []
@@ -283,7 +287,7 @@ def test_a_healed_hub_lists_the_conversation_to_those_who_follow(scene: Damaged)
     assert [item.conversation for m in of(Listing, bob.received) for item in m.items] == [scene.id]
 
 
-def test_nothing_heals_what_can_not_be_read_at_all(scene: Damaged) -> None:
+def test_a_conversation_of_unknown_loss_is_not_repaired(scene: Damaged) -> None:
     scene.hub.load(scene.id, (), Lost(is_unreadable=True))
     owner = scene.member(scene.writer, *scene.all)
     owner.open(scene.id)
@@ -296,14 +300,16 @@ def test_nothing_heals_what_can_not_be_read_at_all(scene: Damaged) -> None:
 
 
 def talk(scene: Damaged) -> list[Entry]:
-    """Return three messages of two members that follow each other, given to nobody."""
+    """Return three messages of two members that follow each other, not sent yet."""
     writer = Writer(1, epoch=2)
     first = writer.write(scene.id, said("a"), parents=[scene.genesis])
     second = scene.bob.write(scene.id, said("b"), parents=[first])
     return [first, second, writer.write(scene.id, said("c"), parents=[second])]
 
 
-def test_a_hub_that_lost_a_message_gets_it_again_with_what_waited(scene: Damaged) -> None:
+def test_a_hub_that_lost_a_message_gets_it_again_and_admits_the_pending_ones(
+    scene: Damaged,
+) -> None:
     messages = talk(scene)
     scene.all = (*scene.all, *messages)
     scene.lose(messages[0])
@@ -327,7 +333,7 @@ def damaged_client(scene: Damaged, writer: Writer, *gone: Entry) -> Peer:
 
 
 @pytest.mark.parametrize("name", [*CLOSING, "first", "last"])
-def test_a_client_asks_a_hub_for_what_its_store_lost(name: str) -> None:
+def test_a_replica_asks_a_hub_for_the_entries_its_store_lost(name: str) -> None:
     scene = Damaged()
     scene.give(*scene.all)
     gone = getattr(scene, name)
@@ -344,13 +350,13 @@ def test_a_client_asks_a_hub_for_what_its_store_lost(name: str) -> None:
     assert gone in event.entries
 
 
-def test_a_client_and_its_hub_heal_each_other(scene: Damaged) -> None:
+def test_a_replica_and_its_hub_repair_each_other(scene: Damaged) -> None:
     messages = talk(scene)
     scene.all = (*scene.all, *messages)
     scene.lose(messages[1])
     bob = damaged_client(scene, BOB, messages[0])
     bob.open(scene.id)
-    # Bob's own message waited for the first: freed by the hub, it is what the hub lacks.
+    # Bob's own message was pending for the first: released by the hub, the hub lacks it.
     assert not scene.held.damage
     assert scene.held.log.digest == bob.shelf[scene.id].log.digest
     assert scene.held.log.entries.keys() == {e.id for e in scene.all}
@@ -358,7 +364,9 @@ def test_a_client_and_its_hub_heal_each_other(scene: Damaged) -> None:
     assert SyncState.DESYNCHRONIZED not in [e.state for e in of(StateChanged, bob.events)]
 
 
-def test_a_client_and_its_hub_that_lost_different_members_heal_each_other(scene: Damaged) -> None:
+def test_a_replica_and_its_hub_that_lost_different_members_repair_each_other(
+    scene: Damaged,
+) -> None:
     scene.lose(scene.eve_out)
     owner = damaged_client(scene, scene.writer, scene.bob_in)
     owner.open(scene.id)
@@ -367,22 +375,22 @@ def test_a_client_and_its_hub_that_lost_different_members_heal_each_other(scene:
     assert scene.state(owner) is SyncState.SYNCHRONIZED
 
 
-def test_a_blocked_client_gives_its_log_to_no_hub_that_lost_all(scene: Damaged) -> None:
-    # Without the revocation, the hub would let Eve in on the client's word.
+def test_a_blocked_replica_sends_no_log_to_a_hub_without_one(scene: Damaged) -> None:
+    # Without the revocation, the hub would take Eve for a member.
     owner = damaged_client(scene, scene.writer, scene.eve_out)
     owner.open(scene.id)
     scene.pass_minutes(5)
     assert scene.id not in scene.hub.shelf
     assert scene.genesis.id not in {e.id for m in of(Entries, owner.sent) for e in m.entries}
     assert {e.header.track for m in of(Entries, owner.sent) for e in m.entries} == {3}
-    # Whoever holds all of it brings it, and the client heals.
+    # A member that holds all entries sends them, and the replica is repaired.
     scene.member(BOB, *scene.all).open(scene.id)
     scene.pass_minutes(2)
     assert not owner.shelf[scene.id].is_blocked
     assert owner.shelf[scene.id].log.digest == scene.digest
 
 
-def test_a_blocked_client_sends_what_it_wrote_once_it_is_whole(scene: Damaged) -> None:
+def test_a_blocked_replica_sends_its_own_entries_once_it_is_whole(scene: Damaged) -> None:
     scene.give(*(e for e in scene.all if e is not scene.last))
     owner = damaged_client(scene, scene.writer, scene.bob_in)
     owner.open(scene.id)
@@ -392,7 +400,7 @@ def test_a_blocked_client_sends_what_it_wrote_once_it_is_whole(scene: Damaged) -
     assert first.ids == (scene.last.id,)
 
 
-def test_a_revoked_client_stays_closed_and_harms_nobody(scene: Damaged) -> None:
+def test_a_revoked_replica_stays_blocked_and_changes_no_other(scene: Damaged) -> None:
     scene.give(*scene.all)
     eve = damaged_client(scene, EVE, scene.eve_out)
     eve.open(scene.id)

@@ -11,13 +11,13 @@ from replica.log.graph import reach
 NODES = 8
 nodes = st.integers(0, NODES - 1)
 graphs = st.lists(st.lists(nodes, max_size=4), min_size=NODES, max_size=NODES)
-"""What each node leads to: cycles, loops and doubled edges included."""
+"""The neighbours of each node, with cycles, loops and doubled edges."""
 
 
 def naive_reach(
     start: list[int], graph: list[list[int]], stop: Callable[[int], bool] = lambda _node: False
 ) -> set[int]:
-    """Add what one more step leads to until nothing is new."""
+    """Add the neighbours of all nodes until none is new."""
     found = {node for node in start if not stop(node)}
     while True:
         more = found | {to for node in found for to in graph[node] if not stop(to)}
@@ -32,7 +32,7 @@ def test_all_is_reached_by_any_number_of_steps(graph: list[list[int]], start: li
 
 
 @given(graphs, st.lists(nodes, max_size=3), st.sets(nodes))
-def test_what_stops_the_walk_is_neither_returned_nor_passed(
+def test_a_node_that_stops_the_walk_is_neither_returned_nor_followed(
     graph: list[list[int]], start: list[int], barred: set[int]
 ) -> None:
     found = reach(start, graph.__getitem__, barred.__contains__)

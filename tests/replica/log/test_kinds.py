@@ -44,7 +44,7 @@ def test_each_row_is_that_of_the_chapter(
     rules = KINDS[number]
     assert rules.is_control == is_control
     assert rules.track == (None if track == "any" else Track[track.upper()])
-    # The author of a genesis is its first owner, whom no role precedes.
+    # The author of a genesis is its first owner, without an earlier role.
     named = {"\N{EN DASH}": "owner", "any": "reader, writer, owner, host"}.get(roles, roles)
     assert rules.roles == {Role[role.upper()] for role in named.split(", ")}
 
@@ -68,20 +68,20 @@ def test_every_body_has_one_kind_and_every_kind_one_body() -> None:
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_an_owner_may_do_what_a_writer_may(kind: Kind) -> None:
+def test_an_owner_may_write_every_kind_a_writer_may(kind: Kind) -> None:
     allowed = rules_of(kind).roles
     assert (Role.WRITER not in allowed) or (Role.OWNER in allowed)
     assert (Role.READER in allowed) == (kind == Kind.JOIN)
 
 
-def test_an_unknown_kind_stands_anywhere_and_takes_any_role() -> None:
+def test_an_unknown_kind_may_be_on_any_track_by_any_role() -> None:
     rules = rules_of(UNKNOWN)
     assert not is_known(UNKNOWN)
     assert (rules.track, rules.roles, rules.body) == (None, set(Role), None)
     assert not (rules.is_control or rules.is_context)
 
 
-def test_an_unknown_critical_kind_takes_an_owner() -> None:
+def test_an_unknown_critical_kind_needs_an_owner() -> None:
     assert rules_of(UNKNOWN, critical=True).roles == {Role.OWNER}
     assert rules_of(UNKNOWN, critical=True).track is None
 

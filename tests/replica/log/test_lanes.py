@@ -1,4 +1,4 @@
-"""Places, tips and forks of lanes, against a list of all that came."""
+"""Positions, tips and forks of lanes, against a list of all entries."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ LANES = [Lane(PublicKey(bytes([n]) * 32), epoch, 1) for n in (1, 2) for epoch in
 
 
 def entry_at(lane: Lane, seq: int, prev: Entry | None, number: int) -> Entry:
-    """Return an entry at a place; what else it says plays no part."""
+    """Return an entry at a position; its other fields don't matter."""
     header = replace(
         GENESIS.header,
         author=lane.author,
@@ -48,7 +48,7 @@ def lanes_of(came: list[Entry]) -> Lanes:
 
 
 @given(histories())
-def test_each_entry_stands_at_its_place(came: list[Entry]) -> None:
+def test_each_entry_is_at_its_position(came: list[Entry]) -> None:
     lanes = lanes_of(came)
     assert set(lanes) == {e.header.lane for e in came}
     for lane in LANES:
@@ -60,7 +60,7 @@ def test_each_entry_stands_at_its_place(came: list[Entry]) -> None:
 
 
 @given(histories())
-def test_tips_are_what_no_entry_names_as_prev(came: list[Entry]) -> None:
+def test_tips_are_entries_that_none_names_as_prev(came: list[Entry]) -> None:
     lanes = lanes_of(came)
     tips = {e.id for e in came} - {e.header.prev for e in came}
     assert set(lanes.all_tips()) == tips

@@ -1,4 +1,4 @@
-"""Lanes with two histories, quotas, and kinds of the future on one link (spec/05-reconcile)."""
+"""Lanes with two histories, quotas, and unknown kinds on one link (spec/05-reconcile)."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_diverged_lanes_are_named_and_all_ids_exchanged(ours: int, theirs: int):
     assert scene.held.log.equivocations()
 
 
-def test_the_client_is_told_where_its_lane_diverged():
+def test_the_replica_learns_where_its_lane_diverged():
     scene = Scene().begin()
     client, entries = two_histories(scene, 2, 2)
     client.open(scene.id)
@@ -72,15 +72,15 @@ def test_ids_come_in_chunks_and_count_only_when_complete(monkeypatch: pytest.Mon
 
 
 def test_someone_who_is_no_member_any_more_gets_no_ids(scene: Scene):
-    stranger = Writer(66)
-    peer = scene.network.connect(stranger.public)
+    other = Writer(66)
+    peer = scene.network.connect(other.public)
     hub_link = scene.hub.links[peer.link_id]
     hub_link.exchange.channels.update(scene.hub.links[scene.client.link_id].channels)
     peer.send(Ids(scene.id, ()))
     assert not of(Ids, peer.received)
 
 
-# --- quotas and the unknown -----------------------------------------------------------------------
+# --- quotas and unknown kinds ---------------------------------------------------------------------
 
 
 def test_a_full_conversation_refuses_new_entries_but_not_known_ones():

@@ -1,4 +1,4 @@
-"""What is read off a log: bodies, lanes, heads, digest (spec/02-entry, 03-order §5)."""
+"""Views of a log: bodies, lanes, heads, digest (spec/02-entry, spec/03-order §5)."""
 
 import random
 from dataclasses import replace
@@ -14,94 +14,96 @@ from replica.log.entry import send_order
 from replica.log.kinds import Kind
 from replica.log.log import Log
 from replica.refusals import BodyDigestMismatch
-from tests.replica.log.pad import Pad, admitted
+from tests.replica.log.small_log import SmallLog, admitted
 from tests.support.stories import Story
 from tests.support.writers import said
 
 
 @pytest.fixture
-def pad() -> Pad:
-    return Pad()
+def small() -> SmallLog:
+    return SmallLog()
 
 
 # --- duplicates and bodies ---------------------------------------------------------
 
 
-def test_the_same_entry_again_changes_nothing(pad: Pad) -> None:
-    digest = pad.log.digest
-    assert pad.log.admit(pad.genesis) == Duplicate()
-    assert pad.log.digest == digest
+def test_the_same_entry_again_changes_nothing(small: SmallLog) -> None:
+    digest = small.log.digest
+    assert small.log.admit(small.genesis) == Duplicate()
+    assert small.log.digest == digest
 
 
-def test_a_missing_body_is_filled_once(pad: Pad) -> None:
-    entry = pad.say(pad.ada)
-    pad.log.admit(replace(entry, body=None))
-    assert pad.log.body(entry.id) is None
-    assert not pad.log.is_malformed(entry.id)
+def test_a_missing_body_is_filled_once(small: SmallLog) -> None:
+    entry = small.say(small.ada)
+    small.log.admit(replace(entry, body=None))
+    assert small.log.body(entry.id) is None
+    assert not small.log.is_malformed(entry.id)
     assert entry.body is not None
     with pytest.raises(BodyDigestMismatch):
-        pad.log.admit(replace(entry, body=bytes(len(entry.body))))
-    assert pad.log.admit(entry) == Duplicate(entry)
-    assert pad.log.body(entry.id) == said("x")
-    assert pad.log.admit(entry) == Duplicate()
+        small.log.admit(replace(entry, body=bytes(len(entry.body))))
+    assert small.log.admit(entry) == Duplicate(entry)
+    assert small.log.body(entry.id) == said("x")
+    assert small.log.admit(entry) == Duplicate()
 
 
-def test_a_body_that_does_not_parse_is_void(pad: Pad) -> None:
-    odd = pad.ada.write(pad.log.conversation, Cancel("x"), parents=[pad.genesis], kind=Kind.TOOLS)
-    unknown = pad.ada.write(pad.log.conversation, Cancel("x"), parents=[pad.genesis], kind=99)
-    pad.log.admit(odd)
-    pad.log.admit(unknown)
-    assert pad.log.body(odd.id) is None
-    assert pad.log.is_malformed(odd.id)
-    assert not pad.log.is_malformed(unknown.id)
+def test_a_body_that_does_not_parse_is_void(small: SmallLog) -> None:
+    odd = small.ada.write(
+        small.log.conversation, Cancel("x"), parents=[small.genesis], kind=Kind.TOOLS
+    )
+    unknown = small.ada.write(small.log.conversation, Cancel("x"), parents=[small.genesis], kind=99)
+    small.log.admit(odd)
+    small.log.admit(unknown)
+    assert small.log.body(odd.id) is None
+    assert small.log.is_malformed(odd.id)
+    assert not small.log.is_malformed(unknown.id)
 
 
 # --- lanes, heads, digest ------------------------------------------------------------
 
 
-def test_two_entries_at_one_position_are_both_admitted(pad: Pad) -> None:
-    first = pad.say(pad.ada)
-    pad.log.admit(first)
-    twin = pad.ada.restored()
-    left, right = pad.say(pad.ada, first), pad.say(twin, pad.genesis)
+def test_two_entries_at_one_position_are_both_admitted(small: SmallLog) -> None:
+    first = small.say(small.ada)
+    small.log.admit(first)
+    twin = small.ada.restored()
+    left, right = small.say(small.ada, first), small.say(twin, small.genesis)
     for entry in (left, right):
-        assert admitted(pad.log.admit(entry)) == [entry]
+        assert admitted(small.log.admit(entry)) == [entry]
     lane = first.header.lane
-    assert set(pad.log.at(lane, 1)) == {left.id, right.id}
-    assert pad.log.lane_tips(lane) == tuple(sorted([left.id, right.id]))
-    assert pad.log.equivocations() == [(lane, 1, tuple(sorted([left.id, right.id])))]
-    assert [h.id for h in pad.log.heads() if h.lane == lane] == sorted([left.id, right.id])
+    assert set(small.log.at(lane, 1)) == {left.id, right.id}
+    assert small.log.lane_tips(lane) == tuple(sorted([left.id, right.id]))
+    assert small.log.equivocations() == [(lane, 1, tuple(sorted([left.id, right.id])))]
+    assert [h.id for h in small.log.heads() if h.lane == lane] == sorted([left.id, right.id])
 
 
-def test_a_lane_knows_its_length_and_places(pad: Pad) -> None:
-    entries = [pad.say(pad.ada) for _ in range(3)]
+def test_a_lane_has_its_length_and_positions(small: SmallLog) -> None:
+    entries = [small.say(small.ada) for _ in range(3)]
     for entry in entries:
-        pad.log.admit(entry)
+        small.log.admit(entry)
     lane = entries[0].header.lane
-    assert pad.log.lane_length(lane) == 3
-    assert pad.log.at(lane, 2) == (entries[2].id,)
-    assert pad.log.at(lane, 3) == ()
-    assert pad.log.equivocations() == []
-    nowhere = Lane(pad.eve.public, 1, Track.DOCUMENT)
-    assert (pad.log.lane_length(nowhere), pad.log.lane_tips(nowhere)) == (0, ())
-    assert pad.log.at(nowhere, 0) == ()
-    assert set(pad.log.lanes()) == {lane, pad.genesis.header.lane}
+    assert small.log.lane_length(lane) == 3
+    assert small.log.at(lane, 2) == (entries[2].id,)
+    assert small.log.at(lane, 3) == ()
+    assert small.log.equivocations() == []
+    nowhere = Lane(small.eve.public, 1, Track.DOCUMENT)
+    assert (small.log.lane_length(nowhere), small.log.lane_tips(nowhere)) == (0, ())
+    assert small.log.at(nowhere, 0) == ()
+    assert set(small.log.lanes()) == {lane, small.genesis.header.lane}
 
 
-def test_heads_are_sorted_and_pending_excluded(pad: Pad) -> None:
-    waiting = pad.say(pad.bob)
-    pad.log.admit(waiting)
-    pad.log.admit(pad.say(pad.ada))
-    heads = pad.log.heads()
+def test_heads_are_sorted_and_pending_excluded(small: SmallLog) -> None:
+    pending = small.say(small.bob)
+    small.log.admit(pending)
+    small.log.admit(small.say(small.ada))
+    heads = small.log.heads()
     assert list(heads) == sorted(heads)
-    assert waiting.id not in {h.id for h in heads}
+    assert pending.id not in {h.id for h in heads}
 
 
-def test_the_digest_moves_with_every_entry(pad: Pad) -> None:
-    seen = {pad.log.digest}
+def test_the_digest_moves_with_every_entry(small: SmallLog) -> None:
+    seen = {small.log.digest}
     for _ in range(4):
-        pad.log.admit(pad.say(pad.ada))
-        seen.add(pad.log.digest)
+        small.log.admit(small.say(small.ada))
+        seen.add(small.log.digest)
     assert len(seen) == 5
 
 
@@ -125,27 +127,27 @@ STORY = Story(11)
 STORY.grow(60)
 
 
-def test_send_order_is_topological_but_for_what_revocations_name() -> None:
+def test_send_order_is_topological_but_for_revocations() -> None:
     log = STORY.held.log
-    place = {e.id: n for n, e in enumerate(sorted(log.entries.values(), key=send_order))}
+    index = {e.id: n for n, e in enumerate(sorted(log.entries.values(), key=send_order))}
     for entry in log.entries.values():
         body = log.body(entry.id)
         is_revocation = isinstance(body, Member) and isinstance(body.change, Revocation)
         named = entry.header.ancestors() if is_revocation else log.named(entry.id)
-        assert all(place[i] < place[entry.id] for i in named)
-    assert [e.id for e in log.in_send_order(log.entries)] == sorted(place, key=place.__getitem__)
+        assert all(index[i] < index[entry.id] for i in named)
+    assert [e.id for e in log.in_send_order(log.entries)] == sorted(index, key=index.__getitem__)
 
 
-def test_a_join_may_gather_any_track(pad: Pad) -> None:
-    pad.log.admit(pad.grant)
-    join = pad.bob.write(pad.log.conversation, Join(), parents=[pad.grant])
+def test_a_join_may_gather_any_track(small: SmallLog) -> None:
+    small.log.admit(small.grant)
+    join = small.bob.write(small.log.conversation, Join(), parents=[small.grant])
     assert join.header.track == Track.MEMBERSHIP
-    assert admitted(pad.log.admit(join)) == [join]
+    assert admitted(small.log.admit(join)) == [join]
     # It gathers heads where there are too many; one is none.
-    assert pad.log.membership_heads() == (pad.grant.id,)
+    assert small.log.membership_heads() == (small.grant.id,)
 
 
-def test_an_empty_log_knows_nobody() -> None:
+def test_an_empty_log_has_no_members() -> None:
     log = Log(ConversationId(bytes(32)))
     assert log.genesis is None
     assert log.membership.roles == {}

@@ -1,4 +1,4 @@
-"""Who may what: seniority, cuts, resignations, against a naive fixpoint (spec/03-order §2)."""
+"""Roles: seniority, cuts, resignations, against a naive fixpoint (spec/03-order §2)."""
 
 import random
 from typing import Any
@@ -20,17 +20,17 @@ from tests.support.writers import Writer, said
 SEEDS = range(150)
 
 
-class Family:
-    """Random grants and revocations among a few keys, with something to cut off."""
+class Grants:
+    """Random grants and revocations among a few keys, with entries to cut off."""
 
     def __init__(self, seed: int) -> None:
-        """Let two owners and five strangers change each other's roles."""
+        """Let two owners and five other keys change each other's roles."""
         self.random = random.Random(seed)
         self.writers = [Writer(n) for n in range(1, 8)]
         self.genesis = self.writers[0].genesis([w.public for w in self.writers[:2]])
         self.log = Log(self.genesis.conversation)
         self.log.admit(self.genesis)
-        self.waiting: list[Entry] = []
+        self.pending: list[Entry] = []
         for _ in range(30):
             self._step()
 
@@ -57,7 +57,7 @@ class Family:
 def test_the_fold_is_the_naive_fixpoint() -> None:
     revoked = resigned = 0
     for seed in SEEDS:
-        log = Family(seed).log
+        log = Grants(seed).log
         naive, fold = naive_membership(log), log.membership
         assert fold.roles == naive.roles
         assert fold.kept == naive.kept
@@ -70,16 +70,16 @@ def test_the_fold_is_the_naive_fixpoint() -> None:
 
 def test_the_fold_that_grew_is_the_fold_from_scratch() -> None:
     for seed in SEEDS[:60]:
-        family = Family(seed)
-        log = Log(family.log.conversation)
-        for entry in family.log.entries.values():
+        history = Grants(seed)
+        log = Log(history.log.conversation)
+        for entry in history.log.entries.values():
             log.admit(entry, verified=True)
             now, naive = log.membership, naive_membership(log)
             assert (now.roles, now.ranks, now.kept) == (naive.roles, naive.ranks, naive.kept)
             assert now.resignations == naive.resigned
 
 
-def test_grants_one_by_one_take_no_pass_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grants_one_by_one_need_no_full_fold_each(monkeypatch: pytest.MonkeyPatch) -> None:
     folds = []
     fold = members.fold
     monkeypatch.setattr(members, "fold", lambda *args: folds.append(args) or fold(*args))
@@ -105,7 +105,7 @@ def test_the_fold_of_stories_is_the_naive_fixpoint() -> None:
 
 def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
     for seed in SEEDS[:40]:
-        log = Family(seed).log
+        log = Grants(seed).log
         entries = [*log.entries.values(), *log.pending.values()]
         random.Random(seed).shuffle(entries)
         other = Log(log.conversation)
@@ -117,9 +117,9 @@ def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
         assert other.digest == log.digest
 
 
-def test_the_fold_needs_no_more_than_what_the_digest_covers() -> None:
+def test_the_fold_needs_covered_entries_alone() -> None:
     for seed in SEEDS[:80]:
-        log = Family(seed).log
+        log = Grants(seed).log
         other = Log(log.conversation)
         for entry in log.entries.values():
             if entry.id in log.covered():
@@ -131,21 +131,21 @@ def test_the_fold_needs_no_more_than_what_the_digest_covers() -> None:
         assert other.digest == log.digest
 
 
-def test_a_junior_never_changes_what_a_senior_may() -> None:
-    # Whatever the second owner and those below write, the first owner's entries stand.
+def test_a_junior_never_changes_the_roles_of_a_senior() -> None:
+    # Whatever the second owner and its juniors write, the first owner's entries count.
     for seed in SEEDS[:40]:
-        family = Family(seed)
-        first = family.writers[0].public
+        history = Grants(seed)
+        first = history.writers[0].public
         own = [
             entry
-            for entry in family.log.entries.values()
+            for entry in history.log.entries.values()
             if entry.header.author == first
-            and isinstance(body := family.log.body(entry.id), Member)
+            and isinstance(body := history.log.body(entry.id), Member)
             and isinstance(body.change, Revocation)
             and body.change.key == first
         ]
         if not own:
-            assert first not in family.log.membership.kept
+            assert first not in history.log.membership.kept
 
 
 def test_no_member_without_a_role() -> None:
@@ -158,7 +158,7 @@ def test_no_member_without_a_role() -> None:
     assert not empty.is_visible(genesis)
 
 
-def test_membership_at_heads_ignores_what_came_later() -> None:
+def test_membership_at_heads_ignores_later_entries() -> None:
     ada, bob = Writer(1), Writer(2)
     genesis = ada.genesis()
     log = Log(genesis.conversation)
@@ -184,7 +184,7 @@ def test_more_heads_than_a_seal_lists_are_cut_to_64() -> None:
     heads = log.membership_heads()
     assert len(heads) == 64
     assert list(heads) == sorted(heads)
-    # What was judged by 64 heads stays judged so, however many there are now.
+    # A verdict by 64 heads stays the same, however many there are now.
     assert len(log.roster.at(heads).roles) == 65
     assert len(log.membership.roles) == 67
 
@@ -240,7 +240,7 @@ def test_a_reader_adds_nothing_to_the_membership_heads() -> None:
 
 def test_the_membership_behind_all_heads_is_the_membership() -> None:
     for seed in SEEDS:
-        log = Family(seed).log
+        log = Grants(seed).log
         heads = log.membership_heads()
         assert len(heads) < 64
         now, behind = log.membership, log.roster.at(heads)
@@ -259,7 +259,7 @@ def test_the_fold_is_made_once_for_however_many_changes(monkeypatch: pytest.Monk
     log, _, eve = _many_heads(100)
     assert len(log.membership.roles) == 101
     assert len(folds) == 1
-    # Nor is it made anew for changes that cannot count.
+    # Nor is it repeated for changes that cannot count.
     for number in range(5):
         assert log.genesis is not None
         spammer = Writer(3, epoch=number + 5)

@@ -53,7 +53,7 @@ def is_refused(header: bytes) -> bool:
 
 
 def rewritten(header: bytes) -> bytes:
-    """What the scan lets through, every parser reads and writes back unchanged."""
+    """Bytes that pass the scan are read and written back unchanged by every parser."""
     return pb.Header.FromString(header).SerializeToString(deterministic=True)
 
 

@@ -1,7 +1,7 @@
-"""The order of a log, computed the slow way: from scratch, with lists and sets only.
+"""The order of a log, computed from scratch, with lists and sets only.
 
-The oracle for replica/order/tree.py; it shares no code with what it checks, nor
-with the membership fold that the order stands on.
+The oracle for replica/order/tree.py. It shares no code with that module, nor with
+the membership fold.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ LISTED_KINDS = {Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION}
 
 @dataclass
 class NaiveOrder:
-    """Per counting seal its chain of seals; per request its answer."""
+    """Per valid seal its chain of seals; per request its answer."""
 
     chains: dict[EntryId, list[EntryId]] = field(default_factory=dict)
     void: set[EntryId] = field(default_factory=set)
@@ -118,7 +118,7 @@ def _extends_rightly(
 
 
 def _is_closed(log: Log, request: Entry, seal: Seal, membership: NaiveMembership) -> bool:
-    """Look among all ancestors of the request for a CANCEL that closes the seal extended."""
+    """Say whether an ancestor of the request is a CANCEL that closes the extended seal."""
     assert seal.prev_seal is not None
     asked = log.entries[_seal(log, seal.prev_seal).request]
     for cancel in (log.entries[i] for i in _closure(log, request.id, set())):
@@ -156,13 +156,13 @@ def _coverage(
     if request.id in closure and request not in listed:
         listed.append(request)
 
-    def place(entry: Entry) -> tuple[bool, int, EntryId]:
+    def order(entry: Entry) -> tuple[bool, int, EntryId]:
         answers = entry.header.kind == Kind.GENERATION and (
             entry.header.parents == (seal.prev_seal,)
         )
         return (not answers, entry.header.lamport, entry.id)
 
-    return [e.id for e in sorted(listed, key=place)]
+    return [e.id for e in sorted(listed, key=order)]
 
 
 def _is_listed(

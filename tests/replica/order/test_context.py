@@ -1,4 +1,4 @@
-"""The digest of a context chains its entries, wherever the chain is cut into seals."""
+"""The digest of a context chains its entries, however the chain is divided into seals."""
 
 import hashlib
 import struct

@@ -1,4 +1,4 @@
-"""Order: what seals mean, against a naive twin and under any order of arrival (spec/03-order)."""
+"""Order: verdicts on seals, against a naive twin and in any order of arrival (spec/03-order)."""
 
 import random
 
@@ -22,10 +22,10 @@ STEPS = 70
 
 @pytest.fixture(scope="module")
 def stories() -> list[Story]:
-    told = [Story(seed) for seed in SEEDS]
-    for story in told:
+    histories = [Story(seed) for seed in SEEDS]
+    for story in histories:
         story.grow(STEPS)
-    return told
+    return histories
 
 
 def _verdicts(held: Conversation) -> dict[str, object]:
@@ -148,7 +148,7 @@ class Scene:
         )
 
     def admit(self, entry: Entry) -> Entry:
-        """Admit and return."""
+        """Admit an entry; return it."""
         self.held.admit(entry)
         return entry
 
@@ -177,7 +177,7 @@ class Scene:
 
 
 def test_the_genesis_is_no_twin_of_a_lane_in_its_epoch() -> None:
-    # Both stand at seq 0 of one author and epoch, on different tracks.
+    # Both are at seq 0 of one author and epoch, on different tracks.
     scene = Scene()
     assert [e.id for e in scene.held.order.context(scene.seal.id)] == [
         scene.hello.id,
@@ -244,7 +244,7 @@ def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
     assert place_on_branch(scene.held, open_request.id).parents == (open_request.id,)
 
 
-def test_what_is_said_while_an_answer_comes_is_in_the_next_context() -> None:
+def test_a_message_written_while_an_answer_comes_is_in_the_next_context() -> None:
     scene = Scene()
     wait = scene.say("wait", scene.ask)
     tip = scene.held.order.nodes[scene.seal.id]
@@ -268,7 +268,7 @@ def test_of_more_than_64_ends_the_last_are_followed() -> None:
 
 
 def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
-    # The seal that displaces another arrives in one batch with what follows it.
+    # The seal that displaces another arrives in one batch with entries that follow it.
     scene = Scene()
     again = Writer(2, epoch=2)
     body = seal_of(scene.held, scene.ask.id, (scene.hello.id, scene.ask.id), None)
@@ -310,7 +310,7 @@ def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
     assert not order.is_cancelled(scene.ask.id)
 
 
-def test_every_verdict_on_a_seal_says_what_to_do_next() -> None:
+def test_every_verdict_on_a_seal_has_a_next_step() -> None:
     for reason in VoidReason:
         assert reason.next_step.endswith(".")
         assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))

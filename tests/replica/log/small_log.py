@@ -1,4 +1,4 @@
-"""A small log to write on, for the tests of admission and reading."""
+"""A small log for the tests of admission and reading."""
 
 from replica.log.admission import Admitted
 from replica.log.body import Grant, Member, Role
@@ -7,7 +7,7 @@ from replica.log.log import Log
 from tests.support.writers import Writer, said
 
 
-class Pad:
+class SmallLog:
     """A log with an owner and a granted writer."""
 
     def __init__(self) -> None:
@@ -26,6 +26,6 @@ class Pad:
 
 
 def admitted(verdict: object) -> list[Entry]:
-    """Return what a verdict admits."""
+    """Return the entries that a verdict admits."""
     assert isinstance(verdict, Admitted), verdict
     return list(verdict.entries)
