@@ -153,7 +153,7 @@ class PendingFull(RequestRefused):
     """Too many entries are pending for missing ones."""
 
     reason = "PENDING_FULL"
-    next_step = "Send in (lamport, id) order, from the heads that the peer reports."
+    next_step = "Send in send order (ORD-1), from the heads that the peer reports."
     retryable = True
 
 

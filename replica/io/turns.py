@@ -54,7 +54,7 @@ class AnswerRefused(HostError):
     """The host refused the request; the refusal is in the log."""
 
     reason = "ANSWER_REFUSED"
-    next_step = "Change the conversation or the request, and ask again."
+    next_step = "Change the conversation or the request, and send it again."
 
 
 class HostMissing(HostError):
