@@ -101,8 +101,8 @@ def register(app: typer.Typer) -> None:
             way = Conflict.FORK  # another answer, beside the one there may be
         host_key = parse_key(host) if host else None
         given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
-        async with session.replica() as client:
-            return await _send(session, client, message, given)
+        async with session.replica() as replica:
+            return await _send(session, replica, message, given)
 
     @command(app, "fork", rich_help_panel="Talk")
     async def fork(
@@ -122,18 +122,18 @@ def register(app: typer.Typer) -> None:
         The choice is this replica's own and is not sent; the branch appears in
         the log with the next message. `send --at` does both in one step.
         """
-        async with session.replica(linked=False) as client:
-            chosen = await session.choose(client.store, conversation)
-            held = check_readable(await load_from(client.store, chosen))
-            choices = await session.choices(client.store, chosen)
+        async with session.replica(linked=False) as replica:
+            chosen = await session.choose(replica.store, conversation)
+            held = check_readable(await load_from(replica.store, chosen))
+            choices = await session.choices(replica.store, chosen)
             choices.at = choices.branch = ""
             place = choices.place(held)
             if not newest:
                 entry_id = find_entry(held, at) if at else place.basis or place.parents[0]
                 place = place_at(held, entry_id)
                 choices.at = entry_id.hex()
-            await session.choose_next(client.store, chosen, choices)
-            await session.use(client.store, chosen)
+            await session.choose_next(replica.store, chosen, choices)
+            await session.use(replica.store, chosen)
             _report_place(session, held, place, choices)
 
 
@@ -151,24 +151,24 @@ class Given:
     is_request: bool
 
 
-async def _send(session: Session, client: Replica, message: str | None, given: Given) -> int:
-    chosen = await session.choose(client.store, given.to)
-    held = await client.load(chosen)
-    online = await session.meet(client, chosen)
-    choices = await session.choices(client.store, chosen)
-    check_role(client, held)
+async def _send(session: Session, replica: Replica, message: str | None, given: Given) -> int:
+    chosen = await session.choose(replica.store, given.to)
+    held = await replica.load(chosen)
+    online = await session.meet(replica, chosen)
+    choices = await session.choices(replica.store, chosen)
+    check_role(replica, held)
     place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
     if given.conflict is not None:
         place = replace(place, conflict=given.conflict)
-    await session.use(client.store, chosen)
+    await session.use(replica.store, chosen)
     if given.at is None:
-        say_awaited(session, client, held, place)
+        say_awaited(session, replica, held, place)
     if not given.is_request:
-        return await _say(session, client, held, message or "", place)
-    wish = wish_for(client, held, choices, host=given.host, changes=given.changes)
-    is_waited_for = _should_wait(session, client, wish, given.wait, online=online)
+        return await _say(session, replica, held, message or "", place)
+    wish = wish_for(replica, held, choices, host=given.host, changes=given.changes)
+    is_waited_for = _should_wait(session, replica, wish, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
-    return await _ask(session, client, held, message, place, wish, wait_s)
+    return await _ask(session, replica, held, message, place, wish, wait_s)
 
 
 def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
@@ -188,7 +188,7 @@ def _report_place(session: Session, held: Conversation, place: Place, choices: C
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
 
 
-def say_awaited(session: Session, client: Replica, held: Conversation, place: Place) -> None:
+def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
     """Say which answer a message at `place` waits for, and how to wait no longer."""
     waiting = awaited(held, place)
     if not waiting:
@@ -197,9 +197,9 @@ def say_awaited(session: Session, client: Replica, held: Conversation, place: Pl
     rest = "this makes a branch without it" if forks else "this goes after it"
     session.out.note(f"note: an answer on this branch is still awaited; {rest}")
     bodies = filter(None, (held.order.request(i) for i in waiting))
-    linked = {info.key for info in client.hosts} if client.is_linked else set()
+    linked = {info.key for info in replica.hosts} if replica.is_linked else set()
     away = {short(body.host) for body in bodies if body.host not in linked}
-    if client.is_linked and away:
+    if replica.is_linked and away:
         hosts = ", ".join(sorted(away))
         session.out.note(f"      its host {hosts} is not linked; antiphon cancel waits no longer")
 
@@ -215,12 +215,12 @@ def _message_of(text: str | None) -> str | None:
 
 
 def _should_wait(
-    session: Session, client: Replica, wish: turns.Wish, wait: bool | None, *, online: bool
+    session: Session, replica: Replica, wish: turns.Wish, wait: bool | None, *, online: bool
 ) -> bool:
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
         return wait
-    if online and all(known.key != wish.host for known in client.hosts):
+    if online and all(known.key != wish.host for known in replica.hosts):
         session.out.note(
             f"the host {short(wish.host)} is not linked; it will answer when it is back"
         )
@@ -229,21 +229,21 @@ def _should_wait(
 
 
 async def _say(
-    session: Session, client: Replica, held: Conversation, text: str, place: Place
+    session: Session, replica: Replica, held: Conversation, text: str, place: Place
 ) -> int:
-    entry = await turns.say(client, held.id, (TextPart(text),), place)
-    choices = await session.choices(client.store, held.id)
+    entry = await turns.say(replica, held.id, (TextPart(text),), place)
+    choices = await session.choices(replica.store, held.id)
     if choices.at:
         choices.at = entry.id.hex()
-        await session.choose_next(client.store, held.id, choices)
-    synced = await _flush(session, client, held)
+        await session.choose_next(replica.store, held.id, choices)
+    synced = await _flush(session, replica, held)
     if session.out.as_json:
         session.out.emit(
             {
                 "conversation": held.id.hex(),
                 "message": entry.id.hex(),
                 "synchronized": synced,
-                "unsynced": client.unsynced(held.id),
+                "unsynced": replica.unsynced(held.id),
             }
         )
     else:
@@ -253,7 +253,7 @@ async def _say(
 
 async def _ask(
     session: Session,
-    client: Replica,
+    replica: Replica,
     held: Conversation,
     text: str | None,
     place: Place,
@@ -263,7 +263,7 @@ async def _ask(
     screen = AnswerScreen(session.out)
     asked: turns.Asked | None = None
     finished: turns.Finished | None = None
-    events = take_turn(session, client, held, text, place, wish, silence_max_s=wait_s)
+    events = take_turn(session, replica, held, text, place, wish, silence_max_s=wait_s)
     async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
         try:
             async for event in events:
@@ -281,10 +281,10 @@ async def _ask(
             raise
         finally:
             screen.end()
-    synced = await _flush(session, client, held)
+    synced = await _flush(session, replica, held)
     record = turn_record(held, asked, finished)
     record["synchronized"] = synced
-    record["unsynced"] = client.unsynced(held.id)
+    record["unsynced"] = replica.unsynced(held.id)
     if finished is not None:
         turns.raise_if_refused(finished.generation)
         screen.cost(finished)
@@ -295,11 +295,11 @@ async def _ask(
     return 0
 
 
-async def _flush(session: Session, client: Replica, held: Conversation) -> bool:
+async def _flush(session: Session, replica: Replica, held: Conversation) -> bool:
     """Let the hub have what was written; say so where it is away."""
-    if client.is_linked and await client.wait_synced(held.id, session.settings.sync_timeout_s):
+    if replica.is_linked and await replica.wait_synced(held.id, session.settings.sync_timeout_s):
         return True
-    await session.say_offline(client, held)
+    await session.say_offline(replica, held)
     return False
 
 

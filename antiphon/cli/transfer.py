@@ -70,11 +70,11 @@ def register(app: typer.Typer) -> None:
         if read_only:
             _show_bundle(session, bundle)
             return
-        async with session.replica() as client:
-            imported = await import_entries(client, bundle.entries)
+        async with session.replica() as replica:
+            imported = await import_entries(replica, bundle.entries)
             await _store_blobs(session, imported, bundle)
-            await session.use(client.store, imported)
-            await _report_import(session, client, imported)
+            await session.use(replica.store, imported)
+            await _report_import(session, replica, imported)
 
     @command(app, "delete", rich_help_panel="Keep")
     async def delete(
@@ -87,14 +87,14 @@ def register(app: typer.Typer) -> None:
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     ) -> int:
         """Delete a conversation from this replica; with --hub, from the hub as well."""
-        async with session.replica(linked=hub) as client:
-            chosen = await session.choose(client.store, conversation)
-            if not yes and not _agrees(session, await client.load(chosen), hub=hub):
+        async with session.replica(linked=hub) as replica:
+            chosen = await session.choose(replica.store, conversation)
+            if not yes and not _agrees(session, await replica.load(chosen), hub=hub):
                 session.out.note("nothing was deleted")
                 return 1
             # The hub first: if it refuses, nothing has happened yet.
-            at_hub = await client.calls().delete(chosen) if hub else None
-            await client.delete(chosen)
+            at_hub = await replica.calls().delete(chosen) if hub else None
+            await replica.delete(chosen)
             await Blobs(session.settings.blobs_path).delete(chosen)
         record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
         if session.out.as_json:
@@ -167,15 +167,15 @@ async def _store_blobs(session: Session, conversation: ConversationId, bundle: B
             await writer.write(data[offset:])
 
 
-async def _report_import(session: Session, client: Replica, imported: ConversationId) -> None:
-    held = await client.load(imported)
+async def _report_import(session: Session, replica: Replica, imported: ConversationId) -> None:
+    held = await replica.load(imported)
     online, refusal = False, ""
-    if held.is_blocked or held.is_member(client.public):
+    if held.is_blocked or held.is_member(replica.public):
         try:
-            online = await session.meet(client, imported)
+            online = await session.meet(replica, imported)
         except AntiphonError as error:
             refusal = f"{error.detail} [{error.reason}]"
-    is_member = held.is_member(client.public)
+    is_member = held.is_member(replica.public)
     record: dict[str, Any] = {
         "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
         "is_member": is_member, "synchronized": online, "refusal": refusal or None,
@@ -190,14 +190,14 @@ async def _report_import(session: Session, client: Replica, imported: Conversati
     elif not is_member:
         session.out.note(
             f"you can read it here; to sync or write, an owner must grant your key"
-            f" {client.public.hex()}"
+            f" {replica.public.hex()}"
         )
     elif refusal:
         session.out.note(f"the hub does not take it: {refusal}")
     elif online:
         session.out.note("the hub holds the same")
     else:
-        await session.say_offline(client, held)
+        await session.say_offline(replica, held)
 
 
 def _show_bundle(session: Session, bundle: Bundle) -> None:

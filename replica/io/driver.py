@@ -124,7 +124,7 @@ class ReplicaDriver:
 
         Raises ConversationUnknown, StoreError.
         """
-        if conversation not in self.core.shelf or conversation not in self.core.acks:
+        if conversation not in self.core.shelf or conversation not in self.core.holdings.acks:
             await asyncio.shield(self._begin_load(conversation))
         held = self.core.shelf.get(conversation)
         if held is None:
@@ -162,6 +162,6 @@ class ReplicaDriver:
 
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""
-        if held.id not in self.core.acks:
+        if held.id not in self.core.holdings.acks:
             await asyncio.shield(self._begin_load(held.id))
         await self.do(self.core.keep(held, new, time.monotonic()))

@@ -1,7 +1,7 @@
 """A replica: store, key and what is done with them (spec/04-link).
 
 It works without the hub: appends are durable here at once, and are sent when
-it is linked again. The rules are replica/core.py's.
+it is linked again. The rules are replica/core's.
 """
 
 import asyncio
@@ -219,12 +219,12 @@ class Replica:
     @property
     def is_linked(self) -> bool:
         """Say whether the link is up."""
-        return self._core.is_linked
+        return self._core.link.is_ready
 
     @property
     def hub_key(self) -> PublicKey | None:
         """The key the hub proved, once linked."""
-        return self._core.hub
+        return self._core.link.hub
 
     @property
     def last_error(self) -> AntiphonError | None:
@@ -237,11 +237,11 @@ class Replica:
         While linked, as the link has it; else by the acks of earlier links,
         those of any hub where no hub is configured.
         """
-        return len(self._core.unacked(conversation))
+        return len(self._core.holdings.unacked(conversation))
 
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub has told on this link that it holds `entry` durably."""
-        return self._core.is_acked(conversation, entry)
+        return self._core.holdings.is_acked(conversation, entry)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns how to stop."""
@@ -281,7 +281,7 @@ class Replica:
 
         def settled() -> bool:
             synced = self.state(conversation) is SyncState.SYNCHRONIZED
-            return synced and not self._core.owes(conversation)
+            return synced and not self._core.holdings.expects_acks(conversation)
 
         return await self.wait_for(settled, timeout_s) and not self.unsynced(conversation)
 
