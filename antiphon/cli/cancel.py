@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
             held = await replica.load(chosen)
             place = (await session.choices(replica.store, chosen)).place(held)
             closed = await cancel_awaited(replica, held, place)
-            if replica.is_linked:
+            if replica.hub.is_linked:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             say_closed(session, closed)
             if session.out.as_json:

@@ -58,9 +58,9 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Talk with the model in a terminal; /help lists what else can be typed."""
         with Background() as background:
-            room = Room(session, background, parse_conflict(conflict), max_tokens)
-            with room.opened(conversation):
-                return room.talk()
+            talking = ChatSession(session, background, parse_conflict(conflict), max_tokens)
+            with talking.opened(conversation):
+                return talking.talk()
 
 
 class Interrupts:
@@ -97,7 +97,7 @@ class Interrupts:
 
 
 @dataclass(slots=True)
-class Room:
+class ChatSession:
     """One person at one conversation."""
 
     session: Session
@@ -178,7 +178,7 @@ class Room:
     def _read_line(self) -> str:
         """Read what a person or a pipe says next. Raises EOFError, ArgumentInvalid."""
         if self.session.out.is_terminal:
-            # \x01 … \x02 tell readline that the colour takes no room.
+            # \x01 … \x02 tell readline that the colour is no character.
             colored = "\x01\x1b[36m\x02> \x01\x1b[0m\x02"
             return check_text(input(colored if _has_color(self.session) else "> "))
         line = sys.stdin.readline()
@@ -244,7 +244,7 @@ class Room:
         return self.background.start(turns.cancel(self.replica, self.held.id, request))
 
     def _say_if_offline(self) -> None:
-        if not self.replica.is_linked:
+        if not self.replica.hub.is_linked:
             self.background.run(self.session.say_offline(self.replica, self.held))
             self.session.out.note(Text("waiting for the hub; Ctrl-C twice leaves", style="dim"))
 
@@ -301,8 +301,8 @@ class Room:
         raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
 
     async def _status(self) -> None:
-        waiting = self.replica.unsynced(self.held.id)
-        state = self.replica.state(self.held.id).value
+        waiting = self.replica.hub.unsynced(self.held.id)
+        state = self.replica.hub.state(self.held.id).value
         branches = counted(len(self.held.order.tips()), "branch", "branches")
         self.session.out.note(
             f"{state} · {len(self.held.log)} entries · {waiting} not at the hub yet · {branches}"

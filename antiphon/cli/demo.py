@@ -257,13 +257,13 @@ class Demo:
         order = replica.shelf[self.conversation].order
         last = order.tips()[-1].generation
         ready = self.daemons.host.ready
-        async with HostCalls(ready.address, replica.key, ready.key) as calls:
-            async with asyncio.timeout(WAIT_S):
-                while True:
-                    for found in await calls.list_checkpoints(self.conversation):
-                        if found.generation == last:
-                            return found.tokens
-                    await asyncio.sleep(0.1)
+        calls = HostCalls(ready.address, replica.key, ready.key)
+        async with calls, asyncio.timeout(WAIT_S):
+            while True:
+                for found in await calls.list_checkpoints(self.conversation):
+                    if found.generation == last:
+                        return found.tokens
+                await asyncio.sleep(0.1)
 
     async def _start(self, *names: str) -> None:
         for name in names:
@@ -273,7 +273,7 @@ class Demo:
 
     async def _relinked(self, replica: Replica) -> None:
         """Wait until the link is up again, and everything is at the hub."""
-        await replica.wait_for(lambda: replica.is_linked, WAIT_S)
+        await replica.wait_for(lambda: replica.hub.is_linked, WAIT_S)
         await replica.wait_synced(self.conversation, WAIT_S)
 
     async def _write_offline(self, replica: Replica, name: str, text: str) -> EntryId:

@@ -185,11 +185,12 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
 
 async def _hub(session: Session, replica: Replica) -> Finding:
     await replica.wait_for(
-        lambda: replica.is_linked or replica.last_error is not None, session.settings.sync_timeout_s
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
+        session.settings.sync_timeout_s,
     )
-    if replica.is_linked:
-        return Finding("ok", "hub", f"{session.settings.hub}  key {short(replica.hub_key or b'')}")
-    error = replica.last_error
+    if replica.hub.is_linked:
+        return Finding("ok", "hub", f"{session.settings.hub}  key {short(replica.hub.key or b'')}")
+    error = replica.hub.last_error
     detail = f"{session.settings.hub} is away"
     if error is None:
         return Finding("warn", "hub", f"{detail}: no answer in time", "antiphon up")
@@ -213,17 +214,17 @@ async def _hub_health(session: Session) -> Finding:
 
 async def _hosts(session: Session, replica: Replica) -> AsyncIterator[Finding]:
     """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
-    if not replica.is_linked:
+    if not replica.hub.is_linked:
         return
     pinned = session.settings.host_key
-    ours = [host for host in replica.hosts if host.vouched or host.key == pinned]
+    ours = [host for host in replica.hub.hosts if host.vouched or host.key == pinned]
     for host in ours:
         yield await _host(replica, host)
-    others = len(replica.hosts) - len(ours)
+    others = len(replica.hub.hosts) - len(ours)
     if pinned is not None and all(host.key != pinned for host in ours):
         detail = f"the settings pin {short(pinned)}, which the hub does not name"
         yield Finding("warn", "host", detail, "start it, or take it out of the settings")
-    elif not replica.hosts:
+    elif not replica.hub.hosts:
         yield Finding("warn", "host", "none is linked to the hub", "antiphon up    starts one")
     elif not ours:
         detail = f"the hub vouches for none of the {others} linked to it"

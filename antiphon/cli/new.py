@@ -26,80 +26,86 @@ REASON_WORDS = {
 ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
 
 
+SystemOption = Annotated[
+    str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
+]
+HostOption = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for.")
+]
+MemberOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."),
+]
+MaxTokensOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Output tokens per answer; 0 for what fits.",
+        rich_help_panel=LOCAL,
+    ),
+]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    command(app, "new", rich_help_panel="Talk")(new)
 
-    @command(app, "new", rich_help_panel="Talk")
-    async def new(
-        session: Session,
-        *,
-        system: Annotated[
-            str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
-        ] = None,
-        host: Annotated[
-            str | None,
-            typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for."),
-        ] = None,
-        member: Annotated[
-            list[str] | None,
-            typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
-        ] = None,
-        temperature: Annotated[
-            float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
-        ] = 0.2,
-        top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
-        top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
-        min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
-        repetition_penalty: Annotated[
-            float, typer.Option(metavar="X", min=0.0, help="0 for none.")
-        ] = 0.0,
-        seed: Annotated[
-            int,
-            typer.Option(
-                metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."
-            ),
-        ] = 0,
-        max_tokens: Annotated[
-            int,
-            typer.Option(
-                metavar="N", min=0, help="Output tokens per answer; 0 for what fits.",
-                rich_help_panel=LOCAL,
-            ),
-        ] = 0,
-        stop: Annotated[
-            list[str] | None,
-            typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
-        ] = None,
-    ) -> None:  # fmt: skip
-        """Begin a conversation and print its id.
 
-        Its model host is the one named here, else the one pinned in the settings
-        (`host`), else the first the hub vouches for.
+async def new(
+    session: Session,
+    *,
+    system: SystemOption = None,
+    host: HostOption = None,
+    member: MemberOption = None,
+    temperature: Annotated[float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")] = 0.2,
+    top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
+    top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
+    min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(metavar="X", min=0.0, help="0 for none.")
+    ] = 0.0,
+    seed: SeedOption = 0,
+    max_tokens: MaxTokensOption = 0,
+    stop: StopOption = None,
+) -> None:
+    """Begin a conversation and print its id.
 
-        How to sample is written into the log: every device asks by it. Limits
-        and stop texts have no place there; this replica alone remembers them.
-        """
-        check_text(system or "")
-        _check_stop(stop or [])
-        sampling = Sampling(
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-        )
-        grants = [parse_grant(text) for text in member or []]
-        named = parse_key(host) if host is not None else None
-        async with session.replica() as replica:
-            choice = await _choose_host(session, replica, named)
-            grants.insert(0, Grant(choice.key, Role.HOST))
-            created = await _begin(replica, sampling, grants, system)
-            choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
-            await session.choose_next(replica.store, created, choices)
-            await session.use(replica.store, created)
-            await session.meet(replica, created)
-            await _report(session, replica, created, choice)
+    Its model host is the one named here, else the one pinned in the settings
+    (`host`), else the first the hub vouches for.
+
+    How to sample is written into the log: every device asks by it. Limits
+    and stop texts have no place there; this replica alone remembers them.
+    """
+    check_text(system or "")
+    _check_stop(stop or [])
+    sampling = Sampling(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    )
+    grants = [parse_grant(text) for text in member or []]
+    named = parse_key(host) if host is not None else None
+    async with session.replica() as replica:
+        choice = await _choose_host(session, replica, named)
+        grants.insert(0, Grant(choice.key, Role.HOST))
+        created = await _begin(replica, sampling, grants, system)
+        choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
+        await session.choose_next(replica.store, created, choices)
+        await session.use(replica.store, created)
+        await session.meet(replica, created)
+        await _report(session, replica, created, choice)
 
 
 def _check_stop(texts: list[str]) -> None:
@@ -128,7 +134,7 @@ async def _begin(
 async def _report(
     session: Session, replica: Replica, created: ConversationId, choice: HostChoice
 ) -> None:
-    model = model_name(replica.hosts, choice.key)
+    model = model_name(replica.hub.hosts, choice.key)
     if session.out.as_json:
         session.out.emit(
             {
@@ -157,16 +163,16 @@ def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
 async def _choose_host(session: Session, replica: Replica, named: PublicKey | None) -> HostChoice:
     """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
     await replica.wait_for(
-        lambda: replica.is_linked or replica.last_error is not None,
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
         session.settings.sync_timeout_s,
     )
     try:
-        return host_to_grant(named, session.settings.host_key, replica.hosts)
+        return host_to_grant(named, session.settings.host_key, replica.hub.hosts)
     except NoHost as error:
-        if replica.is_linked or replica.last_error is None:
+        if replica.hub.is_linked or replica.hub.last_error is None:
             raise
-        away = f"{error.detail}; the hub is away: {brief(replica.last_error)}"
-        raise NoHost(away) from replica.last_error
+        away = f"{error.detail}; the hub is away: {brief(replica.hub.last_error)}"
+        raise NoHost(away) from replica.hub.last_error
 
 
 def parse_key(text: str) -> PublicKey:

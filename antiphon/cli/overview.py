@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
                 standings = [await _met(session, replica, c) for c in wanted]
                 if not wanted:
                     await replica.wait_for(
-                        lambda: replica.is_linked or replica.last_error is not None, 1.0
+                        lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
                 _report(session, standings, _hub_record(session, replica))
         except StoreLocked:
@@ -139,22 +139,22 @@ async def _met(session: Session, replica: Replica, conversation: ConversationId)
     except AntiphonError as error:
         refusal = error.reason
     held = replica.shelf.get(conversation) or _unreadable(conversation)
-    waiting, acked_ms = replica.unsynced(conversation), replica.acks.acked_ms(conversation)
-    state = replica.state(conversation).value
+    waiting, acked_ms = replica.hub.unsynced(conversation), replica.acks.acked_ms(conversation)
+    state = replica.hub.state(conversation).value
     if held.is_blocked:
         state = DAMAGED
-    elif replica.is_linked and not held.is_member(replica.public):
+    elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
     return Standing(held, waiting, acked_ms, state, refusal)
 
 
 def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
-    error = replica.last_error
+    error = replica.hub.last_error
     return {
         "address": session.settings.hub,
-        "state": "linked" if replica.is_linked else "away",
-        "key": replica.hub_key.hex() if replica.hub_key is not None else None,
-        "error": brief(error) if error and not replica.is_linked else None,
+        "state": "linked" if replica.hub.is_linked else "away",
+        "key": replica.hub.key.hex() if replica.hub.key is not None else None,
+        "error": brief(error) if error and not replica.hub.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),
@@ -162,8 +162,8 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
                 "profiles": [profile.name for profile in host.info.profiles],
                 "vouched": host.vouched,
             }
-            for host in replica.hosts
-            if replica.is_linked
+            for host in replica.hub.hosts
+            if replica.hub.is_linked
         ],
     }
 

@@ -1,20 +1,18 @@
-"""`antiphon send`: one message, one answer; and `antiphon fork`: where the next one goes."""
+"""`antiphon send`: one message, one answer."""
 
 import asyncio
 import contextlib
 import sys
+from collections.abc import AsyncIterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
-from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.log import own_key
+from antiphon.cli.command import command
 from antiphon.cli.new import parse_key
-from antiphon.cli.rows import cut, row_of
 from antiphon.cli.screen import AnswerScreen
-from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
+from antiphon.cli.session import Session, find_entry
 from antiphon.cli.turn import check_role, check_text, take_turn, turn_record, wish_for
 from replica.conversation import Conversation, Place, awaited, place_at
 from replica.ids import PublicKey, short
@@ -34,107 +32,81 @@ ConflictOption = Annotated[
 ]
 
 
+MessageArgument = Annotated[
+    str | None, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last.")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(metavar="ENTRY", help="Follow this seal or entry: makes a branch there."),
+]
+HostOption = Annotated[str | None, typer.Option(metavar="KEY", help="Key of the host to ask.")]
+RequestOption = Annotated[
+    bool, typer.Option("--request/--no-request", help="Ask the model to answer.")
+]
+WaitOption = Annotated[
+    bool | None,
+    typer.Option("--wait/--no-wait", help="Wait for the answer; as a rule, if online."),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0.1, help="Give up after so long without news."
+    ),
+]
+WithinOption = Annotated[
+    float | None,
+    typer.Option("--within", metavar="SECONDS", min=1.0, help="The host is not to begin later."),
+]
+TemperatureOption = Annotated[
+    float | None, typer.Option(metavar="X", min=0.0, help="Here and below: this once.")
+]
+MaxTokensOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Output tokens.")]
+
+
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
+    command(app, "send", rich_help_panel="Talk")(send)
 
-    @command(app, "send", rich_help_panel="Talk")
-    async def send(
-        session: Session,
-        text: Annotated[
-            str | None, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")
-        ] = None,
-        *,
-        to: Annotated[
-            str | None,
-            typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last."),
-        ] = None,
-        at: Annotated[
-            str | None,
-            typer.Option(metavar="ENTRY", help="Follow this seal or entry: makes a branch there."),
-        ] = None,
-        host: Annotated[
-            str | None, typer.Option(metavar="KEY", help="Key of the host to ask.")
-        ] = None,
-        request: Annotated[
-            bool, typer.Option("--request/--no-request", help="Ask the model to answer.")
-        ] = True,
-        wait: Annotated[
-            bool | None,
-            typer.Option("--wait/--no-wait", help="Wait for the answer; as a rule, if online."),
-        ] = None,
-        timeout_s: Annotated[
-            float,
-            typer.Option(
-                "--timeout", metavar="SECONDS", min=0.1, help="Give up after so long without news."
-            ),
-        ] = 300.0,
-        conflict: ConflictOption = None,
-        within_s: Annotated[
-            float | None,
-            typer.Option(
-                "--within", metavar="SECONDS", min=1.0, help="The host is not to begin later."
-            ),
-        ] = None,
-        temperature: Annotated[
-            float | None, typer.Option(metavar="X", min=0.0, help="Here and below: this once.")
-        ] = None,
-        top_p: Annotated[float | None, typer.Option(metavar="X", min=0.0, max=1.0)] = None,
-        top_k: Annotated[int | None, typer.Option(metavar="N", min=0)] = None,
-        seed: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
-        max_tokens: Annotated[
-            int | None, typer.Option(metavar="N", min=1, help="Output tokens.")
-        ] = None,
-    ) -> int:
-        """Send one message and print the answer.
 
-        Without TEXT it asks again: a new answer to what --at names, or to the
-        end of the branch. Sampling is the conversation's, unless given.
-        """
-        changes = {
-            "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
-            "output_tokens_max": max_tokens, "answer_within_s": within_s,
-        }  # fmt: skip
-        message, way = _message_of(text), parse_conflict(conflict)
-        if not request and message is None:
-            raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
-        if way is None and message is None:
-            way = Conflict.FORK  # another answer, beside the one there may be
-        host_key = parse_key(host) if host else None
-        given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
-        async with session.replica() as replica:
-            return await _send(session, replica, message, given)
+async def send(
+    session: Session,
+    text: MessageArgument = None,
+    *,
+    to: ToOption = None,
+    at: AtOption = None,
+    host: HostOption = None,
+    request: RequestOption = True,
+    wait: WaitOption = None,
+    timeout_s: TimeoutOption = 300.0,
+    conflict: ConflictOption = None,
+    within_s: WithinOption = None,
+    temperature: TemperatureOption = None,
+    top_p: Annotated[float | None, typer.Option(metavar="X", min=0.0, max=1.0)] = None,
+    top_k: Annotated[int | None, typer.Option(metavar="N", min=0)] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
+    max_tokens: MaxTokensOption = None,
+) -> int:
+    """Send one message and print the answer.
 
-    @command(app, "fork", rich_help_panel="Talk")
-    async def fork(
-        session: Session,
-        conversation: ConversationArgument = None,
-        *,
-        at: Annotated[
-            str | None,
-            typer.Option(metavar="ENTRY", help="Seal or entry the next message follows."),
-        ] = None,
-        newest: Annotated[
-            bool, typer.Option("--newest", help="Go back to the branch with the latest activity.")
-        ] = False,
-    ) -> None:
-        """Choose where the next message goes; what follows there already stays a branch.
-
-        The choice is this replica's own and is not sent; the branch appears in
-        the log with the next message. `send --at` does both in one step.
-        """
-        async with session.replica(linked=False) as replica:
-            chosen = await session.choose(replica.store, conversation)
-            held = check_readable(await load_from(replica.store, chosen))
-            choices = await session.choices(replica.store, chosen)
-            choices.at = choices.branch = ""
-            place = choices.place(held)
-            if not newest:
-                entry_id = find_entry(held, at) if at else place.basis or place.parents[0]
-                place = place_at(held, entry_id)
-                choices.at = entry_id.hex()
-            await session.choose_next(replica.store, chosen, choices)
-            await session.use(replica.store, chosen)
-            _report_place(session, held, place, choices)
+    Without TEXT it asks again: a new answer to what --at names, or to the
+    end of the branch. Sampling is the conversation's, unless given.
+    """
+    changes = {
+        "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
+        "output_tokens_max": max_tokens, "answer_within_s": within_s,
+    }  # fmt: skip
+    message, way = _message_of(text), parse_conflict(conflict)
+    if not request and message is None:
+        raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
+    if way is None and message is None:
+        way = Conflict.FORK  # another answer, beside the one there may be
+    host_key = parse_key(host) if host else None
+    given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
+    async with session.replica() as replica:
+        return await _send(session, replica, message, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +143,6 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     return await _ask(session, replica, held, message, place, wish, wait_s)
 
 
-def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
-    if session.out.as_json:
-        session.out.emit(
-            {
-                "conversation": held.id.hex(),
-                "at": choices.at or None,
-                "parents": [p.hex() for p in place.parents],
-                "basis": place.basis.hex() if place.basis is not None else None,
-            }
-        )
-        return
-    row = row_of(held, held.log.entries[place.parents[0]], own_key(session))
-    words = " ".join(row.text.split())
-    session.out.show(f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}")
-    session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
-
-
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
     """Say which answer a message at `place` waits for, and how to wait no longer."""
     waiting = awaited(held, place)
@@ -197,9 +152,9 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     rest = "this makes a branch without it" if forks else "this goes after it"
     session.out.note(f"note: an answer on this branch is still awaited; {rest}")
     bodies = filter(None, (held.order.request(i) for i in waiting))
-    linked = {info.key for info in replica.hosts} if replica.is_linked else set()
+    linked = {info.key for info in replica.hub.hosts} if replica.hub.is_linked else set()
     away = {short(body.host) for body in bodies if body.host not in linked}
-    if replica.is_linked and away:
+    if replica.hub.is_linked and away:
         hosts = ", ".join(sorted(away))
         session.out.note(f"      its host {hosts} is not linked; antiphon cancel waits no longer")
 
@@ -220,7 +175,7 @@ def _should_wait(
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
         return wait
-    if online and all(known.key != wish.host for known in replica.hosts):
+    if online and all(known.key != wish.host for known in replica.hub.hosts):
         session.out.note(
             f"the host {short(wish.host)} is not linked; it will answer when it is back"
         )
@@ -243,7 +198,7 @@ async def _say(
                 "conversation": held.id.hex(),
                 "message": entry.id.hex(),
                 "synchronized": synced,
-                "unsynced": replica.unsynced(held.id),
+                "unsynced": replica.hub.unsynced(held.id),
             }
         )
     else:
@@ -260,34 +215,17 @@ async def _ask(
     wish: turns.Wish,
     wait_s: float | None,
 ) -> int:
-    screen = AnswerScreen(session.out)
-    asked: turns.Asked | None = None
-    finished: turns.Finished | None = None
     events = take_turn(session, replica, held, text, place, wish, silence_max_s=wait_s)
     async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
-        try:
-            async for event in events:
-                if isinstance(event, turns.Asked):
-                    asked = event
-                    if wait_s is None:
-                        break
-                if isinstance(event, turns.Finished):
-                    finished = event
-                screen.show(event)
-        except asyncio.CancelledError:
-            screen.end()
-            if asked is not None:
-                session.out.note("left; the answer goes on into the log: antiphon log -f")
-            raise
-        finally:
-            screen.end()
+        shown = await _show(session, events, is_waited_for=wait_s is not None)
+    asked, finished = shown.asked, shown.finished
     synced = await _flush(session, replica, held)
     record = turn_record(held, asked, finished)
     record["synchronized"] = synced
-    record["unsynced"] = replica.unsynced(held.id)
+    record["unsynced"] = replica.hub.unsynced(held.id)
     if finished is not None:
         turns.raise_if_refused(finished.generation)
-        screen.cost(finished)
+        shown.screen.cost(finished)
     elif not session.out.as_json and asked is not None:
         session.out.show(asked.request.hex())
     if session.out.as_json:
@@ -295,9 +233,43 @@ async def _ask(
     return 0
 
 
+@dataclass(slots=True)
+class _Shown:
+    """The events of a turn that were shown on `screen`."""
+
+    screen: AnswerScreen
+    asked: turns.Asked | None = None
+    finished: turns.Finished | None = None
+
+
+async def _show(
+    session: Session, events: AsyncIterable[turns.TurnEvent], *, is_waited_for: bool
+) -> _Shown:
+    """Show the events of a turn up to its end, or up to its request where nobody waits."""
+    shown = _Shown(AnswerScreen(session.out))
+    try:
+        async for event in events:
+            if isinstance(event, turns.Asked):
+                shown.asked = event
+                if not is_waited_for:
+                    break
+            if isinstance(event, turns.Finished):
+                shown.finished = event
+            shown.screen.show(event)
+    except asyncio.CancelledError:
+        shown.screen.end()
+        if shown.asked is not None:
+            session.out.note("left; the answer goes on into the log: antiphon log -f")
+        raise
+    finally:
+        shown.screen.end()
+    return shown
+
+
 async def _flush(session: Session, replica: Replica, held: Conversation) -> bool:
     """Let the hub have what was written; say so where it is away."""
-    if replica.is_linked and await replica.wait_synced(held.id, session.settings.sync_timeout_s):
+    timeout_s = session.settings.sync_timeout_s
+    if replica.hub.is_linked and await replica.wait_synced(held.id, timeout_s):
         return True
     await session.say_offline(replica, held)
     return False

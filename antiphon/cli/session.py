@@ -153,7 +153,7 @@ class Session:
             await replica.follow(conversation)
 
             def settled() -> bool:
-                away = replica.last_error is not None and not replica.is_linked
+                away = replica.hub.last_error is not None and not replica.hub.is_linked
                 return away or bool(refusals) or is_synced(replica, conversation)
 
             # A stranger is told nothing; only a grant not seen yet would make it a member.
@@ -182,10 +182,11 @@ class Session:
             self.say_damaged(held)
             return 0
         if not held.is_member(replica.public):
-            reason = "your key is no member" if replica.is_linked else "offline: the hub is away"
+            is_linked = replica.hub.is_linked
+            reason = "your key is no member" if is_linked else "offline: the hub is away"
             self.out.note(f"{reason}; this is what is held here")
             return 0
-        waiting = replica.unsynced(held.id)
+        waiting = replica.hub.unsynced(held.id)
         self.out.note(offline_words(waiting))
         return waiting
 
@@ -210,8 +211,8 @@ def offline_words(waiting: int) -> str:
 
 def is_synced(replica: Replica, conversation: ConversationId) -> bool:
     """Say whether the hub and this replica hold the same."""
-    synced = replica.state(conversation) is SyncState.SYNCHRONIZED
-    return synced and not replica.unsynced(conversation)
+    synced = replica.hub.state(conversation) is SyncState.SYNCHRONIZED
+    return synced and not replica.hub.unsynced(conversation)
 
 
 def check_readable(held: Conversation) -> Conversation:

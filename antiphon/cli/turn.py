@@ -66,7 +66,7 @@ def wish_for(
     if not sampling.seed:
         seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
         sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
-    linked = tuple(known.key for known in replica.hosts)
+    linked = tuple(known.key for known in replica.hub.hosts)
     return Wish(
         choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
     )

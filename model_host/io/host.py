@@ -89,7 +89,7 @@ class Host:
                 self._schedule.give_up(decision.request)
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
-        return self._replica.state(conversation) is SyncState.SYNCHRONIZED
+        return self._replica.hub.state(conversation) is SyncState.SYNCHRONIZED
 
     async def _serve(self, held: Conversation, decision: Decision) -> bool:
         """Act on a decision, or close its request where that fails; False where both fail.

@@ -33,7 +33,8 @@ class RunTable:
     def show(self, frame: Draft) -> None:
         """Send a frame of a run, once its seal is at the hub: what it answers must exist first."""
         driver = self._drivers.get(frame.request)
-        if driver is not None and self._replica.is_acked(frame.conversation, driver.run.seal_id):
+        hub = self._replica.hub
+        if driver is not None and hub.is_acked(frame.conversation, driver.run.seal_id):
             self._replica.send_draft(sign_draft(frame, self._key))
 
     def handle_admitted(self, conversation: ConversationId) -> None:

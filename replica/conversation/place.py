@@ -1,4 +1,4 @@
-"""Where the next entry goes: its parents and its basis (spec/03-order §6).
+"""Where the next entry goes: its parents and its basis (spec/03-order §3).
 
 Pure. A place is found in one of three ways: on the branch with the latest
 activity, on the branch some earlier request stands on, or at an entry one

@@ -93,6 +93,10 @@ class ReplicaDriver:
 
         return self._performer.submit(effects.persist, perform, effects.about)
 
+    def append(self, entry: Entry, *, more_follow: bool) -> "asyncio.Future[None]":
+        """Admit an entry of the replica's key; the future ends once it is durable."""
+        return self.do(self.core.append(entry, time.monotonic(), more_follow=more_follow))
+
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Tell the core, and show at once what follows: all else queued is about to fail."""
         effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())

@@ -268,7 +268,7 @@ class _Watch:
         self._request = request_id
         self._news = asyncio.Event()
         self._refused: Fault | None = None
-        self._is_linked = replica.is_linked
+        self._is_linked = replica.hub.is_linked
         self._progress: Progress | None = None
         self._run = 0
         self._shown = bytearray()
@@ -304,7 +304,7 @@ class _Watch:
         if self._refused is not None:
             raise error_of(self._refused)
         events: list[TurnEvent] = []
-        if self._replica.is_linked != self._is_linked:
+        if self._replica.hub.is_linked != self._is_linked:
             self._is_linked = not self._is_linked
             events.append(LinkBack() if self._is_linked else LinkLost())
         held = await self._replica.load(self._conversation)

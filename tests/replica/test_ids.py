@@ -44,7 +44,7 @@ def test_lanes_are_ordered_by_author_epoch_and_track() -> None:
         Lane(low, 2, Track.ALL),
         Lane(high, 1, Track.ALL),
     ]
-    assert sorted(lanes[::-1]) == lanes
+    assert sorted([lanes[2], lanes[0], lanes[3], lanes[1]]) == lanes
 
 
 def test_the_tracks_have_the_numbers_of_the_protocol() -> None:

@@ -112,7 +112,7 @@ class ScriptedHost:
             self._schedule.end(decision.request)
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
-        return self.replica.state(conversation) is SyncState.SYNCHRONIZED
+        return self.replica.hub.state(conversation) is SyncState.SYNCHRONIZED
 
     async def _act(self, held: Conversation, decision: Decision) -> None:
         match decision:
@@ -140,7 +140,7 @@ class ScriptedHost:
         prev = seal.prev_seal
         entry = await self.replica.append(held.id, seal, parents=(ready.request,), basis=prev)
         # Drafts are passed on only once the hub holds the seal.
-        await self.replica.wait_for(lambda: not self.replica.unsynced(held.id), 10.0)
+        await self.replica.wait_for(lambda: not self.replica.hub.unsynced(held.id), 10.0)
         body = await self._stream(asked, tokens)
         await self.replica.append(held.id, body, parents=(entry.id,), basis=entry.id)
         self.answered += 1
@@ -220,7 +220,7 @@ async def scripted_host(
         host = ScriptedHost(replica, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:
-            await replica.wait_for(lambda: replica.is_linked, 10.0)
+            await replica.wait_for(lambda: replica.hub.is_linked, 10.0)
             yield host
         finally:
             task.cancel()

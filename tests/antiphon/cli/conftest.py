@@ -81,7 +81,7 @@ class World:
             self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
         )
         replica = self.background.run(opening.__aenter__())
-        assert self.background.run(replica.wait_for(lambda: replica.is_linked, 10.0))
+        assert self.background.run(replica.wait_for(lambda: replica.hub.is_linked, 10.0))
         try:
             yield replica.public
         finally:

@@ -194,7 +194,7 @@ async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
     await scene.reached.wait()
     address = scene.hub.address
     await scene.hub.stop()
-    await scene.replica.wait_for(lambda: not scene.replica.is_linked, 10.0)
+    await scene.replica.wait_for(lambda: not scene.replica.hub.is_linked, 10.0)
     scene.gate.set()
     scene.hub = await start(HubConfig(data_dir=scene.folder / "hub", listen=address))
     events = await asking

@@ -40,7 +40,7 @@ class Gate:
 
 
 def owed(replica) -> int:
-    return sum(replica.unsynced(conversation) for conversation in replica.shelf)
+    return sum(replica.hub.unsynced(conversation) for conversation in replica.shelf)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Where the next entry goes: its parents and its basis (spec/03-order §6)."""
+"""Where the next entry goes: its parents and its basis (spec/03-order §3)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lanes with two histories, exchanged over a link (spec/05-reconcile §3)."""
+"""Lanes with two histories, exchanged over a link (spec/05-reconcile §2)."""
 
 import pytest
 

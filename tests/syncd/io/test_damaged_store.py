@@ -289,7 +289,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
         assert await replica.wait_for(lambda: len(failures) > 2, PATIENCE_S)
         assert {f.conversation for f in failures} == {written.id}
         assert {f.fault.reason for f in failures} == {StoreCorrupt.reason}
-        assert replica.is_linked
+        assert replica.hub.is_linked
 
 
 # --- one's own entries ------------------------------------------------------------------------

@@ -178,7 +178,7 @@ async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
         assert await replica.wait_synced(me.id)
         if not is_linked:
             await hub.stop()
-            assert await replica.wait_for(lambda: not replica.is_linked, PATIENCE_S)
+            assert await replica.wait_for(lambda: not replica.hub.is_linked, PATIENCE_S)
         (two,) = await me.append(said("two"))
         before = await me.stored()
         async with full_disk(replica.store):

@@ -60,17 +60,17 @@ async def say(replica: Replica, conversation: ConversationId, *texts: str) -> No
 async def parted(replica: Replica, hub: HubOnOff) -> None:
     """Stop the hub, and wait until the client knows."""
     await hub.stop()
-    assert await replica.wait_for(lambda: not replica.is_linked, 10.0)
+    assert await replica.wait_for(lambda: not replica.hub.is_linked, 10.0)
 
 
 async def test_without_any_hub_nothing_is_synced(tmp_path: Path):
     async with Replica.open(tmp_path / "store", ME.key) as replica:
         conversation = await replica.create(Genesis((replica.public,)))
         await say(replica, conversation, "one", "two")
-        assert replica.unsynced(conversation) == 3
+        assert replica.hub.unsynced(conversation) == 3
     async with Replica.open(tmp_path / "store", ME.key) as replica:
         await replica.load(conversation)
-        assert replica.unsynced(conversation) == 3
+        assert replica.hub.unsynced(conversation) == 3
 
 
 async def test_a_hub_never_met_holds_nothing(tmp_path: Path, hub: HubOnOff):
@@ -78,10 +78,10 @@ async def test_a_hub_never_met_holds_nothing(tmp_path: Path, hub: HubOnOff):
     async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
         conversation = await replica.create(Genesis((replica.public,)))
         await say(replica, conversation, "one")
-        assert replica.unsynced(conversation) == 2
+        assert replica.hub.unsynced(conversation) == 2
         await hub.start()
         assert await replica.wait_synced(conversation)
-        assert replica.unsynced(conversation) == 0
+        assert replica.hub.unsynced(conversation) == 0
 
 
 async def test_what_is_written_without_the_hub_is_unsynced_until_it_is_back(
@@ -92,21 +92,21 @@ async def test_what_is_written_without_the_hub_is_unsynced_until_it_is_back(
         await say(replica, conversation, "one", "two")
         assert await replica.wait_synced(conversation)
         await parted(replica, hub)
-        assert replica.unsynced(conversation) == 0
+        assert replica.hub.unsynced(conversation) == 0
         await say(replica, conversation, "three", "four")
-        assert replica.unsynced(conversation) == 2
-        assert replica.state(conversation) is SyncState.OFFLINE
+        assert replica.hub.unsynced(conversation) == 2
+        assert replica.hub.state(conversation) is SyncState.OFFLINE
     for address in (None, hub.address):
         async with Replica.open(tmp_path / "store", ME.key, address) as replica:
             await replica.load(conversation)
-            assert replica.unsynced(conversation) == 2
+            assert replica.hub.unsynced(conversation) == 2
             await replica.follow(conversation)
-            assert replica.unsynced(conversation) == 2
+            assert replica.hub.unsynced(conversation) == 2
     await hub.start()
     async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
         await replica.follow(conversation)
         assert await replica.wait_synced(conversation)
-        assert replica.unsynced(conversation) == 0
+        assert replica.hub.unsynced(conversation) == 0
     assert hub.server is not None
     assert len(hub.server.driver.hub.shelf[conversation].log) == 5
 
@@ -123,12 +123,12 @@ async def test_what_came_from_the_hub_is_held_there(tmp_path: Path, hub: HubOnOf
         await say(me, conversation, "one", "two")
         assert await friend.wait_for(lambda: len(friend.shelf[conversation].log) == 4, 10.0)
         await parted(friend, hub)
-        assert friend.unsynced(conversation) == 0
+        assert friend.hub.unsynced(conversation) == 0
         await say(friend, conversation, "three")
-        assert friend.unsynced(conversation) == 1
+        assert friend.hub.unsynced(conversation) == 1
     async with Replica.open(tmp_path / "friends", FRIEND.key) as friend:
         await friend.load(conversation)
-        assert friend.unsynced(conversation) == 1
+        assert friend.hub.unsynced(conversation) == 1
 
 
 async def test_what_the_hub_refused_it_does_not_hold(tmp_path: Path, hub: HubOnOff):
@@ -142,7 +142,7 @@ async def test_what_the_hub_refused_it_does_not_hold(tmp_path: Path, hub: HubOnO
         await say(replica, conversation, "one", "too many")
         assert await replica.wait_for(lambda: bool(refused), 10.0)
         await parted(replica, hub)
-        assert replica.unsynced(conversation) == 1
+        assert replica.hub.unsynced(conversation) == 1
 
 
 async def test_a_conversation_the_hub_had_to_leave_is_opened_again(
@@ -156,9 +156,9 @@ async def test_a_conversation_the_hub_had_to_leave_is_opened_again(
         assert await replica.wait_synced(conversation)
         driver._undo(StoreError("a broken page"), {conversation})
         assert await replica.wait_for(
-            lambda: not replica.is_acked(conversation, EntryId(conversation)), 10.0
+            lambda: not replica.hub.is_acked(conversation, EntryId(conversation)), 10.0
         )
-        assert replica.state(conversation) is SyncState.OFFLINE
+        assert replica.hub.state(conversation) is SyncState.OFFLINE
         await say(replica, conversation, "still here")
         assert await replica.wait_synced(conversation)
     assert len(driver.hub.shelf[conversation].log) == 2
@@ -169,4 +169,4 @@ async def test_a_listener_that_raises_stops_nothing(tmp_path: Path):
         replica.listen(lambda _event: {}.pop("bug"))
         conversation = await replica.create(Genesis((replica.public,)))
         await say(replica, conversation, "one")
-        assert replica.unsynced(conversation) == 2
+        assert replica.hub.unsynced(conversation) == 2

@@ -124,7 +124,7 @@ async def test_a_client_stays_linked_through_many_tickets(
         before = set(links)
         await live_through_tickets(served, proofs)
         assert set(links) == before
-        assert replica.state(served.id) is SyncState.SYNCHRONIZED
+        assert replica.hub.state(served.id) is SyncState.SYNCHRONIZED
         assert not [e for e in events if isinstance(e, LinkClosed)]
 
 
