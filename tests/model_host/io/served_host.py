@@ -1,4 +1,4 @@
-"""A hub, a person's replica, and hosts that come and go, all real, on loopback."""
+"""A hub, a replica, and a model host that is started and stopped, all real, on loopback."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from tests.support.talk import Talk
 
 
 class ServedHost:
-    """One hub and one person; the host keeps its folder from one life to the next."""
+    """One hub and one replica; the host keeps its folder from one start to the next."""
 
     def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, replica: Replica) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
 """Messages of a link: the ids of entries that came, and errors as faults."""
 
 from replica.ids import ConversationId, EntryId
-from replica.link.messages import FAULT_IDS_MAX, Entries, Fault
+from replica.link.messages import FAULT_IDS_MAX, Entries, Fault, HostInfo, LinkedHost
 from replica.refusals import EntriesMissing, FieldInvalid, HubUnreachable
 from tests.support.writers import Writer
 
@@ -13,6 +13,11 @@ def test_the_ids_of_entries_are_those_of_all_that_came_refused_or_not() -> None:
     genesis = Writer(1).genesis()
     message = Entries(genesis.conversation, (genesis,), ((ENTRY, FieldInvalid()),))
     assert message.ids == (genesis.id, ENTRY)
+
+
+def test_a_linked_host_has_the_key_it_proved() -> None:
+    info = HostInfo(Writer(2).public, "127.0.0.1:1", ())
+    assert LinkedHost(info, vouched=True).key == Writer(2).public
 
 
 def test_a_fault_says_what_the_error_says() -> None:
