@@ -14,14 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from bench import append_parts
 from bench.hub_process import HubProcess, build_slow_fsync, hub_process
 from bench.result import Goal, arguments, report, say
+from replica.conversation import Author, Conversation
+from replica.ids import ConversationId, EntryId
+from replica.io import HubCalls, Store, rpc
+from replica.log import Entry, Genesis, Grant, Member, Message, Role, Speaker, Text
 
 CLIENTS = 32
 SECONDS = 4.0
 ROUNDS = 5
 ROUND_S = 3.0
+SALT = bytes(16)
 
 
 @dataclass(frozen=True)
@@ -32,80 +40,83 @@ class Rate:
     cpu_us: float
 
 
+def _members(owner: Author, authors: list[Author]) -> tuple[Conversation, list[Entry]]:
+    """Begin a conversation in which all authors may write; return it and its entries."""
+    genesis = owner.genesis(Genesis((owner.public,)), salt=SALT, time_ms=1)
+    held = Conversation(ConversationId(genesis.id))
+    held.admit(genesis)
+    entries = [genesis]
+    for author in authors:
+        grant = Member(Grant(author.public, Role.WRITER))
+        entry = owner.write(held, grant, parents=(genesis.id,), salt=SALT, time_ms=1)
+        held.admit(entry)
+        entries.append(entry)
+    return held, entries
+
+
+def _messages(held: Conversation, author: Author, count: int) -> list[Entry]:
+    """Write and admit so many messages that follow the genesis."""
+    written = []
+    for _ in range(count):
+        body = Message(Speaker.USER, (Text("x" * 200),))
+        entry = author.write(held, body, parents=(EntryId(held.id),), salt=SALT, time_ms=1)
+        held.admit(entry, verified=True)
+        written.append(entry)
+    return written
+
+
+async def _append_all(
+    calls: HubCalls, held: Conversation, entries: list[Entry], deadline: float
+) -> int:
+    """Push one entry after another until `deadline`; return how many are durable."""
+    for done, entry in enumerate(entries):
+        if time.monotonic() >= deadline:
+            return done
+        outcome = await calls.push(held.id, (entry,))
+        assert outcome == {entry.id: None}, outcome
+    raise RuntimeError("too few entries were prepared")
+
+
+async def _check_health(calls: HubCalls, deadline: float) -> int:
+    """Make one empty call after another until `deadline`; return how many."""
+    stub = health_pb2_grpc.HealthStub(calls.channel)
+    done = 0
+    while time.monotonic() < deadline:
+        await stub.Check(health_pb2.HealthCheckRequest(), timeout=rpc.CALL_TIMEOUT_S)
+        done += 1
+    return done
+
+
 async def _drive(
     address: str, clients: int, kind: str, seconds: float, folder: str
 ) -> tuple[int, float]:
     """Return how many calls `clients` clients completed, and in how many seconds."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-    from replica.conversation.author import Author
-    from replica.conversation.conversation import Conversation
-    from replica.ids import ConversationId
-    from replica.io import rpc
-    from replica.io.hub_calls import HubCalls
-    from replica.io.store import Store
-    from replica.log.body import Genesis, Grant, Member, Message, Role, Speaker, Text
-
     store = await Store.open(Path(folder) / "pins.db")
     owner = Author(Ed25519PrivateKey.generate(), 1)
     authors = [Author(Ed25519PrivateKey.generate(), 1) for _ in range(clients)]
-    salt = bytes(16)
-    genesis = owner.genesis(Genesis((owner.public,)), salt=salt, time_ms=1)
-    conversation = ConversationId(genesis.id)
-    held = Conversation(conversation)
-    held.admit(genesis)
-    first = [genesis]
-    for author in authors:
-        grant = Member(Grant(author.public, Role.WRITER))
-        entry = owner.write(held, grant, parents=(genesis.id,), salt=salt, time_ms=1)
-        held.admit(entry)
-        first.append(entry)
+    held, first = _members(owner, authors)
     setup = HubCalls(address, owner.key, store)
-    assert set((await setup.push(conversation, tuple(first))).values()) == {None}
+    assert set((await setup.push(held.id, tuple(first))).values()) == {None}
 
     # Entries are signed before the clock starts: the hub is measured, not the writers.
     count = int(seconds * 4_000 / clients) if kind == "append" else 0
-    prepared = []
-    for author in authors:
-        own = []
-        for _ in range(count):
-            body = Message(Speaker.USER, (Text("x" * 200),))
-            entry = author.write(held, body, parents=(genesis.id,), salt=salt, time_ms=1)
-            held.admit(entry, verified=True)
-            own.append(entry)
-        prepared.append(own)
+    prepared = [_messages(held, author, count) for author in authors]
     calls = [HubCalls(address, author.key, store) for author in authors]
     for call in calls:
         await call.authenticate()
     began = time.monotonic()
     deadline = began + seconds
-    done = 0
-
-    async def append(number: int) -> None:
-        nonlocal done
-        for entry in prepared[number]:
-            if time.monotonic() >= deadline:
-                return
-            outcome = await calls[number].push(conversation, (entry,))
-            assert outcome == {entry.id: None}, outcome
-            done += 1
-        raise RuntimeError("too few entries were prepared")
-
-    async def empty(number: int) -> None:
-        nonlocal done
-        stub = health_pb2_grpc.HealthStub(calls[number].channel)
-        while time.monotonic() < deadline:
-            await stub.Check(health_pb2.HealthCheckRequest(), timeout=rpc.CALL_TIMEOUT_S)
-            done += 1
-
-    work = append if kind == "append" else empty
-    await asyncio.gather(*(work(number) for number in range(clients)))
+    if kind == "append":
+        pairs = zip(calls, prepared, strict=True)
+        work = [_append_all(call, held, entries, deadline) for call, entries in pairs]
+    else:
+        work = [_check_health(call, deadline) for call in calls]
+    done = await asyncio.gather(*work)
     took_s = time.monotonic() - began
     for call in (*calls, setup):
         await call.close()
     await store.close()
-    return done, took_s
+    return sum(done), took_s
 
 
 def _rate(hub: HubProcess, clients: int, kind: str, seconds: float = SECONDS) -> Rate:

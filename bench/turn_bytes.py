@@ -62,17 +62,19 @@ def words(size: int, seed: int) -> str:
 class Talk:
     """A client that takes turns and waits until nothing moves any more."""
 
-    def __init__(self, client: Replica, conversation: ConversationId, host: PublicKey) -> None:
-        self.client, self.id, self.host = client, conversation, host
+    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
+        self.replica, self.id, self.host = replica, conversation, host
 
     async def turn(self, text: str) -> Generation:
-        held = self.client.shelf[self.id]
+        held = self.replica.shelf[self.id]
         wish = Wish(self.host, Sampling())
-        asked = await say_and_request(self.client, self.id, (Text(text),), newest_place(held), wish)
+        asked = await say_and_request(
+            self.replica, self.id, (Text(text),), newest_place(held), wish
+        )
         request = asked.request
-        if not await self.client.wait_for(lambda: held.order.answer(request) is not None, 60):
+        if not await self.replica.wait_for(lambda: held.order.answer(request) is not None, 60):
             raise RuntimeError("no answer")
-        await self.client.wait_synced(self.id)
+        await self.replica.wait_synced(self.id)
         answer = held.order.answer(request)
         assert answer is not None
         return answer

@@ -23,15 +23,15 @@ def register(app: typer.Typer) -> None:
         What came of an answer stays. The next message goes on whether its host
         ever answers or not; an answer that comes later stands beside the branch.
         """
-        async with session.replica() as client:
-            chosen = await session.choose(client.store, conversation)
-            await client.load(chosen)
-            await session.meet(client, chosen)
-            held = await client.load(chosen)
-            place = (await session.choices(client.store, chosen)).place(held)
-            closed = await cancel_awaited(client, held, place)
-            if client.is_linked:
-                await client.wait_synced(chosen, session.settings.sync_timeout_s)
+        async with session.replica() as replica:
+            chosen = await session.choose(replica.store, conversation)
+            await replica.load(chosen)
+            await session.meet(replica, chosen)
+            held = await replica.load(chosen)
+            place = (await session.choices(replica.store, chosen)).place(held)
+            closed = await cancel_awaited(replica, held, place)
+            if replica.hub.is_linked:
+                await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             say_closed(session, closed)
             if session.out.as_json:
                 session.out.emit(
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
                 )
 
 
-async def cancel_awaited(client: Replica, held: Conversation, place: Place) -> list[EntryId]:
+async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:
     """Cancel every request that `place` waits for, and return them.
 
     Raises NothingAwaited, and NotAllowed where one is another member's and this
@@ -48,15 +48,15 @@ async def cancel_awaited(client: Replica, held: Conversation, place: Place) -> l
     waiting = awaited(held, place)
     if not waiting:
         raise NothingAwaited
-    is_owner = Role.OWNER in held.log.membership.roles.get(client.public, ())
+    is_owner = Role.OWNER in held.log.membership.roles.get(replica.public, ())
     for request in waiting:
         author = held.log.entries[request].header.author
-        if not is_owner and author != client.public:
+        if not is_owner and author != replica.public:
             raise NotAllowed(
                 f"only {short(author)}, who asked, or an owner cancels {short(request)}"
             )
     for request in waiting:
-        await turns.cancel(client, held.id, request)
+        await turns.cancel(replica, held.id, request)
     return waiting
 
 

@@ -58,9 +58,9 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Talk with the model in a terminal; /help lists what else can be typed."""
         with Background() as background:
-            room = Room(session, background, parse_conflict(conflict), max_tokens)
-            with room.opened(conversation):
-                return room.talk()
+            talking = ChatSession(session, background, parse_conflict(conflict), max_tokens)
+            with talking.opened(conversation):
+                return talking.talk()
 
 
 class Interrupts:
@@ -97,14 +97,14 @@ class Interrupts:
 
 
 @dataclass(slots=True)
-class Room:
+class ChatSession:
     """One person at one conversation."""
 
     session: Session
     background: Background
     conflict: Conflict | None
     output_tokens_max: int | None
-    client: Replica = field(init=False)
+    replica: Replica = field(init=False)
     held: Conversation = field(init=False)
     _stack: AsyncExitStack = field(init=False, default_factory=AsyncExitStack)
 
@@ -119,12 +119,12 @@ class Room:
 
     async def _open(self, prefix: str | None) -> None:
         session = self.session
-        self.client = await self._stack.enter_async_context(session.replica())
-        chosen = await session.choose(self.client.store, prefix)
-        await self.client.load(chosen)
-        online = await session.meet(self.client, chosen)
-        self.held = check_readable(await self.client.load(chosen))
-        await session.use(self.client.store, chosen)
+        self.replica = await self._stack.enter_async_context(session.replica())
+        chosen = await session.choose(self.replica.store, prefix)
+        await self.replica.load(chosen)
+        online = await session.meet(self.replica, chosen)
+        self.held = check_readable(await self.replica.load(chosen))
+        await session.use(self.replica.store, chosen)
         await self._greet(chosen, online=online)
 
     async def _greet(self, chosen: ConversationId, *, online: bool) -> None:
@@ -139,10 +139,10 @@ class Room:
         )
         if self.held.is_blocked:
             self.session.say_damaged(self.held)
-        elif not may_write(self.client, self.held):
+        elif not may_write(self.replica, self.held):
             out.note("you can read this conversation; to write, an owner must grant your key")
         elif not online:
-            await self.session.say_offline(self.client, self.held)
+            await self.session.say_offline(self.replica, self.held)
         if out.is_terminal:
             for entry in entries[-_RECENT:]:
                 print_row(self.session, row_of(self.held, entry, own_key(self.session)))
@@ -178,7 +178,7 @@ class Room:
     def _read_line(self) -> str:
         """Read what a person or a pipe says next. Raises EOFError, ArgumentInvalid."""
         if self.session.out.is_terminal:
-            # \x01 … \x02 tell readline that the colour takes no room.
+            # \x01 … \x02 tell readline that the colour is no character.
             colored = "\x01\x1b[36m\x02> \x01\x1b[0m\x02"
             return check_text(input(colored if _has_color(self.session) else "> "))
         line = sys.stdin.readline()
@@ -216,10 +216,10 @@ class Room:
         place = place or self.background.run(self._place())
         choices = self.background.run(self._choices())
         place = place if self.conflict is None else replace(place, conflict=self.conflict)
-        say_awaited(self.session, self.client, self.held, place)
+        say_awaited(self.session, self.replica, self.held, place)
         changes = {"output_tokens_max": self.output_tokens_max}
-        wish = wish_for(self.client, self.held, choices, changes=changes)
-        events = take_turn(self.session, self.client, self.held, text, place, wish)
+        wish = wish_for(self.replica, self.held, choices, changes=changes)
+        events = take_turn(self.session, self.replica, self.held, text, place, wish)
         self._watch(self.background.iterate(events))
 
     def _watch(self, events: Iterator[turns.TurnEvent]) -> None:
@@ -241,11 +241,11 @@ class Room:
             screen.end()
 
     def _cancel(self, request: EntryId) -> "Future[Entry]":
-        return self.background.start(turns.cancel(self.client, self.held.id, request))
+        return self.background.start(turns.cancel(self.replica, self.held.id, request))
 
     def _say_if_offline(self) -> None:
-        if not self.client.is_linked:
-            self.background.run(self.session.say_offline(self.client, self.held))
+        if not self.replica.hub.is_linked:
+            self.background.run(self.session.say_offline(self.replica, self.held))
             self.session.out.note(Text("waiting for the hub; Ctrl-C twice leaves", style="dim"))
 
     def _record(self, event: turns.Finished) -> None:
@@ -257,7 +257,7 @@ class Room:
     # --- /commands ----------------------------------------------------------------
 
     async def _choices(self) -> Choices:
-        return await self.session.choices(self.client.store, self.held.id)
+        return await self.session.choices(self.replica.store, self.held.id)
 
     async def _place(self) -> Place:
         return (await self._choices()).place(self.held)
@@ -265,7 +265,7 @@ class Room:
     async def _go_to(self, entry_id: EntryId) -> None:
         choices = await self._choices()
         choices.at, choices.branch = entry_id.hex(), ""
-        await self.session.choose_next(self.client.store, self.held.id, choices)
+        await self.session.choose_next(self.replica.store, self.held.id, choices)
 
     async def _undo(self) -> None:
         last = await self._last(Kind.MESSAGE)
@@ -280,7 +280,7 @@ class Room:
         self._turn(None, place_at(self.held, last))
 
     async def _wait_no_longer(self) -> None:
-        closed = await cancel_awaited(self.client, self.held, await self._place())
+        closed = await cancel_awaited(self.replica, self.held, await self._place())
         say_closed(self.session, closed)
 
     async def _fork(self, prefix: str) -> None:
@@ -301,8 +301,8 @@ class Room:
         raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
 
     async def _status(self) -> None:
-        waiting = self.client.unsynced(self.held.id)
-        state = self.client.state(self.held.id).value
+        waiting = self.replica.hub.unsynced(self.held.id)
+        state = self.replica.hub.state(self.held.id).value
         branches = counted(len(self.held.order.tips()), "branch", "branches")
         self.session.out.note(
             f"{state} · {len(self.held.log)} entries · {waiting} not at the hub yet · {branches}"

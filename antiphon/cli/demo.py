@@ -64,11 +64,11 @@ class Demo:
         """Run all acts."""
         self.stage.say("starting a hub and a model host …")
         async with self.daemons, Relay(self.daemons.hub.ready.address) as self.relay:
-            async with self._replica("a", self.relay) as client:
-                await self.act_1_talk(client)
-                fourth = await self.act_2_kill(client)
-                await self.act_3_forget(client, fourth)
-                await self.act_4_reseed(client)
+            async with self._replica("a", self.relay) as replica:
+                await self.act_1_talk(replica)
+                fourth = await self.act_2_kill(replica)
+                await self.act_3_forget(replica, fourth)
+                await self.act_4_reseed(replica)
             await self.act_5_queue()
             self.stage.result["turns"] = len(self.wire_bytes)
             self.stage.result["wire_bytes_per_turn"] = self.wire_bytes
@@ -82,37 +82,37 @@ class Demo:
 
     # --- the acts -------------------------------------------------------------
 
-    async def act_1_talk(self, client: Replica) -> None:
+    async def act_1_talk(self, replica: Replica) -> None:
         """Hold a conversation of three turns."""
         self.stage.act(1, "A conversation of three turns")
         host = self.daemons.host.ready.key
         other = public(load_or_create(self.folder / "b" / "identity.key"))
-        created = await client.create(Genesis((client.public,), SAMPLING))
+        created = await replica.create(Genesis((replica.public,), SAMPLING))
         self.conversation = created
         for grant in (Grant(host, Role.HOST), Grant(other, Role.WRITER)):
-            held = await client.load(created)
+            held = await replica.load(created)
             heads = held.log.membership_heads() or (EntryId(created),)
-            await client.append(created, Member(grant), parents=heads)
-        await turns.say_as_system(client, created, SYSTEM, newest_place(client.shelf[created]))
-        await client.wait_synced(created, WAIT_S)
+            await replica.append(created, Member(grant), parents=heads)
+        await turns.say_as_system(replica, created, SYSTEM, newest_place(replica.shelf[created]))
+        await replica.wait_synced(created, WAIT_S)
         for question in QUESTIONS:
-            await self._turn(client, question)
+            await self._turn(replica, question)
         sizes = bytes_words(self.wire_bytes)
         self.stage.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
-    async def act_2_kill(self, client: Replica) -> turns.Finished:
+    async def act_2_kill(self, replica: Replica) -> turns.Finished:
         """Kill both daemons; the fourth turn restores what the first three computed."""
         self.stage.act(2, "Both daemons killed, the KV cache restored from its checkpoint")
-        tokens = await self._wait_for_checkpoint(client)
+        tokens = await self._wait_for_checkpoint(replica)
         self.stage.say(f"a checkpoint of {tokens} tokens is durable")
         for daemon in (self.daemons.hub, self.daemons.host):
             self.stage.say(f"$ kill -9 {daemon.pid}    # the {daemon.name}")
             await daemon.kill()
         await self._start("hub", "host")
-        await self._relinked(client)
-        finished = await self._turn(client, FOURTH)
+        await self._relinked(replica)
+        finished = await self._turn(replica, FOURTH)
         usage = finished.generation.usage
-        new = self._new_tokens(client, finished)
+        new = self._new_tokens(replica, finished)
         restored, computed = usage.restored_tokens, usage.prefilled_tokens
         self.stage.say(f"{restored} tokens restored, {computed} recomputed ({new} are new)")
         self.stage.result["restored_tokens"] = restored
@@ -126,7 +126,7 @@ class Demo:
         )
         return finished
 
-    async def act_3_forget(self, client: Replica, fourth: turns.Finished) -> None:
+    async def act_3_forget(self, replica: Replica, fourth: turns.Finished) -> None:
         """Delete the host's derived state; the log gives the same tokens again."""
         self.stage.act(3, "The host's checkpoints deleted, everything computed from the log again")
         await self.daemons.host.stop()
@@ -134,14 +134,14 @@ class Demo:
         self.stage.say(f"$ rm -r {derived}")
         shutil.rmtree(derived)
         await self._start("host")
-        held = client.shelf[self.conversation]
-        request = held.log.entries[self._request_of(client, fourth)]
+        held = replica.shelf[self.conversation]
+        request = held.log.entries[self._request_of(replica, fourth)]
         body = held.log.body(request.id)
         assert isinstance(body, Request), "what was answered is a request"
         place = place_at(held, request.header.parents[0])
         wish = Wish(body.host, body.sampling, body.output_tokens_max)
         self.stage.say("the same question to the same context, with the same seed:")
-        again = await self._turn(client, None, place=place, wish=wish)
+        again = await self._turn(replica, None, place=place, wish=wish)
         usage = again.generation.usage
         equal = again.generation.token_ids == fourth.generation.token_ids
         self.stage.say(f"{usage.prefilled_tokens} tokens computed from the log, none restored")
@@ -154,7 +154,7 @@ class Demo:
             f"{len(again.generation.token_ids)} tokens, bit for bit",
         )
 
-    async def act_4_reseed(self, client: Replica) -> None:
+    async def act_4_reseed(self, replica: Replica) -> None:
         """Delete the hub's log; the client's replica gives it back."""
         self.stage.act(4, "The hub's log deleted, given back by the client's replica")
         # The host is a replica too: it stays down, so that the client alone can help.
@@ -164,12 +164,12 @@ class Demo:
         self.stage.say(f"$ rm -r {store}")
         shutil.rmtree(store)
         await self._start("hub")
-        await self._relinked(client)
+        await self._relinked(replica)
         async with self._replica("b", self.relay) as fresh:
             await fresh.follow(self.conversation)
             await fresh.wait_synced(self.conversation, WAIT_S)
             held = await fresh.load(self.conversation)
-            ours, theirs = client.shelf[self.conversation].log.digest, held.log.digest
+            ours, theirs = replica.shelf[self.conversation].log.digest, held.log.digest
             self.stage.say("our replica's digest, and that of an empty one the hub has filled:")
             self.stage.say(f"{ours.hex()}\n{theirs.hex()}")
         equal = ours == theirs
@@ -182,8 +182,8 @@ class Demo:
         starting = asyncio.create_task(self._start("host"))
         requests = {}
         for name, text in (("a", OFFLINE_A), ("b", OFFLINE_B)):
-            async with self._replica(name, None) as client:
-                requests[name] = await self._write_offline(client, name, text)
+            async with self._replica(name, None) as replica:
+                requests[name] = await self._write_offline(replica, name, text)
         await starting
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
@@ -201,12 +201,12 @@ class Demo:
 
     async def _meet(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
         """Wait until both replicas hold both answers."""
-        for client in (a, b):
-            await client.follow(self.conversation)
+        for replica in (a, b):
+            await replica.follow(self.conversation)
         await a.wait_for(lambda: self._all_answered(a, requests), WAIT_S)
         await b.wait_for(lambda: self._all_answered(b, requests), WAIT_S)
-        for client in (a, b):
-            await client.wait_synced(self.conversation, WAIT_S)
+        for replica in (a, b):
+            await replica.wait_synced(self.conversation, WAIT_S)
 
     def _compare(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
         order = a.shelf[self.conversation].order
@@ -228,42 +228,42 @@ class Demo:
 
     async def _turn(
         self,
-        client: Replica,
+        replica: Replica,
         text: str | None,
         *,
         place: Place | None = None,
         wish: Wish | None = None,
     ) -> turns.Finished:
-        held = client.shelf[self.conversation]
+        held = replica.shelf[self.conversation]
         place = place or newest_place(held)
         wish = wish or Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
         self.stage.question(text)
         before = self.relay.bytes_total
         finished: turns.Finished | None = None
         async for event in turns.ask(
-            client, self.conversation, text, place, wish, silence_max_s=WAIT_S
+            replica, self.conversation, text, place, wish, silence_max_s=WAIT_S
         ):
             self.stage.answer(event)
             if isinstance(event, turns.Finished):
                 turns.raise_if_refused(event.generation)
                 finished = event
         assert finished is not None, "a followed answer ends with Finished"
-        await client.wait_synced(self.conversation, WAIT_S)
+        await replica.wait_synced(self.conversation, WAIT_S)
         self.wire_bytes.append(self.relay.bytes_total - before)
         return finished
 
-    async def _wait_for_checkpoint(self, client: Replica) -> int:
+    async def _wait_for_checkpoint(self, replica: Replica) -> int:
         """Wait until the last generation's checkpoint is on disk; return its tokens."""
-        order = client.shelf[self.conversation].order
+        order = replica.shelf[self.conversation].order
         last = order.tips()[-1].generation
         ready = self.daemons.host.ready
-        async with HostCalls(ready.address, client.key, ready.key) as calls:
-            async with asyncio.timeout(WAIT_S):
-                while True:
-                    for found in await calls.list_checkpoints(self.conversation):
-                        if found.generation == last:
-                            return found.tokens
-                    await asyncio.sleep(0.1)
+        calls = HostCalls(ready.address, replica.key, ready.key)
+        async with calls, asyncio.timeout(WAIT_S):
+            while True:
+                for found in await calls.list_checkpoints(self.conversation):
+                    if found.generation == last:
+                        return found.tokens
+                await asyncio.sleep(0.1)
 
     async def _start(self, *names: str) -> None:
         for name in names:
@@ -271,31 +271,31 @@ class Demo:
             ready = await daemon.start()
             self.stage.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
 
-    async def _relinked(self, client: Replica) -> None:
+    async def _relinked(self, replica: Replica) -> None:
         """Wait until the link is up again, and everything is at the hub."""
-        await client.wait_for(lambda: client.is_linked, WAIT_S)
-        await client.wait_synced(self.conversation, WAIT_S)
+        await replica.wait_for(lambda: replica.hub.is_linked, WAIT_S)
+        await replica.wait_synced(self.conversation, WAIT_S)
 
-    async def _write_offline(self, client: Replica, name: str, text: str) -> EntryId:
-        held = await client.load(self.conversation)
+    async def _write_offline(self, replica: Replica, name: str, text: str) -> EntryId:
+        held = await replica.load(self.conversation)
         place = newest_place(held)
         wish = Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
-        asked = await turns.say_and_request(client, held.id, (Text(text),), place, wish)
+        asked = await turns.say_and_request(replica, held.id, (Text(text),), place, wish)
         self.stage.say(f"replica {name}, offline: {text}")
         return asked.request
 
-    def _all_answered(self, client: Replica, requests: Sequence[EntryId]) -> bool:
-        held = client.shelf.get(self.conversation)
+    def _all_answered(self, replica: Replica, requests: Sequence[EntryId]) -> bool:
+        held = replica.shelf.get(self.conversation)
         return held is not None and all(held.order.generation_of(r) for r in requests)
 
-    def _request_of(self, client: Replica, finished: turns.Finished) -> EntryId:
-        held = client.shelf[self.conversation]
+    def _request_of(self, replica: Replica, finished: turns.Finished) -> EntryId:
+        held = replica.shelf[self.conversation]
         seal = held.log.entries[finished.id].header.parents[0]
         return held.order.nodes[seal].seal.request
 
-    def _new_tokens(self, client: Replica, finished: turns.Finished) -> int:
+    def _new_tokens(self, replica: Replica, finished: turns.Finished) -> int:
         """Count the prompt tokens this turn brought: its message and its request."""
-        held = client.shelf[self.conversation]
+        held = replica.shelf[self.conversation]
         seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal
         listed = zip(seal.entries, seal.tokens_per_entry, strict=True)
         return sum(n for i, n in listed if isinstance(held.log.body(i), Message | Request))

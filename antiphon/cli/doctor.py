@@ -163,17 +163,17 @@ def _model(session: Session) -> Finding:
 
 async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
     try:
-        async with session.replica() as client:
-            held = len(await client.store.conversations())
+        async with session.replica() as replica:
+            held = len(await replica.store.conversations())
             words = counted(held, "conversation", "conversations")
             yield Finding("ok", "store", f"opens, {words}")
-            for row in await client.store.quarantined():
+            for row in await replica.store.quarantined():
                 yield Finding(
                     "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",
                     "antiphon verify    says whether a sound copy came back",
                 )  # fmt: skip
-            yield await _hub(session, client)
-            async for finding in _hosts(session, client):
+            yield await _hub(session, replica)
+            async for finding in _hosts(session, replica):
                 yield finding
     except StoreLocked as error:
         step = "end it to check the store; what follows asks the hub without a key"
@@ -183,13 +183,14 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
         yield Finding("fail", "store", f"{error.detail} [{error.reason}]", error.next_step)
 
 
-async def _hub(session: Session, client: Replica) -> Finding:
-    await client.wait_for(
-        lambda: client.is_linked or client.last_error is not None, session.settings.sync_timeout_s
+async def _hub(session: Session, replica: Replica) -> Finding:
+    await replica.wait_for(
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
+        session.settings.sync_timeout_s,
     )
-    if client.is_linked:
-        return Finding("ok", "hub", f"{session.settings.hub}  key {short(client.hub_key or b'')}")
-    error = client.last_error
+    if replica.hub.is_linked:
+        return Finding("ok", "hub", f"{session.settings.hub}  key {short(replica.hub.key or b'')}")
+    error = replica.hub.last_error
     detail = f"{session.settings.hub} is away"
     if error is None:
         return Finding("warn", "hub", f"{detail}: no answer in time", "antiphon up")
@@ -211,19 +212,19 @@ async def _hub_health(session: Session) -> Finding:
     return Finding("ok", "hub", f"{address} serves")
 
 
-async def _hosts(session: Session, client: Replica) -> AsyncIterator[Finding]:
+async def _hosts(session: Session, replica: Replica) -> AsyncIterator[Finding]:
     """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
-    if not client.is_linked:
+    if not replica.hub.is_linked:
         return
     pinned = session.settings.host_key
-    ours = [host for host in client.hosts if host.vouched or host.key == pinned]
+    ours = [host for host in replica.hub.hosts if host.vouched or host.key == pinned]
     for host in ours:
-        yield await _host(client, host)
-    others = len(client.hosts) - len(ours)
+        yield await _host(replica, host)
+    others = len(replica.hub.hosts) - len(ours)
     if pinned is not None and all(host.key != pinned for host in ours):
         detail = f"the settings pin {short(pinned)}, which the hub does not name"
         yield Finding("warn", "host", detail, "start it, or take it out of the settings")
-    elif not client.hosts:
+    elif not replica.hub.hosts:
         yield Finding("warn", "host", "none is linked to the hub", "antiphon up    starts one")
     elif not ours:
         detail = f"the hub vouches for none of the {others} linked to it"
@@ -232,14 +233,14 @@ async def _hosts(session: Session, client: Replica) -> AsyncIterator[Finding]:
         yield Finding("ok", "host", f"{others} more linked, not vouched for and not asked")
 
 
-async def _host(client: Replica, host: LinkedHost) -> Finding:
+async def _host(replica: Replica, host: LinkedHost) -> Finding:
     info = host.info
     names = ", ".join(profile.name for profile in info.profiles)
     words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
     if not info.address or info.address.endswith(":0"):
         return Finding("ok", "host", f"{words}  linked, serves no questions")
     try:
-        async with HostCalls(info.address, client.key, info.key) as calls:
+        async with HostCalls(info.address, replica.key, info.key) as calls:
             described = await calls.describe()
     except AntiphonError as error:
         step = "read its log; restart it with antiphon up"

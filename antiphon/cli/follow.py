@@ -6,7 +6,7 @@ shown once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from antiphon.cli.output import brief
 from antiphon.cli.session import Session
@@ -48,14 +48,14 @@ def _admit(held: Conversation, entry: Entry) -> tuple[Entry, ...]:
 
 
 async def _from_store(store: Store, held: Conversation, arrived: "asyncio.Queue[Entry]") -> None:
-    size = -1
+    seen_bytes = -1
     while True:
-        for stored in await store.conversations():
-            if stored.conversation == held.id and stored.size_bytes != size:
-                size = stored.size_bytes
-                for entry in sorted((await store.load(held.id)).entries, key=send_order):
-                    if entry.id not in held.log.entries:
-                        arrived.put_nowait(entry)
+        stored = {s.conversation: s.size_bytes for s in await store.conversations()}
+        size_bytes = stored.get(held.id, seen_bytes)
+        if size_bytes != seen_bytes:
+            seen_bytes = size_bytes
+            loaded = sorted((await store.load(held.id)).entries, key=send_order)
+            _put_all(arrived, (entry for entry in loaded if entry.id not in held.log.entries))
         await asyncio.sleep(POLL_S)
 
 
@@ -70,10 +70,9 @@ async def _from_hub(
             try:
                 async for entries in calls.watch(held.id, held.log.heads()):
                     told = ""
-                    for entry in entries:
-                        arrived.put_nowait(entry)
+                    _put_all(arrived, entries)
             except LinkIdle:
-                continue  # nothing was said for a while; watch on from here
+                continue  # nothing came for a while; watch on from here
             except AntiphonError as error:
                 if error.reason != told:
                     told = error.reason
@@ -81,3 +80,8 @@ async def _from_hub(
             await asyncio.sleep(RETRY_S)
     finally:
         await calls.close()
+
+
+def _put_all(arrived: "asyncio.Queue[Entry]", entries: Iterable[Entry]) -> None:
+    for entry in entries:
+        arrived.put_nowait(entry)

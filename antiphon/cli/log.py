@@ -70,12 +70,12 @@ async def _viewing(
     async with session.looking() as store:
         chosen = await session.choose(store, prefix)
     try:
-        async with session.replica() as client:
-            await client.load(chosen)
-            if not await session.meet(client, chosen):
-                held = check_readable(await client.load(chosen))
-                await session.say_offline(client, held)
-            yield client.store, check_readable(await client.load(chosen))
+        async with session.replica() as replica:
+            await replica.load(chosen)
+            if not await session.meet(replica, chosen):
+                held = check_readable(await replica.load(chosen))
+                await session.say_offline(replica, held)
+            yield replica.store, check_readable(await replica.load(chosen))
     except StoreLocked:
         async with session.looking() as store:
             yield store, check_readable(await load_from(store, chosen))

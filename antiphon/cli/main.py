@@ -21,7 +21,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from antiphon.cli import cancel, chat, doctor, key, log, model, new, send, up, verify
+from antiphon.cli import cancel, chat, doctor, fork, key, log, model, new, send, up, verify
 from antiphon.cli import overview as standing
 from antiphon.cli import transfer as carrying
 from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
@@ -40,7 +40,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for family in (new, chat, send, cancel, log, standing, carrying, verify, key, up, model, doctor):
+FAMILIES = (
+    new, chat, send, fork, cancel, log, standing, carrying, verify, key, up, model, doctor,
+)  # fmt: skip
+for family in FAMILIES:
     family.register(app)
 
 

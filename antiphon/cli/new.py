@@ -26,80 +26,86 @@ REASON_WORDS = {
 ROLES = {"reader": Role.READER, "writer": Role.WRITER, "owner": Role.OWNER, "host": Role.HOST}
 
 
+SystemOption = Annotated[
+    str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
+]
+HostOption = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for.")
+]
+MemberOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."),
+]
+MaxTokensOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Output tokens per answer; 0 for what fits.",
+        rich_help_panel=LOCAL,
+    ),
+]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    command(app, "new", rich_help_panel="Talk")(new)
 
-    @command(app, "new", rich_help_panel="Talk")
-    async def new(
-        session: Session,
-        *,
-        system: Annotated[
-            str | None, typer.Option("--system", "-s", metavar="TEXT", help="System text.")
-        ] = None,
-        host: Annotated[
-            str | None,
-            typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for."),
-        ] = None,
-        member: Annotated[
-            list[str] | None,
-            typer.Option(metavar="KEY:ROLE", help="Grant a role: reader, writer, owner or host."),
-        ] = None,
-        temperature: Annotated[
-            float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
-        ] = 0.2,
-        top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
-        top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
-        min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
-        repetition_penalty: Annotated[
-            float, typer.Option(metavar="X", min=0.0, help="0 for none.")
-        ] = 0.0,
-        seed: Annotated[
-            int,
-            typer.Option(
-                metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."
-            ),
-        ] = 0,
-        max_tokens: Annotated[
-            int,
-            typer.Option(
-                metavar="N", min=0, help="Output tokens per answer; 0 for what fits.",
-                rich_help_panel=LOCAL,
-            ),
-        ] = 0,
-        stop: Annotated[
-            list[str] | None,
-            typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
-        ] = None,
-    ) -> None:  # fmt: skip
-        """Begin a conversation and print its id.
 
-        Its model host is the one named here, else the one pinned in the settings
-        (`host`), else the first the hub vouches for.
+async def new(
+    session: Session,
+    *,
+    system: SystemOption = None,
+    host: HostOption = None,
+    member: MemberOption = None,
+    temperature: Annotated[float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")] = 0.2,
+    top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
+    top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
+    min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(metavar="X", min=0.0, help="0 for none.")
+    ] = 0.0,
+    seed: SeedOption = 0,
+    max_tokens: MaxTokensOption = 0,
+    stop: StopOption = None,
+) -> None:
+    """Begin a conversation and print its id.
 
-        How to sample is written into the log: every device asks by it. Limits
-        and stop texts have no place there; this replica alone remembers them.
-        """
-        check_text(system or "")
-        _check_stop(stop or [])
-        sampling = Sampling(
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-        )
-        grants = [parse_grant(text) for text in member or []]
-        named = parse_key(host) if host is not None else None
-        async with session.replica() as client:
-            choice = await _choose_host(session, client, named)
-            grants.insert(0, Grant(choice.key, Role.HOST))
-            created = await _begin(client, sampling, grants, system)
-            choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
-            await session.choose_next(client.store, created, choices)
-            await session.use(client.store, created)
-            await session.meet(client, created)
-            await _report(session, client, created, choice)
+    Its model host is the one named here, else the one pinned in the settings
+    (`host`), else the first the hub vouches for.
+
+    How to sample is written into the log: every device asks by it. Limits
+    and stop texts have no place there; this replica alone remembers them.
+    """
+    check_text(system or "")
+    _check_stop(stop or [])
+    sampling = Sampling(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    )
+    grants = [parse_grant(text) for text in member or []]
+    named = parse_key(host) if host is not None else None
+    async with session.replica() as replica:
+        choice = await _choose_host(session, replica, named)
+        grants.insert(0, Grant(choice.key, Role.HOST))
+        created = await _begin(replica, sampling, grants, system)
+        choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
+        await session.choose_next(replica.store, created, choices)
+        await session.use(replica.store, created)
+        await session.meet(replica, created)
+        await _report(session, replica, created, choice)
 
 
 def _check_stop(texts: list[str]) -> None:
@@ -113,22 +119,22 @@ def _check_stop(texts: list[str]) -> None:
 
 
 async def _begin(
-    client: Replica, sampling: Sampling, grants: list[Grant], system: str | None
+    replica: Replica, sampling: Sampling, grants: list[Grant], system: str | None
 ) -> ConversationId:
-    created = await client.create(Genesis((client.public,), sampling))
+    created = await replica.create(Genesis((replica.public,), sampling))
     for grant in grants:
-        held = await client.load(created)
+        held = await replica.load(created)
         heads = held.log.membership_heads() or (EntryId(created),)
-        await client.append(created, Member(grant), parents=heads)
+        await replica.append(created, Member(grant), parents=heads)
     if system is not None:
-        await say_as_system(client, created, system, newest_place(await client.load(created)))
+        await say_as_system(replica, created, system, newest_place(await replica.load(created)))
     return created
 
 
 async def _report(
-    session: Session, client: Replica, created: ConversationId, choice: HostChoice
+    session: Session, replica: Replica, created: ConversationId, choice: HostChoice
 ) -> None:
-    model = model_name(client.hosts, choice.key)
+    model = model_name(replica.hub.hosts, choice.key)
     if session.out.as_json:
         session.out.emit(
             {
@@ -136,7 +142,7 @@ async def _report(
                 "host": choice.key.hex(),
                 "host_reason": choice.reason.value,
                 "model": model,
-                "synchronized": is_synced(client, created),
+                "synchronized": is_synced(replica, created),
             }
         )
         return
@@ -144,8 +150,8 @@ async def _report(
     line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
     why = REASON_WORDS[choice.reason]
     session.out.note(Text(f"{line}, {why} · next: antiphon chat", style="dim"))
-    if not is_synced(client, created):
-        await session.say_offline(client, await client.load(created))
+    if not is_synced(replica, created):
+        await session.say_offline(replica, await replica.load(created))
 
 
 def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
@@ -154,19 +160,19 @@ def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
     return next(names, "")
 
 
-async def _choose_host(session: Session, client: Replica, named: PublicKey | None) -> HostChoice:
+async def _choose_host(session: Session, replica: Replica, named: PublicKey | None) -> HostChoice:
     """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
-    await client.wait_for(
-        lambda: client.is_linked or client.last_error is not None,
+    await replica.wait_for(
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
         session.settings.sync_timeout_s,
     )
     try:
-        return host_to_grant(named, session.settings.host_key, client.hosts)
+        return host_to_grant(named, session.settings.host_key, replica.hub.hosts)
     except NoHost as error:
-        if client.is_linked or client.last_error is None:
+        if replica.hub.is_linked or replica.hub.last_error is None:
             raise
-        away = f"{error.detail}; the hub is away: {brief(client.last_error)}"
-        raise NoHost(away) from client.last_error
+        away = f"{error.detail}; the hub is away: {brief(replica.hub.last_error)}"
+        raise NoHost(away) from replica.hub.last_error
 
 
 def parse_key(text: str) -> PublicKey:

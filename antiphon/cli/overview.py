@@ -67,13 +67,13 @@ def register(app: typer.Typer) -> None:
         """Show how this replica and the hub stand: heads, unsynced, last ack, state."""
         wanted = await _wanted(session, conversation)
         try:
-            async with session.replica() as client:
-                standings = [await _met(session, client, c) for c in wanted]
+            async with session.replica() as replica:
+                standings = [await _met(session, replica, c) for c in wanted]
                 if not wanted:
-                    await client.wait_for(
-                        lambda: client.is_linked or client.last_error is not None, 1.0
+                    await replica.wait_for(
+                        lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
-                _report(session, standings, _hub_record(session, client))
+                _report(session, standings, _hub_record(session, replica))
         except StoreLocked:
             async with session.looking() as store:
                 standings = await _all_local(session, store, wanted)
@@ -131,30 +131,30 @@ def _say_damaged(session: Session, standings: list[Standing]) -> None:
             session.say_damaged(standing.held)
 
 
-async def _met(session: Session, client: Replica, conversation: ConversationId) -> Standing:
+async def _met(session: Session, replica: Replica, conversation: ConversationId) -> Standing:
     """Sync one conversation, as far as the hub lets us."""
     refusal = ""
     try:
-        await session.meet(client, conversation)
+        await session.meet(replica, conversation)
     except AntiphonError as error:
         refusal = error.reason
-    held = client.shelf.get(conversation) or _unreadable(conversation)
-    waiting, acked_ms = client.unsynced(conversation), client.acks.acked_ms(conversation)
-    state = client.state(conversation).value
+    held = replica.shelf.get(conversation) or _unreadable(conversation)
+    waiting, acked_ms = replica.hub.unsynced(conversation), replica.acks.acked_ms(conversation)
+    state = replica.hub.state(conversation).value
     if held.is_blocked:
         state = DAMAGED
-    elif client.is_linked and not held.is_member(client.public):
+    elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
     return Standing(held, waiting, acked_ms, state, refusal)
 
 
-def _hub_record(session: Session, client: Replica) -> dict[str, Any]:
-    error = client.last_error
+def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
+    error = replica.hub.last_error
     return {
         "address": session.settings.hub,
-        "state": "linked" if client.is_linked else "away",
-        "key": client.hub_key.hex() if client.hub_key is not None else None,
-        "error": brief(error) if error and not client.is_linked else None,
+        "state": "linked" if replica.hub.is_linked else "away",
+        "key": replica.hub.key.hex() if replica.hub.key is not None else None,
+        "error": brief(error) if error and not replica.hub.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),
@@ -162,8 +162,8 @@ def _hub_record(session: Session, client: Replica) -> dict[str, Any]:
                 "profiles": [profile.name for profile in host.info.profiles],
                 "vouched": host.vouched,
             }
-            for host in client.hosts
-            if client.is_linked
+            for host in replica.hub.hosts
+            if replica.hub.is_linked
         ],
     }
 

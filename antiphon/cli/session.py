@@ -67,8 +67,8 @@ class Session:
     async def replica(self, *, linked: bool = True) -> AsyncIterator[Replica]:
         """Hold the replica, and link it to the hub. Raises StoreLocked and others."""
         address = self.settings.hub if linked else None
-        async with Replica.open(self.settings.store_path, self.key(), address) as client:
-            yield client
+        async with Replica.open(self.settings.store_path, self.key(), address) as replica:
+            yield replica
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[Store]:
@@ -131,7 +131,7 @@ class Session:
 
     # --- the hub ------------------------------------------------------------------
 
-    async def meet(self, client: Replica, conversation: ConversationId) -> bool:
+    async def meet(self, replica: Replica, conversation: ConversationId) -> bool:
         """Follow a conversation and wait until it is in sync; False where the hub is away.
 
         Raises the hub's refusal where it does not take the conversation.
@@ -146,46 +146,47 @@ class Session:
                 case _:
                     pass
 
-        held = await client.load(conversation)
+        held = await replica.load(conversation)
         bare = _bodies_missing(held)
-        stop = client.listen(receive)
+        stop = replica.listen(receive)
         try:
-            await client.follow(conversation)
+            await replica.follow(conversation)
 
             def settled() -> bool:
-                away = client.last_error is not None and not client.is_linked
-                return away or bool(refusals) or is_synced(client, conversation)
+                away = replica.hub.last_error is not None and not replica.hub.is_linked
+                return away or bool(refusals) or is_synced(replica, conversation)
 
             # A stranger is told nothing; only a grant not seen yet would make it a member.
             timeout_s = self.settings.sync_timeout_s
-            if not held.is_blocked and not held.is_member(client.public):
+            if not held.is_blocked and not held.is_member(replica.public):
                 timeout_s = min(timeout_s, STRANGER_S)
-            await client.wait_for(settled, timeout_s)
+            await replica.wait_for(settled, timeout_s)
         finally:
             stop()
         if held.is_blocked:
             return False  # whoever asked says what is missing
         if refusals:
             raise refusals[0]
-        if not is_synced(client, conversation):
+        if not is_synced(replica, conversation):
             return False
         # The link asks for them too; whichever is first.
-        await fetch_missing(client, conversation)
+        await fetch_missing(replica, conversation)
         fetched = bare - _bodies_missing(held)
         if fetched:
             self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
         return True
 
-    async def say_offline(self, client: Replica, held: Conversation) -> int:
+    async def say_offline(self, replica: Replica, held: Conversation) -> int:
         """Tell people how much waits for the hub; return the count."""
         if held.is_blocked:
             self.say_damaged(held)
             return 0
-        if not held.is_member(client.public):
-            reason = "your key is no member" if client.is_linked else "offline: the hub is away"
+        if not held.is_member(replica.public):
+            is_linked = replica.hub.is_linked
+            reason = "your key is no member" if is_linked else "offline: the hub is away"
             self.out.note(f"{reason}; this is what is held here")
             return 0
-        waiting = client.unsynced(held.id)
+        waiting = replica.hub.unsynced(held.id)
         self.out.note(offline_words(waiting))
         return waiting
 
@@ -208,10 +209,10 @@ def offline_words(waiting: int) -> str:
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
 
 
-def is_synced(client: Replica, conversation: ConversationId) -> bool:
+def is_synced(replica: Replica, conversation: ConversationId) -> bool:
     """Say whether the hub and this replica hold the same."""
-    synced = client.state(conversation) is SyncState.SYNCHRONIZED
-    return synced and not client.unsynced(conversation)
+    synced = replica.hub.state(conversation) is SyncState.SYNCHRONIZED
+    return synced and not replica.hub.unsynced(conversation)
 
 
 def check_readable(held: Conversation) -> Conversation:

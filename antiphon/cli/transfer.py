@@ -27,82 +27,84 @@ _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    for name, function in (("export", export), ("import", import_), ("delete", delete)):
+        command(app, name, rich_help_panel="Keep")(function)
 
-    @command(app, "export", rich_help_panel="Keep")
-    async def export(
-        session: Session,
-        conversation: Annotated[str, typer.Argument(metavar="ID", help="First digits of its id.")],
-        file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle to write.")],
-        *,
-        force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    ) -> None:
-        """Write a conversation, as signed, into one file."""
-        async with session.looking() as store:
-            held = await load_from(store, await session.choose(store, conversation))
-        # Without all of its membership entries, it would let in whom those shut out.
-        held.require_whole()
-        blobs = await _blobs_of(session, held.id)
-        size = _write_bundle(file, held, blobs, force=force)
-        if session.out.as_json:
-            session.out.emit(
-                {
-                    "conversation": held.id.hex(), "file": str(file), "bytes": size,
-                    "entries": len(held.log), "blobs": len(blobs), "digest": held.log.digest.hex(),
-                }
-            )  # fmt: skip
-            return
-        session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
-        if held.damage:
-            session.say_damaged(held)
-        session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
 
-    @command(app, "import", rich_help_panel="Keep")
-    async def import_(
-        session: Session,
-        file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
-        *,
-        read_only: Annotated[
-            bool, typer.Option("--read-only", help="Show and check it; store nothing.")
-        ] = False,
-    ) -> None:
-        """Take a conversation in from a file, verified, and give it back to the hub."""
-        bundle = decode_bundle(read_file(file))
-        if read_only:
-            _show_bundle(session, bundle)
-            return
-        async with session.replica() as client:
-            imported = await import_entries(client, bundle.entries)
-            await _store_blobs(session, imported, bundle)
-            await session.use(client.store, imported)
-            await _report_import(session, client, imported)
+async def export(
+    session: Session,
+    conversation: Annotated[str, typer.Argument(metavar="ID", help="First digits of its id.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle to write.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a conversation, as signed, into one file."""
+    async with session.looking() as store:
+        held = await load_from(store, await session.choose(store, conversation))
+    # Without all of its membership entries, it would let in whom those shut out.
+    held.require_whole()
+    blobs = await _blobs_of(session, held.id)
+    size = _write_bundle(file, held, blobs, force=force)
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": held.id.hex(), "file": str(file), "bytes": size,
+                "entries": len(held.log), "blobs": len(blobs), "digest": held.log.digest.hex(),
+            }
+        )  # fmt: skip
+        return
+    session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
+    if held.damage:
+        session.say_damaged(held)
+    session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
 
-    @command(app, "delete", rich_help_panel="Keep")
-    async def delete(
-        session: Session,
-        conversation: ConversationArgument = None,
-        *,
-        hub: Annotated[
-            bool, typer.Option("--hub", help="Delete it from the hub too; owners only.")
-        ] = False,
-        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    ) -> int:
-        """Delete a conversation from this replica; with --hub, from the hub as well."""
-        async with session.replica(linked=hub) as client:
-            chosen = await session.choose(client.store, conversation)
-            if not yes and not _agrees(session, await client.load(chosen), hub=hub):
-                session.out.note("nothing was deleted")
-                return 1
-            # The hub first: if it refuses, nothing has happened yet.
-            at_hub = await client.calls().delete(chosen) if hub else None
-            await client.delete(chosen)
-            await Blobs(session.settings.blobs_path).delete(chosen)
-        record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
-        if session.out.as_json:
-            session.out.emit(record)
-        else:
-            where = "here and at the hub" if hub else "here"
-            session.out.show(f"{short(chosen)} deleted {where}")
-        return 0
+
+async def import_(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
+    *,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show and check it; store nothing.")
+    ] = False,
+) -> None:
+    """Take a conversation in from a file, verified, and give it back to the hub."""
+    bundle = decode_bundle(read_file(file))
+    if read_only:
+        _show_bundle(session, bundle)
+        return
+    async with session.replica() as replica:
+        imported = await import_entries(replica, bundle.entries)
+        await _store_blobs(session, imported, bundle)
+        await session.use(replica.store, imported)
+        await _report_import(session, replica, imported)
+
+
+async def delete(
+    session: Session,
+    conversation: ConversationArgument = None,
+    *,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Delete it from the hub too; owners only.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Delete a conversation from this replica; with --hub, from the hub as well."""
+    async with session.replica(linked=hub) as replica:
+        chosen = await session.choose(replica.store, conversation)
+        if not yes and not _agrees(session, await replica.load(chosen), hub=hub):
+            session.out.note("nothing was deleted")
+            return 1
+        # The hub first: if it refuses, nothing has happened yet.
+        at_hub = await replica.calls().delete(chosen) if hub else None
+        await replica.delete(chosen)
+        await Blobs(session.settings.blobs_path).delete(chosen)
+    record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
+    if session.out.as_json:
+        session.out.emit(record)
+    else:
+        where = "here and at the hub" if hub else "here"
+        session.out.show(f"{short(chosen)} deleted {where}")
+    return 0
 
 
 def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
@@ -167,15 +169,15 @@ async def _store_blobs(session: Session, conversation: ConversationId, bundle: B
             await writer.write(data[offset:])
 
 
-async def _report_import(session: Session, client: Replica, imported: ConversationId) -> None:
-    held = await client.load(imported)
+async def _report_import(session: Session, replica: Replica, imported: ConversationId) -> None:
+    held = await replica.load(imported)
     online, refusal = False, ""
-    if held.is_blocked or held.is_member(client.public):
+    if held.is_blocked or held.is_member(replica.public):
         try:
-            online = await session.meet(client, imported)
+            online = await session.meet(replica, imported)
         except AntiphonError as error:
             refusal = f"{error.detail} [{error.reason}]"
-    is_member = held.is_member(client.public)
+    is_member = held.is_member(replica.public)
     record: dict[str, Any] = {
         "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
         "is_member": is_member, "synchronized": online, "refusal": refusal or None,
@@ -190,14 +192,14 @@ async def _report_import(session: Session, client: Replica, imported: Conversati
     elif not is_member:
         session.out.note(
             f"you can read it here; to sync or write, an owner must grant your key"
-            f" {client.public.hex()}"
+            f" {replica.public.hex()}"
         )
     elif refusal:
         session.out.note(f"the hub does not take it: {refusal}")
     elif online:
         session.out.note("the hub holds the same")
     else:
-        await session.say_offline(client, held)
+        await session.say_offline(replica, held)
 
 
 def _show_bundle(session: Session, bundle: Bundle) -> None:

@@ -31,20 +31,20 @@ def check_text(text: str) -> str:
     return text
 
 
-def may_write(client: Replica, held: Conversation) -> bool:
+def may_write(replica: Replica, held: Conversation) -> bool:
     """Say whether this replica's key may write messages."""
-    return held.log.membership.may_write(client.public, Kind.MESSAGE)
+    return held.log.membership.may_write(replica.public, Kind.MESSAGE)
 
 
-def check_role(client: Replica, held: Conversation) -> None:
+def check_role(replica: Replica, held: Conversation) -> None:
     """Raise ReadOnlyHere or ConversationDamaged unless this key may write messages now."""
     held.require_whole()
-    if not may_write(client, held):
-        raise ReadOnlyHere(f"your key {short(client.public)} is no writer of {short(held.id)}")
+    if not may_write(replica, held):
+        raise ReadOnlyHere(f"your key {short(replica.public)} is no writer of {short(held.id)}")
 
 
 def wish_for(
-    client: Replica,
+    replica: Replica,
     held: Conversation,
     choices: Choices,
     *,
@@ -66,7 +66,7 @@ def wish_for(
     if not sampling.seed:
         seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
         sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
-    linked = tuple(known.key for known in client.hosts)
+    linked = tuple(known.key for known in replica.hub.hosts)
     return Wish(
         choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
     )
@@ -74,7 +74,7 @@ def wish_for(
 
 async def take_turn(
     session: Session,
-    client: Replica,
+    replica: Replica,
     held: Conversation,
     text: str | None,
     place: Place,
@@ -86,13 +86,13 @@ async def take_turn(
 
     Raises ReadOnlyHere, and what `turns.ask` raises.
     """
-    check_role(client, held)
-    choices = await session.choices(client.store, held.id)
-    events = turns.ask(client, held.id, text, place, wish, silence_max_s=silence_max_s)
+    check_role(replica, held)
+    choices = await session.choices(replica.store, held.id)
+    events = turns.ask(replica, held.id, text, place, wish, silence_max_s=silence_max_s)
     async for event in events:
         if isinstance(event, turns.Asked):
             choices.at, choices.branch = "", event.request.hex()
-            await session.choose_next(client.store, held.id, choices)
+            await session.choose_next(replica.store, held.id, choices)
         yield event
 
 

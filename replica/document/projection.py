@@ -293,12 +293,16 @@ def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) 
         subscription = copy.observe(capture)
         with copy.transaction():
             for (root, key), write in sorted(writes.items(), key=lambda item: item[0]):
-                if write is not None:
-                    roots[root][key] = write.value
-                elif key in roots[root]:
-                    del roots[root][key]
+                _write(roots[root], key, write)
         copy.unobserve(subscription)
         return merge_updates(*captured) if captured else EMPTY_UPDATE
+
+
+def _write(root: "Map[Any]", key: str, write: _Value | None) -> None:
+    if write is not None:
+        root[key] = write.value
+    elif key in root:
+        del root[key]
 
 
 def _read(doc: "Doc[Any]", void: Mapping[EntryId, str]) -> Projection:

@@ -93,6 +93,10 @@ class ReplicaDriver:
 
         return self._performer.submit(effects.persist, perform, effects.about)
 
+    def append(self, entry: Entry, *, more_follow: bool) -> "asyncio.Future[None]":
+        """Admit an entry of the replica's key; the future ends once it is durable."""
+        return self.do(self.core.append(entry, time.monotonic(), more_follow=more_follow))
+
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Tell the core, and show at once what follows: all else queued is about to fail."""
         effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())
@@ -124,7 +128,7 @@ class ReplicaDriver:
 
         Raises ConversationUnknown, StoreError.
         """
-        if conversation not in self.core.shelf or conversation not in self.core.acks:
+        if conversation not in self.core.shelf or conversation not in self.core.holdings.acks:
             await asyncio.shield(self._begin_load(conversation))
         held = self.core.shelf.get(conversation)
         if held is None:
@@ -162,6 +166,6 @@ class ReplicaDriver:
 
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""
-        if held.id not in self.core.acks:
+        if held.id not in self.core.holdings.acks:
             await asyncio.shield(self._begin_load(held.id))
         await self.do(self.core.keep(held, new, time.monotonic()))

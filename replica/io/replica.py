@@ -1,7 +1,7 @@
 """A replica: store, key and what is done with them (spec/04-link).
 
 It works without the hub: appends are durable here at once, and are sent when
-it is linked again. The rules are replica/core.py's.
+it is linked again. The rules are replica/core's.
 """
 
 import asyncio
@@ -16,26 +16,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation import Author, Conversation, Draft, Shelf
 from replica.core import ReplicaCore
-from replica.errors import AntiphonError
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
 from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
+from replica.io.hub_status import HubStatus
 from replica.io.saved_acks import SavedAcks
 from replica.io.serving import require_loopback
 from replica.io.store import Store
 from replica.limits import VERSION
 from replica.link import (
-    EntryFailed,
     Event,
     Hello,
     HostInfo,
-    LinkClosed,
-    LinkedHost,
-    StateChanged,
-    SyncState,
-    Welcomed,
 )
 from replica.log import Body, Conflict, Entry, Genesis, Request
 from replica.refusals import HubUnreachable
@@ -58,18 +52,14 @@ class Replica:
         self.store = store
         self.key = key
         self.public = PublicKey(key.public_key().public_bytes_raw())
-        self.hosts: tuple[LinkedHost, ...] = ()
-        """The model hosts the last Welcome named, those the hub vouches for first.
-
-        One that has come or gone since shows with the next link.
-        """
         self.acks = acks
         self._calls = calls
-        self._states: dict[ConversationId, SyncState] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._core = ReplicaCore(self.public, hello, {}, acks.hub)
         self._driver = ReplicaDriver(self._core, store, acks, self._tell)
         self._link = HubLink(self._driver, calls) if calls is not None else None
+        self.hub = HubStatus(self._core, self._link)
+        """The link, and what is in sync over it."""
 
     @classmethod
     @asynccontextmanager
@@ -188,7 +178,7 @@ class Replica:
                 salt=os.urandom(SALT_BYTES),
                 time_ms=rpc.now_ms(),
             )
-            durable.append(self._append(entry, more_follow=number + 1 < len(bodies)))
+            durable.append(self._driver.append(entry, more_follow=number + 1 < len(bodies)))
             written.append(entry)
             parents = (entry.id,)
         await asyncio.gather(*durable)
@@ -196,11 +186,7 @@ class Replica:
 
     async def append_entry(self, entry: Entry) -> None:
         """Admit a signed entry of our own; returns once it is durable here."""
-        await self._append(entry, more_follow=False)
-
-    def _append(self, entry: Entry, *, more_follow: bool) -> "asyncio.Future[None]":
-        effects = self._core.append(entry, time.monotonic(), more_follow=more_follow)
-        return self._driver.do(effects)
+        await self._driver.append(entry, more_follow=False)
 
     def author(self, held: Conversation) -> Author:
         """Return the author for the next entry (spec/02-entry §7)."""
@@ -210,38 +196,7 @@ class Replica:
         """Stream output to the hub (host); dropped while there is no link."""
         self._driver.do(self._core.send_draft(draft))
 
-    # --- looking on -----------------------------------------------------------------
-
-    def state(self, conversation: ConversationId) -> SyncState:
-        """Return what is believed of a conversation and the hub."""
-        return self._states.get(conversation, SyncState.OFFLINE)
-
-    @property
-    def is_linked(self) -> bool:
-        """Say whether the link is up."""
-        return self._core.is_linked
-
-    @property
-    def hub_key(self) -> PublicKey | None:
-        """The key the hub proved, once linked."""
-        return self._core.hub
-
-    @property
-    def last_error(self) -> AntiphonError | None:
-        """Why there is no link; None while the hub answers."""
-        return self._link.last_error if self._link is not None else None
-
-    def unsynced(self, conversation: ConversationId) -> int:
-        """Count entries of a loaded conversation that the hub is not known to hold durably.
-
-        While linked, as the link has it; else by the acks of earlier links,
-        those of any hub where no hub is configured.
-        """
-        return len(self._core.unacked(conversation))
-
-    def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
-        """Say whether the hub has told on this link that it holds `entry` durably."""
-        return self._core.is_acked(conversation, entry)
+    # --- events -----------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns how to stop."""
@@ -280,10 +235,9 @@ class Replica:
         """
 
         def settled() -> bool:
-            synced = self.state(conversation) is SyncState.SYNCHRONIZED
-            return synced and not self._core.owes(conversation)
+            return self.hub.is_settled(conversation)
 
-        return await self.wait_for(settled, timeout_s) and not self.unsynced(conversation)
+        return await self.wait_for(settled, timeout_s) and not self.hub.unsynced(conversation)
 
     def calls(self) -> HubCalls:
         """Return the hub's unary calls. Raises HubUnreachable where there is no hub address."""
@@ -298,17 +252,7 @@ class Replica:
         await self._driver.failed()
 
     def _tell(self, event: Event) -> None:
-        match event:
-            case StateChanged(conversation, state):
-                self._states[conversation] = state
-            case Welcomed(welcome):
-                self.hosts = welcome.hosts
-            case EntryFailed(_, entry, fault):
-                log.warning("refused", reason=fault.reason, detail=fault.detail, entry=entry)
-            case LinkClosed():
-                self._states.clear()
-            case _:
-                pass
+        self.hub.receive(event)
         for listener in tuple(self._listeners):
             try:
                 listener(event)

@@ -12,12 +12,13 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison as reconcile
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
-from replica.link.events import EntriesAdmitted, EntryFailed, SyncState
+from replica.link.events import EntriesAdmitted, SyncState
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
+from replica.link.refusal import deny, refuses_conversation
 from replica.link.seeding import seed
 from replica.log import Admitted, Entry, Pending
-from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, NotAllowed
+from replica.refusals import ConversationUnknown, NotAllowed
 
 BUSY_CHECKS_MAX = 3
 """Comparisons spoilt by entries on their way, before heads are shown all the same."""
@@ -45,8 +46,8 @@ class ClientSide(Exchange):
                 self.receive_entries(message, peer, out, now)
             case Ack():
                 self.receive_ack(message, out)
-            case Fault() if self._is_refusal(message):
-                self._take_refusal(message, out, now)
+            case Fault() if self._refuses_conversation(message):
+                self._receive_refusal(message, out, now)
             case _:
                 super().receive(message, peer, out, now)
 
@@ -227,28 +228,20 @@ class ClientSide(Exchange):
 
     # --- what the hub refuses -------------------------------------------------------
 
-    def _is_refusal(self, fault: Fault) -> bool:
-        """Say whether the hub refuses a conversation as a whole."""
-        if fault.conversation not in self.channels:
-            return False
-        match fault.reason:
-            case ConversationUnknown.reason:
-                return True
-            case LanesDiverged.reason:
-                return False
-            case EntriesMissing.reason if fault.conversation in self.shelf:
-                return False
-            case _:
-                return fault.entry is None and not fault.retryable
+    def _refuses_conversation(self, fault: Fault) -> bool:
+        conversation = fault.conversation
+        return conversation in self.channels and refuses_conversation(
+            fault, is_held=conversation in self.shelf
+        )
 
-    def _take_refusal(self, fault: Fault, out: EffectsBuilder, now: float) -> None:
+    def _receive_refusal(self, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Seed a hub that lost the conversation; believe one that refuses it."""
         assert fault.conversation is not None, "it refuses a conversation"
         channel = self.channels[fault.conversation]
         if fault.reason == ConversationUnknown.reason:
             self._seed(channel, fault, out, now)
         else:
-            self._deny(channel, fault, out, now)
+            deny(channel, fault, out, now)
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Give a hub that does not know the conversation all of it (LINK-10)."""
@@ -257,13 +250,4 @@ class ClientSide(Exchange):
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:
-            self._deny(channel, fault, out, now)
-
-    def _deny(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
-        """Believe the hub; ask again now and then, since a grant may come later."""
-        channel.recheck_at = now + limits.DENIED_RECHECK_S
-        channel.is_open = False
-        channel.seedings = min(channel.seedings, 1)  # from now on it sees the membership only
-        if channel.state is not SyncState.DENIED:
-            channel.change(SyncState.DENIED, out)
-            out.deliver.append(EntryFailed(channel.id, None, fault))
+            deny(channel, fault, out, now)

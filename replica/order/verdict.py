@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class VoidReason(StrEnum):
-    """Reason why a seal does not count (spec/03-order §3.2); the value is for people."""
+    """Reason why a seal does not count (spec/03-order §3); the value is for people."""
 
     PARENT_NOT_REQUEST = "its parent is not its request"
     REQUEST_INVALID = "the id it names as its request is no request"

@@ -52,6 +52,22 @@ def query(database: Path, sql: str, *parameters: object) -> list[tuple[object, .
 
 
 @asynccontextmanager
+async def write_locked(store: Store) -> AsyncIterator[None]:
+    """Let no commit of the store end while in the block, as on a slow disk."""
+    writer = store._commit._connection
+    async with writer.execute("PRAGMA database_list") as cursor:
+        ((_, _, database),) = await cursor.fetchall()
+    await writer.execute("PRAGMA busy_timeout = 60000")
+    other = sqlite3.connect(database, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        other.close()
+        await writer.execute(f"PRAGMA busy_timeout = {round(schema.BUSY_TIMEOUT_S * 1000)}")
+
+
+@asynccontextmanager
 async def full_disk(store: Store) -> AsyncIterator[None]:
     """Let SQLite find no room for one page more, as on a full disk, while in the block."""
     writer = store._commit._connection

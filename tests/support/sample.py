@@ -11,9 +11,9 @@ from tests.support.writers import Writer, said
 class Sample:
     """An owner's conversation; what is written is held once it is added."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Writer | None = None) -> None:
         """Begin with the genesis."""
-        self.owner = Writer(1)
+        self.owner = owner or Writer(1)
         self.genesis = self.owner.genesis()
         self.held = Conversation(self.genesis.conversation)
         self.add(self.genesis)

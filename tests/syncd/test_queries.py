@@ -98,6 +98,14 @@ def test_an_entry_is_unknown_until_it_is_held(sample: Sample) -> None:
     assert fate_of(sample.held, entry.id) == Held(None, None)
 
 
+def test_an_entry_of_another_conversation_is_unknown(sample: Sample) -> None:
+    other = Sample(Writer(7))
+    here, elsewhere = sample.say(sample.genesis), other.say(other.genesis)
+    assert fate_of(sample.held, here.id) == Held(None, None)
+    for entry in (other.genesis, elsewhere):
+        assert fate_of(sample.held, entry.id) == Unknown()
+
+
 def test_a_waiting_entry_names_all_that_is_not_here_at_all(sample: Sample) -> None:
     line = sample.chain(4)
     other = Writer(2).write(sample.id, said("never sent"), parents=[sample.genesis])
@@ -228,6 +236,16 @@ def test_responses_are_cut_so_that_each_fits_a_frame(sample: Sample) -> None:
 def test_nothing_found_is_one_response(sample: Sample) -> None:
     assert list(fetch(sample.held, [], ())) == [Fetched(())]
     assert list(fetch(sample.held, [ABSENT], ())) == [Fetched((), (ABSENT,))]
+
+
+def test_entries_of_another_conversation_are_absent(sample: Sample) -> None:
+    other = Sample(Writer(7))
+    elsewhere = other.say(other.genesis)
+    lane = LaneRange(elsewhere.header.lane, 0, 0)
+    assert list(fetch(sample.held, [elsewhere.id], [lane])) == [Fetched((), (elsewhere.id,))]
+    mine = LaneRange(sample.say(sample.genesis).header.lane, 0, 0)
+    (answered,) = fetch(sample.held, [], [mine, lane])
+    assert {entry.conversation for entry in answered.entries} == {sample.id}
 
 
 def test_headers_come_alone_where_asked_but_for_control_kinds(sample: Sample) -> None:

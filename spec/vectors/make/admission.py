@@ -2,112 +2,45 @@
 
 from dataclasses import replace
 
+from spec.vectors.make import pending
+from spec.vectors.make.admission_log import (
+    ADA,
+    BASE,
+    BOB,
+    HAL,
+    SALT,
+    SEALED,
+    Cases,
+    admission_log,
+    seal_body,
+)
 from spec.vectors.make.build import (
     CANCEL,
     CONVERSATION,
     DOCUMENT,
     DOCUMENTS,
     GENESIS,
-    HOST,
     JOIN,
     MEMBER,
     MEMBERSHIP,
     MESSAGE,
     REQUEST,
     SEAL,
-    WRITER,
     Built,
     Fixed,
     Header,
     Key,
     NamedLog,
-    generation,
     genesis,
-    grant,
     message,
     one_field,
     request,
     said,
-    sha256,
     signed,
 )
 
-ADA, BOB, EVE, HAL = Key("ada"), Key("bob"), Key("eve"), Key("hal")
-SALT = sha256(b"salt")[:16]
-BASE = ["genesis", "grant-bob", "grant-hal", "hello", "reply", "ask"]
-SEALED = [*BASE, "seal", "answer"]
 
-
-def _log() -> NamedLog:
-    log = NamedLog((ADA,))
-    log.grant("grant-bob", ADA, BOB, WRITER)
-    log.grant("grant-hal", ADA, HAL, HOST, parents=["grant-bob"])
-    log.write("hello", ADA, MESSAGE, said("Hello."))
-    log.write("reply", BOB, MESSAGE, said("Hi."), parents=["hello"])
-    log.write("ask", ADA, REQUEST, request(HAL), parents=["reply"])
-    log.write("seal", HAL, SEAL, _seal(log), parents=["ask"], listed=["grant-hal"])
-    log.write("answer", HAL, 7, generation("Good day."), parents=["seal"], basis="seal")
-    return log
-
-
-def _seal(log: NamedLog, **fields: object) -> bytes:
-    listed = ["hello", "reply", "ask"]
-    known: dict[int, object] = {
-        1: log.entries["ask"].id,
-        3: [log.entries[n].id for n in listed],
-        4: sha256(b"profile"),
-        5: log.context_digest(listed),
-        6: sha256(b"render"),
-        7: b"\x05\x05\x05",
-        8: [log.entries["grant-hal"].id],
-    }
-    known.update({int(k[1:]): v for k, v in fields.items()})
-    return message(known)  # type: ignore[arg-type]
-
-
-class _Cases:
-    """The vectors, with the odd entries apart from the log, whose lanes stay correct."""
-
-    def __init__(self, log: NamedLog) -> None:
-        self.log = log
-        self.odd: dict[str, Built] = {}
-        self.vectors: list[dict[str, object]] = []
-
-    def add(
-        self,
-        name: str,
-        comment: str,
-        given: list[str],
-        entry: Built,
-        verdict: str,
-        reason: str | None = None,
-        missing: list[bytes] | None = None,
-        admitted: list[str] | None = None,
-    ) -> None:
-        """Add one vector; an entry that the log lacks is stored under `name`."""
-        known = [n for n, e in self.log.entries.items() if e is entry]
-        if not known:
-            assert name not in self.odd, name
-            self.odd[name] = entry
-        self.vectors.append(
-            {
-                "name": name,
-                "comment": comment,
-                "given": given,
-                "entry": known[0] if known else name,
-                "verdict": verdict,
-                "reason": reason,
-                "missing": [i.hex() for i in missing or []],
-                "admitted": admitted or ([known[0] if known else name] * (verdict == "admitted")),
-            }
-        )
-
-    def refused(self, name: str, reason: str, comment: str, entry: Built) -> None:
-        """Add a vector of an entry that is refused by the whole log."""
-        self.add(name, comment, SEALED, entry, "refused", reason)
-
-
-def _malformed_headers(cases: _Cases) -> None:
+def _malformed_headers(cases: Cases) -> None:
     log = cases.log
     plain = log.header("wire", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     data = plain.encode()
@@ -158,7 +91,7 @@ def _malformed_headers(cases: _Cases) -> None:
         cases.refused(name, "TRACK_INVALID", comment, signed(plain, ADA, header_bytes))
 
 
-def _ancestors(cases: _Cases) -> None:
+def _ancestors(cases: Cases) -> None:
     log = cases.log
     plain = log.header("place", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     document = log.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
@@ -207,7 +140,7 @@ def _cut(entry: Built) -> bytes:
     return message({**lane, 4: entry.id})
 
 
-def _signatures(cases: _Cases) -> None:
+def _signatures(cases: Cases) -> None:
     log = cases.log
     plain = log.header("sign", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     good = signed(plain, ADA)
@@ -234,7 +167,7 @@ def _signatures(cases: _Cases) -> None:
                   replace(good, body=plain.body[:-1]))  # fmt: skip
 
 
-def _bodies(cases: _Cases) -> None:
+def _bodies(cases: Cases) -> None:
     log = cases.log
     asked = log.header("bare", ADA, REQUEST, request(HAL), parents=["answer"], basis="seal")
     cases.refused(
@@ -254,8 +187,8 @@ def _bodies(cases: _Cases) -> None:
         ("body-heads-order", "membership heads not ascending", REQUEST,
          request(HAL) + one_field(7, b"\x02" * 32) + one_field(7, b"\x01" * 32)),
         ("body-host-none", "a request without a host", REQUEST, one_field(3, b"")),
-        ("body-seal-empty", "a seal that lists nothing", SEAL, _seal(log, f3=b"", f7=b"")),
-        ("body-seal-tokens", "fewer token counts than entries", SEAL, _seal(log, f7=b"\x05\x05")),
+        ("body-seal-empty", "a seal that lists nothing", SEAL, seal_body(log, f3=b"", f7=b"")),
+        ("body-seal-tokens", "fewer token counts than entries", SEAL, seal_body(log, f7=b"\5\5")),
         ("body-salt-only", "a seal that is only its salt", SEAL, b""),
     ):  # fmt: skip
         by = HAL if kind == SEAL else ADA
@@ -264,7 +197,7 @@ def _bodies(cases: _Cases) -> None:
         cases.refused(name, "BODY_MALFORMED", comment, signed(header, by))
 
 
-def _geneses(cases: _Cases) -> None:
+def _geneses(cases: Cases) -> None:
     def begin(name: str, comment: str, reason: str, content: bytes, **fields: object) -> None:
         header = Header(ADA.public, GENESIS, SALT + content)
         entry = signed(replace(header, **fields), ADA)  # type: ignore[arg-type]
@@ -294,71 +227,7 @@ def _geneses(cases: _Cases) -> None:
           genesis([ADA, *(Key(f"owner {i}") for i in range(16))]))  # fmt: skip
 
 
-def _pending(cases: _Cases) -> None:
-    log = cases.log
-    ids = {name: e.id for name, e in log.entries.items()}
-    late = log.entries
-    cases.add(
-        "pending-genesis",
-        "nothing is here yet",
-        [],
-        late["hello"],
-        "pending",
-        missing=[ids["genesis"]],
-    )
-    cases.add(
-        "pending-parent",
-        "its parent is missing",
-        ["genesis", "grant-bob"],
-        late["reply"],
-        "pending",
-        missing=[ids["hello"]],
-    )
-    cases.add(
-        "pending-prev",
-        "prev and parent are missing",
-        ["genesis", "grant-bob", "grant-hal"],
-        late["ask"],
-        "pending",
-        missing=[ids["hello"], ids["reply"]],
-    )
-    cases.add(
-        "pending-grant",
-        "all ancestors are here, its author has no grant",
-        ["genesis", "hello"],
-        late["reply"],
-        "pending",
-    )
-    cases.add(
-        "pending-listed",
-        "the entries a seal lists are ancestors too",
-        ["genesis", "grant-bob", "grant-hal", "hello", "reply"],
-        late["seal"],
-        "pending",
-        missing=[ids["ask"]],
-    )
-    cases.add(
-        "pending-basis",
-        "its basis is missing",
-        BASE,
-        signed(log.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
-        "pending",
-        missing=[ids["seal"]],
-    )
-    cases.add(
-        "released",
-        "what waited comes in with what it waited for",
-        ["genesis", "grant-bob", "reply", "ask"],
-        late["hello"],
-        "admitted",
-        admitted=["hello", "reply", "ask"],
-    )
-    cases.add("released-by-grant", "a grant lets the granted key's entries in",
-              ["genesis", "hello", "reply"], late["grant-bob"], "admitted",
-              admitted=["grant-bob", "reply"])  # fmt: skip
-
-
-def _admitted(cases: _Cases) -> None:
+def _admitted(cases: Cases) -> None:
     log = cases.log
     cases.add("genesis", "a log begins", [], log.entries["genesis"], "admitted")
     cases.add("again", "the same entry once more", BASE, log.entries["hello"], "duplicate")
@@ -399,36 +268,15 @@ def _admitted(cases: _Cases) -> None:
     cases.add("join", "a join on the membership track", SEALED, signed(join, BOB), "admitted")
     carried = signed(plain, ADA, plain.encode() + one_field(99, b"new"))
     cases.add("field-unknown", "a header field of a newer version", SEALED, carried, "admitted")
-    eve = log.header("eve", EVE, MESSAGE, said("x"), parents=["answer"])
-    cases.add(
-        "stranger", "waits for a grant that may never come", SEALED, signed(eve, EVE), "pending"
-    )
-    followed = log.header("by-eve", EVE, MESSAGE, said("y"), parents=["answer"], epoch=2)
-    cases.odd["stranger-followed"] = signed(followed, EVE)
-    reply = log.header("reply-eve", ADA, MESSAGE, said("x"), parents=["answer"])
-    reply = replace(
-        reply, parents=(cases.odd["stranger-followed"].id,), lamport=followed.lamport + 1
-    )
-    cases.add(
-        "vouched",
-        "what an entry of a granted author follows needs no grant",
-        [*SEALED, "stranger-followed"],
-        signed(reply, ADA),
-        "admitted",
-        admitted=["stranger-followed", "vouched"],
-    )
-    by_bob = log.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
-    cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
-              [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",
-              admitted=["grant-void", "stranger"])  # fmt: skip
 
 
 def build() -> dict[str, object]:
     """Return the file."""
-    log = _log()
-    cases = _Cases(log)
+    log = admission_log()
+    cases = Cases(log)
     for part in (
-        _admitted, _pending, _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
+        _admitted, pending.strangers, pending.pending, pending.released,
+        _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
     ):  # fmt: skip
         part(cases)
     entries = {**log.entries, **cases.odd}

@@ -80,10 +80,10 @@ class World:
         opening = Replica.open(
             self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
         )
-        client = self.background.run(opening.__aenter__())
-        assert self.background.run(client.wait_for(lambda: client.is_linked, 10.0))
+        replica = self.background.run(opening.__aenter__())
+        assert self.background.run(replica.wait_for(lambda: replica.hub.is_linked, 10.0))
         try:
-            yield client.public
+            yield replica.public
         finally:
             self.background.run(opening.__aexit__(None, None, None))
 

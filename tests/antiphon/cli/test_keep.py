@@ -343,23 +343,23 @@ def test_a_second_process_looks_on_where_the_first_holds_the_replica(
 async def _fetch(terminal: Terminal, address: str, conversation: str) -> None:
     """Let a replica get a conversation it is a member of from the hub."""
     key = load_or_create(terminal.data_dir / "identity.key")
-    async with Replica.open(terminal.store_path, key, address, follow=True) as client:
+    async with Replica.open(terminal.store_path, key, address, follow=True) as replica:
         id_ = bytes.fromhex(conversation)
-        await client.wait_for(lambda: any(held == id_ for held in client.shelf), 10.0)
-        for held in tuple(client.shelf):
-            await client.wait_synced(held, 10.0)
+        await replica.wait_for(lambda: any(held == id_ for held in replica.shelf), 10.0)
+        for held in tuple(replica.shelf):
+            await replica.wait_synced(held, 10.0)
 
 
 async def _say_opaque(terminal: Terminal, address: str, conversation: str) -> None:
     key = load_or_create(terminal.data_dir / "identity.key")
-    async with Replica.open(terminal.store_path, key, address) as client:
-        (stored,) = await client.store.conversations()
-        held = await client.load(stored.conversation)
-        await client.follow(held.id)
+    async with Replica.open(terminal.store_path, key, address) as replica:
+        (stored,) = await replica.store.conversations()
+        held = await replica.load(stored.conversation)
+        await replica.follow(held.id)
         place = newest_place(held)
         parts = (Text("see: "), Opaque("provider.example", data=OPAQUE))
-        await client.append(held.id, Message(Speaker.USER, parts), parents=place.parents)
-        await client.wait_synced(held.id, 10.0)
+        await replica.append(held.id, Message(Speaker.USER, parts), parents=place.parents)
+        await replica.wait_synced(held.id, 10.0)
 
 
 def _delete(folder: Path) -> None:

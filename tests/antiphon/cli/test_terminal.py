@@ -38,10 +38,10 @@ class HeldUp:
         self._go_on.set()
 
     async def _cancelled(self) -> None:
-        client = self.host.client
-        (order,) = (held.order for held in client.shelf.values())
+        replica = self.host.replica
+        (order,) = (held.order for held in replica.shelf.values())
         (request,) = order.requests
-        assert await client.wait_for(lambda: order.is_cancelled(request), 10.0)
+        assert await replica.wait_for(lambda: order.is_cancelled(request), 10.0)
 
 
 @pytest.fixture

@@ -32,22 +32,22 @@ class Scene:
     stack: AsyncExitStack
     hub: HubServer
     host: ScriptedHost
-    client: Replica
+    replica: Replica
     conversation: ConversationId
     gate: asyncio.Event
     reached: asyncio.Event
 
     @property
     def wish(self) -> Wish:
-        return Wish(self.host.client.public, Sampling(seed=1))
+        return Wish(self.host.replica.public, Sampling(seed=1))
 
     @property
     def here(self) -> Place:
-        return newest_place(self.client.shelf[self.conversation])
+        return newest_place(self.replica.shelf[self.conversation])
 
     async def ask(self, text: str | None, place: Place | None = None) -> list[turns.TurnEvent]:
         events = turns.ask(
-            self.client, self.conversation, text, place or self.here, self.wish, silence_max_s=20.0
+            self.replica, self.conversation, text, place or self.here, self.wish, silence_max_s=20.0
         )
         return [event async for event in events]
 
@@ -68,16 +68,16 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         host = await stack.enter_async_context(
             scripted_host(tmp_path / "host", hub.address, pace=wait_at_second_token)
         )
-        client = await stack.enter_async_context(
+        replica = await stack.enter_async_context(
             Replica.open(tmp_path / "me" / "log.db", Ed25519PrivateKey.generate(), hub.address)
         )
-        conversation = await client.create(Genesis((client.public,)))
-        genesis = client.shelf[conversation].log.genesis
+        conversation = await replica.create(Genesis((replica.public,)))
+        genesis = replica.shelf[conversation].log.genesis
         assert genesis is not None
-        await client.append(
-            conversation, Member(Grant(host.client.public, Role.HOST)), parents=(genesis.id,)
+        await replica.append(
+            conversation, Member(Grant(host.replica.public, Role.HOST)), parents=(genesis.id,)
         )
-        made = Scene(tmp_path, stack, hub, host, client, conversation, gate, reached)
+        made = Scene(tmp_path, stack, hub, host, replica, conversation, gate, reached)
         yield made
         gate.set()
     await made.hub.stop()
@@ -108,7 +108,7 @@ async def test_progress_comes_before_the_first_word(scene: Scene) -> None:
 async def test_a_late_follower_gets_the_whole_answer(scene: Scene) -> None:
     asked = (await scene.ask("hello"))[0]
     assert isinstance(asked, turns.Asked)
-    again = [e async for e in turns.follow_answer(scene.client, scene.conversation, asked.request)]
+    again = [e async for e in turns.follow_answer(scene.replica, scene.conversation, asked.request)]
     assert text_shown(again) == "You said: hello"
     assert isinstance(again[-1], Finished)
 
@@ -117,7 +117,7 @@ async def test_a_follower_that_joins_in_the_middle_misses_nothing(scene: Scene) 
     scene.gate.clear()
     first = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
-    (request,) = scene.client.shelf[scene.conversation].order.requests
+    (request,) = scene.replica.shelf[scene.conversation].order.requests
     second = asyncio.create_task(_follow(scene, request))
     await asyncio.sleep(0)
     scene.gate.set()
@@ -125,7 +125,7 @@ async def test_a_follower_that_joins_in_the_middle_misses_nothing(scene: Scene) 
 
 
 async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
-    following = turns.follow_answer(scene.client, scene.conversation, request)
+    following = turns.follow_answer(scene.replica, scene.conversation, request)
     return [event async for event in following]
 
 
@@ -133,10 +133,10 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
-    (request,) = scene.client.shelf[scene.conversation].order.requests
-    await turns.cancel(scene.client, scene.conversation, request)
-    order = scene.host.client.shelf[scene.conversation].order
-    await scene.host.client.wait_for(lambda: order.is_cancelled(request), 10.0)
+    (request,) = scene.replica.shelf[scene.conversation].order.requests
+    await turns.cancel(scene.replica, scene.conversation, request)
+    order = scene.host.replica.shelf[scene.conversation].order
+    await scene.host.replica.wait_for(lambda: order.is_cancelled(request), 10.0)
     scene.gate.set()
     events = await asking
     finished = events[-1]
@@ -146,9 +146,9 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
 
 
 async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
-    held = scene.client.shelf[scene.conversation]
+    held = scene.replica.shelf[scene.conversation]
     request = EntryId(b"r" * 32)
-    watch = turns._Watch(scene.client, held.id, request)
+    watch = turns._Watch(scene.replica, held.id, request)
     events: list[turns.TurnEvent] = []
     for run, words in ((1, (b"one ", b"two")), (2, (b"uno ",))):
         stream = DraftStream(held.id, request, run)
@@ -164,7 +164,12 @@ async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
 async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
     scene.gate.clear()
     events = turns.ask(
-        scene.client, scene.conversation, "one two three", scene.here, scene.wish, silence_max_s=0.2
+        scene.replica,
+        scene.conversation,
+        "one two three",
+        scene.here,
+        scene.wish,
+        silence_max_s=0.2,
     )
     with pytest.raises(turns.AnswerOverdue):
         async for _ in events:
@@ -177,7 +182,7 @@ async def test_what_the_hub_refuses_is_raised(scene: Scene) -> None:
     asking = asyncio.create_task(scene.ask("one two three"))
     scene.reached.clear()
     await scene.reached.wait()
-    await scene.client.calls().delete(scene.conversation)
+    await scene.replica.calls().delete(scene.conversation)
     with pytest.raises(AntiphonError) as refused:
         await asking
     assert refused.value.reason == "CONVERSATION_DELETED"
@@ -189,7 +194,7 @@ async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
     await scene.reached.wait()
     address = scene.hub.address
     await scene.hub.stop()
-    await scene.client.wait_for(lambda: not scene.client.is_linked, 10.0)
+    await scene.replica.wait_for(lambda: not scene.replica.hub.is_linked, 10.0)
     scene.gate.set()
     scene.hub = await start(HubConfig(data_dir=scene.folder / "hub", listen=address))
     events = await asking
@@ -201,17 +206,17 @@ async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
 
 
 async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
-    held = scene.client.shelf[scene.conversation]
-    host = scene.host.client.public
+    held = scene.replica.shelf[scene.conversation]
+    host = scene.host.replica.public
     assert turns.choose_host(held, ()) == host
-    assert turns.choose_host(held, (scene.client.public, host)) == host
+    assert turns.choose_host(held, (scene.replica.public, host)) == host
     with pytest.raises(turns.HostMissing):
-        turns.choose_host(held, (), scene.client.public)
+        turns.choose_host(held, (), scene.replica.public)
 
 
 async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene) -> None:
     first = (await scene.ask("one"))[0], (await scene.ask("two"))[0]
-    held = scene.client.shelf[scene.conversation]
+    held = scene.replica.shelf[scene.conversation]
     one, two = first
     assert isinstance(one, turns.Asked)
     assert isinstance(two, turns.Asked)
@@ -236,11 +241,11 @@ async def test_an_unanswered_request_is_followed_where_it_stands(scene: Scene) -
     await scene.ask("one")
     scene.gate.clear()
     place = scene.here
-    asked = await turns.say_and_request(scene.client, scene.conversation, (), place, scene.wish)
-    held = scene.client.shelf[scene.conversation]
+    asked = await turns.say_and_request(scene.replica, scene.conversation, (), place, scene.wish)
+    held = scene.replica.shelf[scene.conversation]
     assert place_on_branch(held, asked.request) == Place((asked.request,), place.basis)
     scene.gate.set()
-    async for _ in turns.follow_answer(scene.client, scene.conversation, asked.request):
+    async for _ in turns.follow_answer(scene.replica, scene.conversation, asked.request):
         pass
 
 
@@ -248,7 +253,7 @@ async def test_the_same_context_gives_the_same_place_for_a_second_answer(scene: 
     asked = (await scene.ask("one"))[0]
     assert isinstance(asked, turns.Asked)
     assert asked.message is not None
-    held = scene.client.shelf[scene.conversation]
+    held = scene.replica.shelf[scene.conversation]
     await scene.ask(None, place_at(held, asked.message))
     assert len(held.order.roots) == 2
     assert not held.order.void

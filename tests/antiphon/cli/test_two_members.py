@@ -33,14 +33,14 @@ class Gate:
     def open(self, answers: int) -> None:
         """Let answers go on, and wait until there are so many."""
         self.go_on.set()
-        client = self.host.client
+        replica = self.host.replica
         assert self.world.background.run(
-            client.wait_for(lambda: self.host.answered == answers and not owed(client), 10.0)
+            replica.wait_for(lambda: self.host.answered == answers and not owed(replica), 10.0)
         )
 
 
-def owed(client) -> int:
-    return sum(client.unsynced(conversation) for conversation in client.shelf)
+def owed(replica) -> int:
+    return sum(replica.hub.unsynced(conversation) for conversation in replica.shelf)
 
 
 @pytest.fixture

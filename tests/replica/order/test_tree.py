@@ -1,20 +1,19 @@
-"""Order: verdicts on seals, against a naive twin and in any order of arrival (spec/03-order)."""
+"""Order: what seals mean, against a naive twin and under any order of arrival (spec/03-order)."""
 
 import random
 
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import place_on_branch
-from replica.log.body import Cancel, Grant, Join, Member, Request, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
-from replica.order.tail import frontier, tail
+from replica.order.tail import tail
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason
 from tests.replica.order.naive_order import naive_order
-from tests.support.stories import Story, answer, seal_of
-from tests.support.writers import Writer, said
+from tests.replica.order.turn import Turn
+from tests.support.stories import Story, seal_of
+from tests.support.writers import Writer
 
 SEEDS = range(60)
 STEPS = 70
@@ -22,10 +21,10 @@ STEPS = 70
 
 @pytest.fixture(scope="module")
 def stories() -> list[Story]:
-    histories = [Story(seed) for seed in SEEDS]
-    for story in histories:
+    told = [Story(seed) for seed in SEEDS]
+    for story in told:
         story.grow(STEPS)
-    return histories
+    return told
 
 
 def _verdicts(held: Conversation) -> dict[str, object]:
@@ -130,187 +129,61 @@ def test_the_stories_show_most_ways_to_be_void(stories: list[Story]) -> None:
 # --- single rules ------------------------------------------------------------
 
 
-class Scene:
-    """An owner, a host, one sealed and answered request."""
-
-    def __init__(self) -> None:
-        """Write the first turn."""
-        self.ada, self.hal = Writer(1), Writer(2)
-        self.genesis = self.ada.genesis()
-        self.held = Conversation(self.genesis.conversation)
-        self.admit(self.genesis)
-        self.grant(self.hal, Role.HOST, self.genesis)
-        self.hello = self.say("hello", self.genesis)
-        self.ask = self.request(self.hello)
-        self.seal = self.sealed(self.ask, [self.hello, self.ask])
-        self.answer = self.admit(
-            self.hal.write(self.held.id, answer(), parents=[self.seal], basis=self.seal)
-        )
-
-    def admit(self, entry: Entry) -> Entry:
-        """Admit an entry; return it."""
-        self.held.admit(entry)
-        return entry
-
-    def grant(self, writer: Writer, role: Role, *parents: Entry) -> Entry:
-        """Grant a role."""
-        body = Member(Grant(writer.public, role))
-        return self.admit(self.ada.write(self.held.id, body, parents=parents))
-
-    def say(self, words: str, *parents: Entry) -> Entry:
-        """Write a message."""
-        return self.admit(self.ada.write(self.held.id, said(words), parents=parents))
-
-    def request(self, *parents: Entry, basis: Entry | None = None) -> Entry:
-        """Write a request."""
-        body = Request(self.hal.public, Sampling())
-        return self.admit(self.ada.write(self.held.id, body, parents=parents, basis=basis))
-
-    def sealed(self, request: Entry, entries: list[Entry], prev: Entry | None = None) -> Entry:
-        """Seal a request."""
-        held = self.held
-        ids = tuple(e.id for e in entries)
-        body = seal_of(held, request.id, ids, prev.id if prev else None)
-        listed = [*entries, *(held.log.entries[i] for i in body.membership_heads)]
-        listed += [prev] if prev else []
-        return self.admit(self.hal.write(held.id, body, parents=[request], listed=listed))
-
-
 def test_the_genesis_is_no_twin_of_a_lane_in_its_epoch() -> None:
-    # Both are at seq 0 of one author and epoch, on different tracks.
-    scene = Scene()
-    assert [e.id for e in scene.held.order.context(scene.seal.id)] == [
-        scene.hello.id,
-        scene.ask.id,
+    # Both stand at seq 0 of one author and epoch, on different tracks.
+    turn = Turn()
+    assert [e.id for e in turn.held.order.context(turn.seal.id)] == [
+        turn.hello.id,
+        turn.ask.id,
     ]
 
 
 def test_a_body_that_comes_later_changes_no_verdict() -> None:
-    scene = Scene()
-    bare = Conversation(scene.held.id)
-    for entry in scene.held.log.entries.values():
+    turn = Turn()
+    bare = Conversation(turn.held.id)
+    for entry in turn.held.log.entries.values():
         withheld = entry.header.kind in (Kind.MESSAGE, Kind.GENERATION)
         bare.admit(
             Entry(entry.header_bytes, entry.signature, None, entry.id, entry.header)
             if withheld
             else entry
         )
-    assert bare.order.nodes.keys() == scene.held.order.nodes.keys()
-    for entry in scene.held.log.entries.values():
+    assert bare.order.nodes.keys() == turn.held.order.nodes.keys()
+    for entry in turn.held.log.entries.values():
         bare.admit(entry)
-    assert bare.order.nodes.keys() == scene.held.order.nodes.keys()
-    assert bare.order.answer(scene.ask.id) == scene.held.order.answer(scene.ask.id)
+    assert bare.order.nodes.keys() == turn.held.order.nodes.keys()
+    assert bare.order.answer(turn.ask.id) == turn.held.order.answer(turn.ask.id)
 
 
 def test_a_branch_end_is_reached_by_the_earliest_child() -> None:
-    scene = Scene()
-    left = scene.request(scene.answer, basis=scene.seal)
-    right = scene.request(scene.answer, basis=scene.seal)
-    seal_left = scene.sealed(left, [scene.answer, left], scene.seal)
-    seal_right = scene.sealed(right, [scene.answer, right], scene.seal)
-    order = scene.held.order
-    end = order.branch_end(order.nodes[scene.seal.id])
+    turn = Turn()
+    left = turn.request(turn.answer, basis=turn.seal)
+    right = turn.request(turn.answer, basis=turn.seal)
+    seal_left = turn.sealed(left, [turn.answer, left], turn.seal)
+    seal_right = turn.sealed(right, [turn.answer, right], turn.seal)
+    order = turn.held.order
+    end = order.branch_end(order.nodes[turn.seal.id])
     assert end is not None
     assert end.id == min(seal_left, seal_right, key=lambda e: e.order_key).id
-    assert [n.id for n in order.nodes[seal_left.id].chain()] == [scene.seal.id, seal_left.id]
+    assert [n.id for n in order.nodes[seal_left.id].chain()] == [turn.seal.id, seal_left.id]
     assert not order.nodes[seal_left.id].covers(right.id)
 
 
-def test_without_a_tip_the_frontier_is_the_genesis() -> None:
-    ada = Writer(1)
-    genesis = ada.genesis()
-    held = Conversation(genesis.conversation)
-    held.admit(genesis)
-    assert frontier(held.order, None) == (genesis.id,)
-    assert held.order.branch_end(None) is None
-
-
-def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
-    scene, reader = Scene(), Writer(3)
-    scene.grant(reader, Role.READER, scene.genesis)
-    hello = scene.say("hello again", scene.answer)
-    for number in range(70):
-        spammer = Writer(3, epoch=number + 2)
-        body, kind = (Join(), None) if number % 2 else (said("x"), 77)
-        spam = spammer.write(scene.held.id, body, parents=[hello], kind=kind, track=1)
-        scene.admit(spam)
-        assert scene.held.log.membership.is_visible(spam)
-    over = scene.say("on top of it", spam)
-    tip = scene.held.order.nodes[scene.seal.id]
-    assert tail(scene.held.order, tip) == [hello, over]
-    assert frontier(scene.held.order, tip) == (over.id,), "it follows hello through the spam"
-    open_request = scene.request(over, basis=scene.seal)
-    scene.admit(reader.write(scene.held.id, Join(), parents=[open_request], track=1))
-    assert place_on_branch(scene.held, open_request.id).parents == (open_request.id,)
-
-
-def test_a_message_written_while_an_answer_comes_is_in_the_next_context() -> None:
-    scene = Scene()
-    wait = scene.say("wait", scene.ask)
-    tip = scene.held.order.nodes[scene.seal.id]
-    assert set(frontier(scene.held.order, tip)) == {wait.id, scene.answer.id}
-    request = scene.request(wait, scene.answer, basis=scene.seal)
-    seal = scene.sealed(request, [scene.answer, wait, request], scene.seal)
-    assert seal.id in scene.held.order.nodes
-
-
-def test_of_more_than_64_ends_the_last_are_followed() -> None:
-    scene = Scene()
-    ends = []
-    for number in range(70):
-        writer = Writer(1, epoch=number + 2)
-        ends.append(scene.admit(writer.write(scene.held.id, said("x"), parents=[scene.answer])))
-    tip = scene.held.order.nodes[scene.seal.id]
-    last = sorted(ends, key=lambda e: e.order_key)[-64:]
-    assert frontier(scene.held.order, tip) == tuple(sorted(e.id for e in last))
-    scene.admit(Writer(1, epoch=99).write(scene.held.id, Join(), parents=last))
-    assert len(frontier(scene.held.order, tip)) == 7
-
-
 def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
-    # The seal that displaces another arrives in one batch with entries that follow it.
-    scene = Scene()
+    # The seal that displaces another arrives in one batch with what follows it.
+    turn = Turn()
     again = Writer(2, epoch=2)
-    body = seal_of(scene.held, scene.ask.id, (scene.hello.id, scene.ask.id), None)
-    listed = [scene.hello, scene.held.log.entries[body.membership_heads[0]]]
-    twin = again.write(scene.held.id, body, parents=[scene.ask], listed=listed)
-    first, second = sorted([twin, scene.seal], key=lambda e: e.order_key)
-    held = Conversation(scene.held.id)
-    for entry in scene.held.log.entries.values():
-        if entry.id not in (scene.seal.id, scene.answer.id):
+    body = seal_of(turn.held, turn.ask.id, (turn.hello.id, turn.ask.id), None)
+    listed = [turn.hello, turn.held.log.entries[body.membership_heads[0]]]
+    twin = again.write(turn.held.id, body, parents=[turn.ask], listed=listed)
+    first, second = sorted([twin, turn.seal], key=lambda e: e.order_key)
+    held = Conversation(turn.held.id)
+    for entry in turn.held.log.entries.values():
+        if entry.id not in (turn.seal.id, turn.answer.id):
             held.admit(entry)
     held.admit(second)
     held.log.admit(first)
-    held.log.admit(scene.answer)
-    held.order.receive([e for e in (first, scene.answer) if e.id != second.id])
+    held.log.admit(turn.answer)
+    held.order.receive([e for e in (first, turn.answer) if e.id != second.id])
     assert list(held.order.nodes) == [first.id]
     assert held.order.void == {second.id: VoidReason.SEALED_BEFORE}
-
-
-def test_a_cancel_counts_while_its_author_may_write_it() -> None:
-    scene, reader = Scene(), Writer(3)
-    granted = scene.grant(reader, Role.READER, scene.genesis)
-    wish = scene.admit(reader.write(scene.held.id, Cancel(), parents=[scene.ask]))
-    assert not scene.held.log.membership.is_visible(wish)
-    assert not scene.held.order.is_cancelled(scene.ask.id)
-    scene.grant(reader, Role.WRITER, granted)
-    assert scene.held.order.is_cancelled(scene.ask.id)
-
-
-def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
-    scene = Scene()
-    second = scene.request(scene.hello)
-    both = sorted([scene.ask, second], key=lambda e: e.id)
-    scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=both))
-    order = scene.held.order
-    assert not order.is_cancelled(scene.ask.id)
-    assert not order.is_cancelled(second.id)
-    scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=[second]))
-    assert order.is_cancelled(second.id)
-    assert not order.is_cancelled(scene.ask.id)
-
-
-def test_every_verdict_on_a_seal_has_a_next_step() -> None:
-    for reason in VoidReason:
-        assert reason.next_step.endswith(".")
-        assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))

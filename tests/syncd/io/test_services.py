@@ -1,5 +1,6 @@
 """Push, Watch, Fetch, Resolve, Delete, blobs and tickets, as a small client speaks them."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,14 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from antiphon.v1 import blob_pb2, sync_pb2
+from replica.ids import EntryId
 from replica.io import rpc
 from replica.link.auth import Authenticator
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
+from replica.log.entry import Entry
 from replica.refusals import FrameTooLarge
 from syncd.io.config import HubConfig
 from syncd.io.server import start
-from tests.support.callers import ServedHub, refused, serve_hub
-from tests.support.writers import said
+from tests.support.callers import ServedHub, refused, serve_hub, until
+from tests.support.files import write_locked
+from tests.support.writers import Writer, said
 
 
 @pytest.fixture
@@ -103,6 +107,80 @@ async def test_fetch_sends_ids_and_ranges_and_names_what_is_absent(served: Serve
         served.entries[3].id,
     ]
     assert list(got[-1].absent) == [absent]
+
+
+async def test_only_what_is_durable_is_told_of(served: ServedHub):
+    entry = served.writer.write(served.id, said("late"), parents=[served.entries[-1]])
+    hub, owner = served.hub.driver.hub, served.owner
+    async with write_locked(served.hub.driver.store):
+        pushing = asyncio.create_task(owner.calls.push(served.id, (entry,)))
+        await until(lambda: entry.id in hub.shelf[served.id].log.entries)
+        resolving = asyncio.create_task(owner.calls.resolve(served.id, entry.id))
+        fetching = asyncio.create_task(owner.calls.fetch(served.id, [entry.id]))
+        for _ in range(3):  # these came later, and wait for nothing
+            found = await owner.calls.resolve(served.id, EntryId(bytes(32)))
+            assert found.fate == sync_pb2.FATE_UNKNOWN
+        assert not resolving.done()
+        assert not fetching.done()
+    assert await pushing == {entry.id: None}
+    assert (await resolving).fate == sync_pb2.FATE_DURABLE
+    assert await fetching == [entry]
+
+
+# --- what a conversation says of another ------------------------------------------------
+
+
+@pytest.fixture
+async def elsewhere(served: ServedHub) -> tuple[Entry, Entry]:
+    """Let the stranger keep a conversation of its own at the hub; return its entries."""
+    writer = Writer(9)
+    genesis = writer.genesis()
+    entry = writer.write(genesis.conversation, said("private"), parents=[genesis])
+    pushed = await served.stranger.calls.push(genesis.conversation, (genesis, entry))
+    assert set(pushed.values()) == {None}
+    return genesis, entry
+
+
+async def test_an_entry_of_another_conversation_is_unknown_to_a_member_of_this_one(
+    served: ServedHub, elsewhere: tuple[Entry, Entry]
+):
+    for entry in elsewhere:
+        found = await served.owner.calls.resolve(served.id, entry.id)
+        assert (found.fate, list(found.missing)) == (sync_pb2.FATE_UNKNOWN, [])
+    theirs = sync_pb2.ResolveRequest(conversation=elsewhere[0].id, id=elsewhere[1].id)
+    call = served.owner.sync.Resolve(theirs, metadata=served.owner.metadata)
+    assert await refused(call) == "CONVERSATION_NOT_FOUND"
+
+
+async def test_no_entry_of_another_conversation_is_fetched_through_this_one(
+    served: ServedHub, elsewhere: tuple[Entry, Entry]
+):
+    lane = elsewhere[1].header.lane
+    range_ = sync_pb2.LaneRange(author=lane.author, epoch=lane.epoch, track=lane.track)
+    request = sync_pb2.FetchRequest(
+        conversation=served.id, ids=[entry.id for entry in elsewhere], ranges=[range_]
+    )
+    got = [r async for r in served.owner.sync.Fetch(request, metadata=served.owner.metadata)]
+    assert [list(r.entries) for r in got] == [[]]
+    assert list(got[0].absent) == sorted(entry.id for entry in elsewhere)
+
+
+async def test_no_blob_of_another_conversation_is_read_through_this_one(
+    served: ServedHub, elsewhere: tuple[Entry, Entry]
+):
+    data = b"private picture"
+    digest, theirs = hashlib.sha256(data).digest(), served.stranger
+    write = blob_pb2.WriteRequest(
+        conversation=elsewhere[0].id, digest=digest, size_bytes=len(data), data=data
+    )
+    assert (await theirs.blobs.Write(iter([write]), metadata=theirs.metadata)).complete
+    blobs, metadata = served.owner.blobs, served.owner.metadata
+    stat = blob_pb2.StatRequest(conversation=served.id, digest=digest)
+    assert await blobs.Stat(stat, metadata=metadata) == blob_pb2.StatResponse()
+    read = blob_pb2.ReadRequest(conversation=served.id, digest=digest)
+    assert await refused(blobs.Read(read, metadata=metadata)) == "BLOB_NOT_FOUND"
+    read = blob_pb2.ReadRequest(conversation=elsewhere[0].id, digest=digest)
+    assert await refused(blobs.Read(read, metadata=metadata)) == "CONVERSATION_NOT_FOUND"
 
 
 async def test_headers_travel_without_bodies_where_asked_but_for_control_kinds(served: ServedHub):

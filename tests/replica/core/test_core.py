@@ -4,10 +4,9 @@ from collections import deque
 
 import pytest
 
-from replica import core
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
-from replica.core import ReplicaCore, ReplicaEffects
+from replica.core import ReplicaCore, ReplicaEffects, pauses
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId, Position
 from replica.link.events import EntryFailed, Event, LinkClosed, StateChanged, SyncState
@@ -113,10 +112,10 @@ def test_what_is_written_without_a_link_is_durable_and_sent_with_the_next_one():
     conversation = scene.create()
     entry = scene.write(conversation, "offline")
     assert scene.sent == []
-    assert scene.core.unacked(conversation) == {EntryId(conversation), entry.id}
+    assert scene.core.holdings.unacked(conversation) == {EntryId(conversation), entry.id}
     scene.connect()
     assert len(scene.hub.shelf[conversation].log) == 2
-    assert scene.core.unacked(conversation) == set()
+    assert scene.core.holdings.unacked(conversation) == set()
     assert scene.states()[-1] is SyncState.SYNCHRONIZED
 
 
@@ -142,7 +141,7 @@ def test_the_acks_of_one_hub_say_nothing_of_another():
     scene.connect()
     conversation = scene.create()
     scene.disconnect()
-    assert scene.core.unacked(conversation) == set()
+    assert scene.core.holdings.unacked(conversation) == set()
     scene.saved.clear()
     scene.hub = Hub(OTHER_HUB, Policy())
     scene.connect(OTHER_HUB)
@@ -246,8 +245,8 @@ def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause(
     assert conversation not in scene.core.shelf
     assert [type(f.message) for f in effects.send] == [Close]
     assert EntryFailed(conversation, None, Fault.of(StoreError(), conversation)) in effects.deliver
-    assert effects.wake_at == core.REOPEN_FIRST_S
-    scene.advance(core.REOPEN_FIRST_S)
+    assert effects.wake_at == pauses.REOPEN_FIRST_S
+    scene.advance(pauses.REOPEN_FIRST_S)
     assert scene.loads[-1] == conversation
     assert len(scene.core.shelf[conversation].log) == 1, "what the disk holds"
     assert scene.states()[-1] is SyncState.SYNCHRONIZED
@@ -281,7 +280,7 @@ def test_a_conversation_that_can_not_be_read_is_tried_again_with_growing_pauses(
         waits.append(scene.now - since)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     scene.is_readable = True
-    scene.advance(core.REOPEN_MAX_S)
+    scene.advance(pauses.REOPEN_MAX_S)
     assert conversation in scene.core.shelf
 
 
@@ -292,10 +291,10 @@ def test_pauses_between_links_grow_and_start_over_after_a_long_one():
     scene = Scene()
     tries = [scene.core.reconnect_pause_s(0.5) for _ in range(8)]
     assert tries[:3] == pytest.approx([0.1, 0.2, 0.4])
-    assert tries[-1] == core.RECONNECT_MAX_S
-    assert scene.core.reconnect_pause_s(0.0) == core.RECONNECT_MAX_S / 2
+    assert tries[-1] == pauses.RECONNECT_MAX_S
+    assert scene.core.reconnect_pause_s(0.0) == pauses.RECONNECT_MAX_S / 2
     scene.connect()
-    scene.now += core.RECONNECT_MAX_S + 1
+    scene.now += pauses.RECONNECT_MAX_S + 1
     scene.disconnect()
     assert scene.core.reconnect_pause_s(0.5) == pytest.approx(0.1)
 
@@ -307,7 +306,7 @@ def test_a_link_that_drops_is_told_last():
     scene.heard.clear()
     scene.disconnect()
     assert scene.heard == [StateChanged(conversation, SyncState.OFFLINE), LinkClosed(None)]
-    assert not scene.core.is_linked
+    assert not scene.core.link.is_ready
 
 
 def test_a_hub_that_never_answered_is_told_too():

@@ -1,0 +1,67 @@
+"""`antiphon fork`: where the next message goes."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.log import own_key
+from antiphon.cli.rows import cut, row_of
+from antiphon.cli.send import PREVIEW_CELLS
+from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
+from replica.conversation import Conversation, Place, place_at
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "fork", rich_help_panel="Talk")(fork)
+
+
+async def fork(
+    session: Session,
+    conversation: ConversationArgument = None,
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="ENTRY", help="Seal or entry the next message follows."),
+    ] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Go back to the branch with the latest activity.")
+    ] = False,
+) -> None:
+    """Choose where the next message goes; what follows there already stays a branch.
+
+    The choice is this replica's own and is not sent; the branch appears in
+    the log with the next message. `send --at` does both in one step.
+    """
+    async with session.replica(linked=False) as replica:
+        chosen = await session.choose(replica.store, conversation)
+        held = check_readable(await load_from(replica.store, chosen))
+        choices = await session.choices(replica.store, chosen)
+        choices.at = choices.branch = ""
+        place = choices.place(held)
+        if not newest:
+            entry_id = find_entry(held, at) if at else place.basis or place.parents[0]
+            place = place_at(held, entry_id)
+            choices.at = entry_id.hex()
+        await session.choose_next(replica.store, chosen, choices)
+        await session.use(replica.store, chosen)
+        _report_place(session, held, place, choices)
+
+
+def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": held.id.hex(),
+                "at": choices.at or None,
+                "parents": [p.hex() for p in place.parents],
+                "basis": place.basis.hex() if place.basis is not None else None,
+            }
+        )
+        return
+    row = row_of(held, held.log.entries[place.parents[0]], own_key(session))
+    words = " ".join(row.text.split())
+    session.out.show(f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}")
+    session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))

@@ -1,0 +1,6 @@
+"""The pure core of a replica: what it follows, writes and knows of its hub (spec/04-link)."""
+
+from replica.core.core import ReplicaCore
+from replica.core.effects import ReplicaEffects
+
+__all__ = ["ReplicaCore", "ReplicaEffects"]

@@ -1,0 +1,250 @@
+"""The pure core of a replica, the twin of syncd/hub.py (spec/04-link, 02-entry §7).
+
+It joins the conversations in memory, the link of the moment, the follows and the
+acks. Clocks, streams, disks and chance are the driver's: replica/io/replica.py and
+the simulator call the same functions and perform the same effects.
+
+    follow ──► load ──► loaded ──► (linked: Open …)
+    connected ──► Hello, Open for all that is followed
+    receive / handle_deadline ──► effects
+    append ──► persist, then Entries where there is a link
+    disk_refused ──► off the shelf; loaded and opened again after a pause
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from replica.commits import Conversations
+from replica.conversation import Conversation, Draft, Epochs, Shelf
+from replica.core import pauses
+from replica.core.current_link import CurrentLink
+from replica.core.effects import ReplicaEffects, joined
+from replica.core.follows import Follows
+from replica.core.holdings import HubHoldings
+from replica.core.pauses import Pauses
+from replica.ids import ConversationId, Position, PublicKey
+from replica.link import (
+    Channel,
+    Effects,
+    EntryFailed,
+    Fault,
+    Hello,
+    LinkClosed,
+    Listed,
+    Message,
+    StateChanged,
+    SyncState,
+    acked_by,
+)
+from replica.log import Entry
+
+
+class ReplicaCore:
+    """Everything a replica knows of its conversations and its hub."""
+
+    def __init__(
+        self, key: PublicKey, hello: Hello, shelf: Shelf, hub: PublicKey | None = None
+    ) -> None:
+        """Start without a link; `shelf` holds the conversations in memory.
+
+        The acks given to `loaded` are those of `hub`, until another proves its key.
+        """
+        self.key = key
+        self.shelf = shelf
+        self.epochs = Epochs(key)
+        self.link = CurrentLink(key, shelf)
+        self.holdings = HubHoldings(hub, self.link, shelf)
+        self._follows = Follows()
+        self._hello = hello
+        self._connected_at = 0.0
+        self._reconnects = Pauses(pauses.RECONNECT_FIRST_S, pauses.RECONNECT_MAX_S)
+
+    # --- the link ---------------------------------------------------------------
+
+    def connected(self, hub: PublicKey, now: float) -> ReplicaEffects:
+        """Begin a link over a fresh stream to an authenticated hub."""
+        effects, load = [self.link.begin(hub, self._hello, now)], []
+        self._connected_at = now
+        self.holdings.meet(hub)
+        for conversation in dict.fromkeys((*self._follows, *self.shelf)):
+            if conversation not in self.holdings.acks:
+                load.append(conversation)
+            else:
+                effects.append(self._open(conversation, now))
+        return self._learned(joined(effects), now, load=load)
+
+    def disconnected(self, now: float, fault: Fault | None = None) -> ReplicaEffects:
+        """Note that the stream is gone, or (with the reason) that there was none."""
+        events = self.link.end()
+        self._follows.stop_reopening()
+        if events is None and fault is None:
+            return ReplicaEffects()
+        if now - self._connected_at > pauses.RECONNECT_MAX_S:
+            self._reconnects.reset()
+        return ReplicaEffects(deliver=(*(events or ()), LinkClosed(fault)))
+
+    def reconnect_pause_s(self, chance: float) -> float:
+        """Return the pause before the next try, spread by `chance` in [0, 1), and let it grow.
+
+        Spread, so that all clients of a restarted hub do not come at once.
+        """
+        return self._reconnects.next_s() * (0.5 + chance)
+
+    def receive(self, message: Message, now: float, frame_bytes: int = 0) -> ReplicaEffects:
+        """Receive one message of the hub; `frame_bytes` is its encoded size."""
+        effects = self.link.receive(message, now, frame_bytes)
+        return self._learned(effects, now, acked=acked_by(effects.deliver))
+
+    def handle_deadline(self, now: float) -> ReplicaEffects:
+        """Do what is due: the link's heartbeats and checks, and conversations to open again."""
+        due = self._follows.due(now)
+        return self._learned(self.link.handle_deadline(now), now, load=due)
+
+    # --- conversations ------------------------------------------------------------
+
+    def follow(self, conversation: ConversationId, now: float, *, drafts: bool) -> ReplicaEffects:
+        """Keep a conversation in sync, on this link and all later ones."""
+        if not self._follows.add(conversation, drafts=drafts):
+            return self._learned(Effects(), now)
+        if conversation in self.holdings.acks:
+            return self._learned(self._open(conversation, now), now)
+        return self._learned(Effects(), now, load=(conversation,))
+
+    def unfollow(self, conversation: ConversationId) -> ReplicaEffects:
+        """Stop syncing a conversation."""
+        known = self._follows.remove(conversation)
+        left = self.link.leave(conversation) if known else Effects()
+        return ReplicaEffects(
+            left.persist,
+            left.send,
+            left.deliver,
+            _deadline(self._follows, self.link),
+        )
+
+    def forget(self, conversation: ConversationId) -> ReplicaEffects:
+        """Drop all of a conversation; the store is the driver's."""
+        left = self.unfollow(conversation)
+        self._drop(conversation)
+        return left
+
+    def loaded(
+        self,
+        conversation: ConversationId,
+        held: Conversation | None,
+        acked: Iterable[Position],
+        now: float,
+    ) -> ReplicaEffects:
+        """Add a conversation as the store holds it: None where it holds nothing.
+
+        Two loads of one conversation may cross; the first one counts.
+        """
+        self._follows.end_load(conversation)
+        if held is not None:
+            self.shelf.setdefault(conversation, held)
+        if conversation not in self.holdings.acks:
+            self.holdings.acks.load(conversation, acked)
+        return self._learned(self._open(conversation, now), now)
+
+    def unreadable(self, conversation: ConversationId, fault: Fault, now: float) -> ReplicaEffects:
+        """Note that the store can't be read now: a followed conversation is tried again later."""
+        self._follows.end_load(conversation)
+        told = EntryFailed(conversation, None, replace(fault, conversation=conversation))
+        return self._learned(Effects(deliver=(told,)), now)
+
+    def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
+        """Put a loaded conversation on the shelf that was extended beside the link, by `new`."""
+        self.shelf[held.id] = held
+        sent = self.link.offer(held.id, [entry.id for entry in new], now)
+        return replace(self._learned(sent, now), persist=new)
+
+    def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> ReplicaEffects:
+        """Admit an entry of our own and send it where there is a link. Raises EntryRefused.
+
+        With `more_follow` it waits for the next append, to share its frame.
+        """
+        return self._learned(self.link.append(entry, now, more_follow=more_follow), now)
+
+    def send_draft(self, draft: Draft) -> ReplicaEffects:
+        """Stream output to the hub (host); dropped while there is no link."""
+        sent = self.link.send_draft(draft)
+        return ReplicaEffects(
+            sent.persist,
+            sent.send,
+            sent.deliver,
+            _deadline(self._follows, self.link),
+        )
+
+    def disk_refused(self, lost: Conversations, fault: Fault, now: float) -> ReplicaEffects:
+        """Drop from memory the conversations whose last entries the disk refused.
+
+        They leave the shelf and the link; what is followed is read and opened again.
+        """
+        effects = []
+        for conversation in sorted(lost):
+            self._drop(conversation)
+            effects.append(self.link.leave(conversation))
+            told = replace(fault, conversation=conversation)
+            effects.append(Effects(deliver=(EntryFailed(conversation, None, told),)))
+        return self._learned(joined(effects), now)
+
+    # --- state ------------------------------------------------------------------------
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether the link is over although its stream still stands: the driver ends that."""
+        return self.link.has_ended
+
+    def channel(self, conversation: ConversationId) -> Channel | None:
+        """Return the channel of a conversation that is open on this link, or being opened."""
+        return self.link.channel(conversation)
+
+    # --- inside -----------------------------------------------------------------------
+
+    def _open(self, conversation: ConversationId, now: float) -> Effects:
+        drafts = self._follows.drafts(conversation)
+        if drafts is None:
+            return Effects()
+        acked = self.holdings.acks.positions(conversation)
+        return self.link.open(conversation, now, acked=acked, drafts=drafts)
+
+    def _learned(
+        self,
+        effects: Effects,
+        now: float,
+        *,
+        load: Iterable[ConversationId] = (),
+        acked: dict[ConversationId, tuple[Position, ...]] | None = None,
+    ) -> ReplicaEffects:
+        """Learn from the effects of a link, and pass them on."""
+        wanted = list(load)
+        for event in effects.deliver:
+            match event:
+                case StateChanged(conversation, SyncState.SYNCHRONIZED):
+                    self.epochs.confirm(conversation)
+                    self._follows.note_synchronized(conversation)
+                case EntryFailed(conversation, None, _) if self.link.lacks(conversation):
+                    self._follows.reopen_later(conversation, now)
+                case Listed(items) if self._hello.follow:
+                    listed = (item.conversation for item in items)
+                    wanted += [c for c in listed if self._follows.add(c, drafts=True)]
+                case _:
+                    pass
+        for conversation, positions in (acked or {}).items():
+            self.holdings.acks.note(conversation, positions)
+        return ReplicaEffects(
+            effects.persist,
+            effects.send,
+            effects.deliver,
+            _deadline(self._follows, self.link),
+            self._follows.begin_loads(wanted),
+            tuple((acked or {}).items()),
+        )
+
+    def _drop(self, conversation: ConversationId) -> None:
+        self.shelf.pop(conversation, None)
+        self.holdings.acks.forget(conversation)
+        self.epochs.forget(conversation)
+
+
+def _deadline(follows: Follows, link: CurrentLink) -> float | None:
+    return min((at for at in (follows.wake_at, link.wake_at) if at is not None), default=None)

@@ -1,0 +1,110 @@
+"""Cases of admission.json about entries that wait, and those that let them in."""
+
+from dataclasses import replace
+
+from spec.vectors.make.admission_log import ADA, BASE, BOB, EVE, SEALED, Cases
+from spec.vectors.make.build import (
+    MEMBER,
+    MESSAGE,
+    WRITER,
+    grant,
+    said,
+    signed,
+)
+
+
+def pending(cases: Cases) -> None:
+    """Add entries that follow what is not here."""
+    log = cases.log
+    ids = {name: e.id for name, e in log.entries.items()}
+    late = log.entries
+    cases.add(
+        "pending-genesis",
+        "nothing is here yet",
+        [],
+        late["hello"],
+        "pending",
+        missing=[ids["genesis"]],
+    )
+    cases.add(
+        "pending-parent",
+        "its parent is missing",
+        ["genesis", "grant-bob"],
+        late["reply"],
+        "pending",
+        missing=[ids["hello"]],
+    )
+    cases.add(
+        "pending-prev",
+        "prev and parent are missing",
+        ["genesis", "grant-bob", "grant-hal"],
+        late["ask"],
+        "pending",
+        missing=[ids["hello"], ids["reply"]],
+    )
+    cases.add(
+        "pending-grant",
+        "all ancestors are here, its author has no grant",
+        ["genesis", "hello"],
+        late["reply"],
+        "pending",
+    )
+    cases.add(
+        "pending-listed",
+        "the entries a seal lists are ancestors too",
+        ["genesis", "grant-bob", "grant-hal", "hello", "reply"],
+        late["seal"],
+        "pending",
+        missing=[ids["ask"]],
+    )
+    cases.add(
+        "pending-basis",
+        "its basis is missing",
+        BASE,
+        signed(log.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
+        "pending",
+        missing=[ids["seal"]],
+    )
+
+
+def released(cases: Cases) -> None:
+    """Add entries that let others in."""
+    late = cases.log.entries
+    cases.add(
+        "released",
+        "what waited comes in with what it waited for",
+        ["genesis", "grant-bob", "reply", "ask"],
+        late["hello"],
+        "admitted",
+        admitted=["hello", "reply", "ask"],
+    )
+    cases.add("released-by-grant", "a grant lets the granted key's entries in",
+              ["genesis", "hello", "reply"], late["grant-bob"], "admitted",
+              admitted=["grant-bob", "reply"])  # fmt: skip
+
+
+def strangers(cases: Cases) -> None:
+    """Add entries of a key without a grant."""
+    log = cases.log
+    eve = log.header("eve", EVE, MESSAGE, said("x"), parents=["answer"])
+    cases.add(
+        "stranger", "waits for a grant that may never come", SEALED, signed(eve, EVE), "pending"
+    )
+    followed = log.header("by-eve", EVE, MESSAGE, said("y"), parents=["answer"], epoch=2)
+    cases.odd["stranger-followed"] = signed(followed, EVE)
+    reply = log.header("reply-eve", ADA, MESSAGE, said("x"), parents=["answer"])
+    reply = replace(
+        reply, parents=(cases.odd["stranger-followed"].id,), lamport=followed.lamport + 1
+    )
+    cases.add(
+        "vouched",
+        "what an entry of a granted author follows needs no grant",
+        [*SEALED, "stranger-followed"],
+        signed(reply, ADA),
+        "admitted",
+        admitted=["stranger-followed", "vouched"],
+    )
+    by_bob = log.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
+    cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
+              [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",
+              admitted=["grant-void", "stranger"])  # fmt: skip

@@ -1,0 +1,186 @@
+"""Whose turn it is on a host: how many run at once, and the order between conversations."""
+
+from collections.abc import Iterable
+
+from model_host.schedule import Begin, Refuse, Resume, Schedule
+from replica.ids import ConversationId, EntryId
+from tests.model_host.scheduled import FORK, Scene, begun, schedule, take
+
+# --- how many at once -------------------------------------------------------------------
+
+
+def test_no_more_run_at_once_than_allowed() -> None:
+    scenes, asked = [Scene(n) for n in range(4)], schedule(running_max=2)
+    for scene in scenes:
+        scene.ask()
+    first, second = begun(asked, *scenes), begun(asked, *scenes)
+    assert first is not None
+    assert second is not None
+    assert take(asked, *scenes) is None
+    assert (asked.running, asked.waiting(s.held for s in scenes)) == (2, 2)
+    asked.end(first)
+    assert (asked.running, asked.waiting(s.held for s in scenes)) == (1, 3)
+    assert begun(asked, *scenes) not in (None, first, second)
+
+
+def test_a_conversation_waits_until_what_has_begun_there_is_sealed() -> None:
+    scene, other, asked = Scene(1), Scene(2), schedule()
+    first, second = scene.ask(), scene.branch()
+    assert begun(asked, scene) == first
+    # Its seal is not in the log yet: the branch another one goes to might end there.
+    assert take(asked, scene) is None
+    elsewhere = other.ask()
+    assert begun(asked, scene, other) == elsewhere
+    scene.seal(first)
+    assert begun(asked, scene) == second
+
+
+def test_two_branches_of_a_conversation_run_at_once() -> None:
+    scene, asked = Scene(), schedule()
+    first = scene.ask()
+    scene.seal(first)
+    second = scene.branch()
+    scene.seal(second)
+    assert take(asked, scene) == Resume(scene.id, first)
+    assert take(asked, scene) == Resume(scene.id, second)
+    assert take(asked, scene) is None
+
+
+def closed_and_asked_again(scene: Scene) -> tuple[EntryId, EntryId]:
+    """Close a sealed request, and ask behind that; return both requests."""
+    first = scene.ask()
+    seal = scene.seal(first)
+    cancel = scene.cancel(first)
+    return first, scene.ask_behind([cancel], seal)
+
+
+def test_a_request_behind_a_closed_one_waits_for_the_run_that_was_closed() -> None:
+    scene, asked = Scene(), schedule()
+    first, second = closed_and_asked_again(scene)
+    assert take(asked, scene) == Resume(scene.id, first)
+    assert take(asked, scene) is None
+    asked.end(first)
+    asked.give_up(first)
+    assert begun(asked, scene) == second
+
+
+def test_two_sealed_requests_of_one_branch_are_resumed_one_after_the_other() -> None:
+    scene, asked = Scene(), schedule()
+    first, second = closed_and_asked_again(scene)
+    scene.seal(second)
+    assert take(asked, scene) == Resume(scene.id, first)
+    assert take(asked, scene) is None
+    scene.reply(scene.held.order.seal_of[first])
+    assert take(asked, scene) is None
+    asked.end(first)
+    assert take(asked, scene) == Resume(scene.id, second)
+
+
+def test_a_request_that_can_not_be_closed_keeps_no_other_waiting() -> None:
+    scene, other, asked = Scene(1), Scene(2), schedule(running_max=1)
+    hopeless, beside = scene.ask(), scene.branch()
+    assert begun(asked, scene) == hopeless
+    asked.give_up(hopeless)
+    assert begun(asked, scene) == beside
+    asked.give_up(beside)
+    elsewhere = other.ask()
+    assert begun(asked, scene, other) == elsewhere
+    asked.end(elsewhere)
+    assert asked.waiting([scene.held, other.held]) == 3
+
+
+def test_what_could_not_be_acted_on_comes_again() -> None:
+    scene, asked = Scene(), schedule(running_max=1)
+    request = scene.ask()
+    for _ in range(3):
+        assert begun(asked, scene) == request
+        asked.end(request)
+
+
+def test_a_request_being_answered_waits_no_more_even_while_its_answer_is_in_the_log() -> None:
+    scene, asked = Scene(), schedule(running_max=1)
+    request = scene.ask()
+    assert asked.waiting([scene.held]) == 1
+    assert begun(asked, scene) == request
+    assert asked.waiting([scene.held]) == 0
+    scene.reply(scene.seal(request))
+    assert (asked.running, asked.waiting([scene.held])) == (1, 0)
+
+
+# --- fairness ----------------------------------------------------------------------------
+
+
+def turns(asked: Schedule, scenes: Iterable[Scene], count: int) -> list[ConversationId]:
+    """Answer `count` requests in a row; return whose they were."""
+    by_id = {scene.id: scene for scene in scenes}
+    served = []
+    for _ in range(count):
+        decision = take(asked, *by_id.values())
+        assert isinstance(decision, Begin)
+        scene = by_id[decision.conversation]
+        scene.reply(scene.seal(decision.request))
+        asked.end(decision.request)
+        served.append(scene.id)
+    return served
+
+
+def test_conversations_take_turns_however_many_requests_each_has() -> None:
+    busy, quiet = sorted((Scene(1), Scene(2)), key=lambda s: s.id)
+    for _ in range(4):
+        busy.branch()
+    quiet.ask()
+    assert turns(schedule(), [busy, quiet], 5) == [busy.id, quiet.id, busy.id, busy.id, busy.id]
+
+
+def test_who_was_served_longest_ago_comes_first() -> None:
+    scenes = sorted((Scene(n) for n in range(3)), key=lambda s: s.id)
+    asked = schedule()
+    for _ in range(2):
+        for scene in scenes:
+            scene.branch()
+    # Served in an order of their own first, so that ids don't decide.
+    order = [scenes[2], scenes[0], scenes[1]]
+    for scene in order:
+        turns(asked, [scene], 1)
+    assert turns(asked, scenes, 3) == [scene.id for scene in order]
+
+
+def test_between_conversations_never_served_the_least_id_comes_first() -> None:
+    scenes = [Scene(n) for n in range(4)]
+    for scene in scenes:
+        scene.ask()
+    wanted = min(scene.id for scene in scenes)
+    for given in (scenes, scenes[::-1]):
+        decision = take(schedule(), *given)
+        assert decision is not None
+        assert decision.conversation == wanted
+
+
+def test_a_resumption_and_a_refusal_are_turns_too() -> None:
+    first, second = sorted((Scene(1), Scene(2)), key=lambda s: s.id)
+    sealed = first.ask()
+    first.seal(sealed)
+    first.ask_behind([first.genesis], None, FORK, answer_by_ms=1)
+    second.branch()
+    second.branch()
+    asked, order = schedule(running_max=1), []
+    for _ in range(3):
+        decision = take(asked, first, second)
+        assert decision is not None
+        order.append((type(decision), decision.conversation))
+        if isinstance(decision, Begin):
+            second.reply(second.seal(decision.request))
+        elif isinstance(decision, Resume):
+            first.reply(first.held.order.seal_of[sealed])
+        asked.end(decision.request)
+    assert order == [(Resume, first.id), (Begin, second.id), (Refuse, first.id)]
+
+
+def test_within_a_conversation_the_earliest_request_comes_first() -> None:
+    scene = Scene()
+    requests = [scene.branch() for _ in range(5)]
+    entries = scene.held.log.entries
+    requests.sort(key=lambda i: entries[i].order_key)
+    assert turns(schedule(), [scene], 1) == [scene.id]
+    answered = [i for i in requests if scene.held.order.generation_of(i) is not None]
+    assert answered == requests[:1]

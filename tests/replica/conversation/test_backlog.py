@@ -1,0 +1,49 @@
+"""The answers that a request from a place would wait for (spec/03-order §4)."""
+
+from dataclasses import replace
+
+from replica.conversation.backlog import awaited
+from replica.conversation.place import newest_place, place_at, place_on_branch
+from replica.log.body import Cancel
+from replica.log.entry import Conflict
+from tests.replica.order.turn import Turn
+
+
+def test_behind_an_answer_nothing_is_awaited() -> None:
+    turn = Turn()
+    assert awaited(turn.held, newest_place(turn.held)) == []
+
+
+def test_an_unanswered_request_ahead_of_the_place_is_awaited() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    assert awaited(turn.held, place_on_branch(turn.held, again.id)) == [again.id]
+    assert awaited(turn.held, place_at(turn.held, turn.answer.id)) == []
+
+
+def test_a_queued_request_waits_for_the_end_of_its_branch_wherever_it_stands() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    turn.sealed(again, [turn.answer, again], turn.seal)
+    place = replace(place_at(turn.held, turn.answer.id), conflict=Conflict.QUEUE)
+    assert awaited(turn.held, place) == [again.id]
+    assert awaited(turn.held, replace(place, conflict=Conflict.FORK)) == []
+
+
+def test_several_are_listed_in_their_order() -> None:
+    turn = Turn()
+    first = turn.request(turn.answer, basis=turn.seal)
+    second = turn.request(first, basis=turn.seal)
+    place = place_on_branch(turn.held, second.id)
+    assert awaited(turn.held, place) == [first.id, second.id]
+
+
+def test_a_request_is_not_awaited_by_who_follows_the_cancel_that_closes_it() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    turn.sealed(again, [turn.answer, again], turn.seal)
+    place = place_on_branch(turn.held, again.id)
+    assert awaited(turn.held, place) == [again.id]
+    cancel = turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[again]))
+    assert awaited(turn.held, place) == [again.id], "it does not follow the CANCEL"
+    assert awaited(turn.held, replace(place, parents=(cancel.id,))) == []

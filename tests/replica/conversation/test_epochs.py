@@ -1,0 +1,89 @@
+"""In which epoch a key writes next (spec/02-entry §7, ENT-14, ENT-17)."""
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.epochs import Epochs
+from replica.log.damage import Lost
+from tests.support.writers import Writer, said
+
+ME, OTHER = Writer(1), Writer(2)
+FRESH = 77
+
+
+def history(writer: Writer, count: int = 1) -> list:
+    entries = [writer.genesis()]
+    for number in range(count):
+        text = said(str(number))
+        entries.append(writer.write(entries[0].conversation, text, parents=entries[-1:]))
+    return entries
+
+
+def held_by(writer: Writer) -> Conversation:
+    entries = history(writer)
+    return Conversation.restore(entries[0].conversation, entries)
+
+
+def test_what_no_peer_confirmed_is_written_on_in_a_fresh_epoch() -> None:
+    held = held_by(Writer(1, epoch=5))
+    assert Epochs(ME.public).epoch(held, FRESH) == FRESH
+
+
+def test_a_fresh_epoch_is_kept_for_the_next_entry() -> None:
+    held, epochs = held_by(Writer(1, epoch=5)), Epochs(ME.public)
+    epochs.epoch(held, FRESH)
+    assert epochs.epoch(held, FRESH + 1) == FRESH
+
+
+def test_a_confirmed_lane_goes_on() -> None:
+    held, epochs = held_by(Writer(1, epoch=5)), Epochs(ME.public)
+    epochs.confirm(held.id)
+    assert epochs.epoch(held, FRESH) == 5
+
+
+def test_the_newest_of_several_confirmed_lanes_goes_on() -> None:
+    entries = history(Writer(1, epoch=9))
+    later = Writer(1, epoch=4)
+    entries.append(later.write(entries[0].conversation, said("later"), parents=entries[-1:]))
+    held, epochs = Conversation.restore(entries[0].conversation, entries), Epochs(ME.public)
+    epochs.confirm(held.id)
+    assert epochs.epoch(held, FRESH) == 4
+
+
+def test_lanes_of_other_keys_do_not_count() -> None:
+    held, epochs = held_by(Writer(1, epoch=5)), Epochs(OTHER.public)
+    epochs.confirm(held.id)
+    assert epochs.epoch(held, FRESH) == FRESH
+
+
+def test_a_conversation_begun_here_goes_on_in_its_epoch() -> None:
+    held, epochs = held_by(Writer(1, epoch=5)), Epochs(ME.public)
+    epochs.begin(held.id, 5)
+    assert epochs.epoch(held, FRESH) == 5
+
+
+def test_a_forked_lane_is_left() -> None:
+    writer = Writer(1, epoch=5)
+    entries = history(writer, 0)
+    twin = writer.restored()
+    for each in (writer, twin):
+        text = said(str(id(each)))
+        entries.append(each.write(entries[0].conversation, text, parents=entries[:1]))
+    held, epochs = Conversation.restore(entries[0].conversation, entries), Epochs(ME.public)
+    epochs.begin(held.id, 5)
+    assert epochs.epoch(held, FRESH) == FRESH
+
+
+def test_where_the_store_lost_something_a_new_epoch_begins() -> None:
+    entries = history(Writer(1, epoch=5), 2)
+    lost = Lost(frozenset({entries[-1].id}), frozenset())
+    held = Conversation.restore(entries[0].conversation, entries[:-1], lost)
+    epochs = Epochs(ME.public)
+    epochs.confirm(held.id)
+    assert epochs.epoch(held, FRESH) == FRESH
+
+
+def test_a_conversation_read_again_has_nothing_confirmed() -> None:
+    held, epochs = held_by(Writer(1, epoch=5)), Epochs(ME.public)
+    epochs.begin(held.id, 5)
+    epochs.confirm(held.id)
+    epochs.forget(held.id)
+    assert epochs.epoch(held, FRESH) == FRESH

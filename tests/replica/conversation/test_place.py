@@ -1,0 +1,114 @@
+"""Where the next entry goes: its parents and its basis (spec/03-order §3)."""
+
+import pytest
+
+from replica.conversation.place import (
+    Place,
+    first_seal_with,
+    newest_leaf,
+    newest_place,
+    place_at,
+    place_on_branch,
+)
+from replica.log.body import Cancel, Request, Sampling
+from replica.log.entry import Conflict
+from replica.refusals import ArgumentInvalid
+from tests.replica.order.turn import Turn
+from tests.support.writers import said
+
+
+def test_the_newest_place_follows_the_answer_and_what_was_said_since() -> None:
+    turn = Turn()
+    assert newest_place(turn.held) == Place((turn.answer.id,), turn.seal.id)
+    more = turn.say("and?", turn.answer)
+    assert newest_place(turn.held) == Place((more.id,), turn.seal.id)
+
+
+def test_the_newest_place_is_on_the_branch_with_the_latest_activity() -> None:
+    turn = Turn()
+    left = turn.request(turn.answer, basis=turn.seal)
+    seal = turn.sealed(left, [turn.answer, left], turn.seal)
+    right = turn.admit(
+        turn.ada.write(
+            turn.held.id,
+            Request(turn.hal.public, Sampling()),
+            parents=[turn.answer],
+            basis=turn.seal,
+            conflict=Conflict.FORK,
+        )
+    )
+    other = turn.sealed(right, [turn.answer, right], turn.seal)
+    assert newest_place(turn.held).basis == other.id
+    assert place_on_branch(turn.held, left.id).basis == seal.id
+
+
+def test_a_place_on_the_branch_of_a_sealed_request_is_at_the_end_of_that_branch() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    seal = turn.sealed(again, [turn.answer, again], turn.seal)
+    assert place_on_branch(turn.held, turn.ask.id) == Place((again.id,), seal.id)
+    order = turn.held.order
+    assert newest_leaf(turn.held, order.nodes[turn.seal.id]).id == seal.id
+
+
+def test_a_place_on_the_branch_of_an_unsealed_request_follows_what_was_said_behind_it() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    assert place_on_branch(turn.held, again.id) == Place((again.id,), turn.seal.id)
+    more = turn.say("oh, and", again)
+    assert place_on_branch(turn.held, again.id) == Place((more.id,), turn.seal.id)
+
+
+def test_behind_a_closed_request_the_place_follows_its_cancel() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    turn.sealed(again, [turn.answer, again], turn.seal)
+    cancel = turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[again]))
+    third = turn.request(turn.say("then", again), basis=turn.seal)
+    assert cancel.id in place_on_branch(turn.held, third.id).parents
+
+
+def test_a_place_at_the_genesis_has_no_basis() -> None:
+    turn = Turn()
+    assert place_at(turn.held, turn.genesis.id) == Place((turn.genesis.id,), None, Conflict.FORK)
+
+
+def test_a_place_at_a_message_extends_what_it_was_said_to() -> None:
+    turn = Turn()
+    assert place_at(turn.held, turn.hello.id) == Place((turn.hello.id,), None, Conflict.FORK)
+    more = turn.say("and?", turn.answer)
+    again = turn.request(more, basis=turn.seal)
+    turn.sealed(again, [turn.answer, more, again], turn.seal)
+    assert place_at(turn.held, more.id) == Place((more.id,), turn.seal.id, Conflict.FORK)
+
+
+def test_a_place_at_an_answer_or_its_seal_extends_that_seal() -> None:
+    turn = Turn()
+    wanted = Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
+    assert place_at(turn.held, turn.answer.id) == wanted
+    assert place_at(turn.held, turn.seal.id) == wanted
+
+
+def test_a_place_at_an_unsealed_entry_extends_the_basis_it_names() -> None:
+    turn = Turn()
+    words, parents = said("and?"), [turn.answer]
+    more = turn.admit(turn.ada.write(turn.held.id, words, parents=parents, basis=turn.seal))
+    assert place_at(turn.held, more.id) == Place((more.id,), turn.seal.id, Conflict.FORK)
+
+
+def test_nothing_follows_a_member_or_a_void_seal() -> None:
+    turn = Turn()
+    (grant,) = turn.held.log.membership_heads()
+    with pytest.raises(ArgumentInvalid, match="not members"):
+        place_at(turn.held, grant)
+    void = turn.sealed(turn.ask, [turn.hello])
+    with pytest.raises(ArgumentInvalid, match="void"):
+        place_at(turn.held, void.id)
+
+
+def test_the_earliest_seal_that_lists_an_entry_is_found() -> None:
+    turn = Turn()
+    node = first_seal_with(turn.held, turn.hello.id)
+    assert node is not None
+    assert node.id == turn.seal.id
+    assert first_seal_with(turn.held, turn.answer.id) is None

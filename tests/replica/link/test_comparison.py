@@ -1,0 +1,71 @@
+"""What a peer's heads say about its log (spec/05-reconcile §2)."""
+
+from replica.ids import EntryId, Position
+from replica.link.comparison import compare_heads, lane_ancestors, suffix
+from replica.log.entry import Entry
+from replica.log.log import Log
+from tests.support.writers import Writer, said
+
+
+def line(count: int, writer: Writer) -> list[Entry]:
+    entries = [writer.genesis()]
+    for number in range(count):
+        text = said(str(number))
+        entries.append(writer.write(entries[0].conversation, text, parents=entries[-1:]))
+    return entries
+
+
+def log_of(entries: list[Entry]) -> Log:
+    log = Log(entries[0].conversation)
+    for entry in entries:
+        log.admit(entry)
+    return log
+
+
+def test_a_known_head_shows_that_the_peer_holds_its_lane_up_to_it() -> None:
+    entries = line(4, Writer(1))
+    verdict = compare_heads(log_of(entries), [entries[2].position])
+    assert verdict.held == {entries[1].id, entries[2].id}
+    assert (verdict.wanted, verdict.diverged) == (frozenset(), ())
+
+
+def test_a_head_beyond_our_lane_is_wanted_and_ours_need_not_be_sent() -> None:
+    entries = line(4, Writer(1))
+    verdict = compare_heads(log_of(entries[:3]), [entries[4].position])
+    assert verdict.wanted == {entries[4].id}
+    assert verdict.held == {entries[1].id, entries[2].id}
+    assert verdict.diverged == ()
+
+
+def test_another_entry_at_a_position_of_ours_is_a_divergence() -> None:
+    writer = Writer(1)
+    entries = line(1, writer)
+    twin = writer.restored()
+    ours = writer.write(entries[0].conversation, said("ours"), parents=entries[-1:])
+    theirs = twin.write(entries[0].conversation, said("theirs"), parents=entries[-1:])
+    verdict = compare_heads(log_of([*entries, ours]), [theirs.position])
+    assert verdict.diverged == (theirs.position,)
+    assert verdict.wanted == {theirs.id}
+    assert verdict.held == frozenset(), "which part of the lane it has cannot be told"
+
+
+def test_a_lane_we_know_nothing_of_is_wanted_alone() -> None:
+    entries = line(2, Writer(1))
+    other = Position(Writer(2).genesis().header.lane, 7, EntryId(b"?" * 32))
+    verdict = compare_heads(log_of(entries), [other])
+    assert (verdict.wanted, verdict.held) == ({other.id}, frozenset())
+
+
+def test_lane_ancestors_stop_at_what_is_known() -> None:
+    entries = line(4, Writer(1))
+    log = log_of(entries)
+    assert lane_ancestors(log, entries[4].id, ()) == {e.id for e in entries[1:]}
+    assert lane_ancestors(log, entries[4].id, [entries[2].id]) == {e.id for e in entries[3:]}
+    assert lane_ancestors(log, entries[4].id, {entries[4].id}) == set()
+
+
+def test_the_suffix_is_what_a_peer_lacks_in_send_order() -> None:
+    entries = line(3, Writer(1))
+    log = log_of(entries)
+    assert suffix(log, [entries[0].id, entries[2].id]) == [entries[1], entries[3]]
+    assert suffix(log, ()) == entries

@@ -1,0 +1,121 @@
+"""Bodies: round trips, bounds, and nothing but typed errors (spec/02-entry §5)."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.v1 import log_pb2
+from replica import limits
+from replica.ids import Digest, EntryId, PublicKey
+from replica.log import body as b
+from replica.log import codec, wire
+from replica.log.codec.entries import shape_of
+from replica.log.entry import salted
+from replica.log.kinds import CONTROL_KINDS, Kind, kind_of
+from replica.refusals import (
+    BodyMalformed,
+)
+from spec.vectors.make.build import one_field
+from tests.replica.log.codec.samples import SALT, bodies, read_or_refusal
+
+
+@given(bodies)
+@settings(max_examples=200)
+def test_a_body_comes_back_and_is_in_the_strict_subset(body: b.Body) -> None:
+    data = codec.encode_body(body)
+    message = getattr(log_pb2, _message_name(body))
+    wire.check(data, shape_of(message.DESCRIPTOR))
+    assert codec.decode_body(kind_of(body), salted(SALT, data)) == body
+
+
+def _message_name(body: b.Body) -> str:
+    return "Document" if isinstance(body, b.DocumentUpdate) else type(body).__name__
+
+
+@given(bodies, st.data())
+def test_a_damaged_body_raises_nothing_but_typed_errors(body: b.Body, data: st.DataObject) -> None:
+    raw = bytearray(codec.encode_body(body) or b"\0")
+    raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    found = read_or_refusal(partial(codec.decode_body, kind_of(body)), SALT + raw)
+    assert isinstance(found, (type(body), BodyMalformed))
+
+
+ID, KEY = bytes(32), PublicKey(bytes(32))
+REQUEST = b.Request(KEY, b.Sampling())
+SEAL = b.Seal(EntryId(ID), None, (EntryId(ID),), Digest(ID), Digest(ID), Digest(ID), (1,), ())
+KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b.Genesis(()),
+        b.Genesis((KEY, KEY)),
+        b.Genesis(tuple(KEYS[:17])),
+        b.Genesis((PublicKey(b"short"),)),
+        b.Member(b.Grant(PublicKey(b""), 1)),
+        b.Member(b.Revocation(PublicKey(b"x" * 33))),
+        b.Member(b.Revocation(KEY, (b.Cut(1, 1, 1, EntryId(b"")),))),
+        b.Member(b.Revocation(KEY, (b.Cut(1, 1, 1, EntryId(ID)),) * 1_025)),
+        b.Message(2, (b.Text("x"),) * 257),
+        b.Message(2, (b.Media(Digest(b"x"), 1, "a/b"),)),
+        b.Message(2, (b.Tokens((1,), Digest(b"")),)),
+        b.Message(2, (b.Opaque("a"),)),
+        b.Message(2, (b.Opaque("a", blob=Digest(b"x")),)),
+        replace(REQUEST, host=PublicKey(b"")),
+        replace(REQUEST, profile=Digest(b"x")),
+        replace(REQUEST, executor=PublicKey(b"x")),
+        replace(REQUEST, stop=("",)),
+        replace(REQUEST, stop=("x",) * 17),
+        replace(REQUEST, membership_heads=(EntryId(b"x"),)),
+        replace(REQUEST, membership_heads=(EntryId(ID),) * 2),
+        replace(REQUEST, membership_heads=tuple(EntryId(k) for k in KEYS[:65])),
+        replace(SEAL, entries=(), tokens_per_entry=()),
+        replace(SEAL, tokens_per_entry=(1, 2)),
+        replace(SEAL, entries=(EntryId(ID),) * 8_193, tokens_per_entry=(1,) * 8_193),
+        replace(SEAL, request=EntryId(b"")),
+        replace(SEAL, prev_seal=EntryId(b"x")),
+        replace(SEAL, profile=Digest(b"")),
+        replace(SEAL, projections=(b.Projected(EntryId(b""), 0, 1),)),
+        b.Generation((), (), 0, 1, draft_digest=Digest(b"x")),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_a_body_outside_its_bounds_is_malformed(body: b.Body) -> None:
+    data = salted(SALT, codec.encode_body(body))
+    with pytest.raises(BodyMalformed):
+        codec.decode_body(kind_of(body), data)
+
+
+def test_parts_nest_to_a_bound() -> None:
+    part: b.Part = b.Text("x")
+    for _ in range(limits.PART_NESTING_MAX):
+        part = b.ToolResult("c", (part,))
+    data = codec.encode_body(b.Message(2, (part,)))
+    assert codec.decode_body(Kind.MESSAGE, SALT + data) == b.Message(2, (part,))
+    deeper = codec.encode_body(b.Message(2, (b.ToolResult("c", (part,)),)))
+    with pytest.raises(BodyMalformed, match="nest deeper"):
+        codec.decode_body(Kind.MESSAGE, SALT + deeper)
+
+
+def test_a_body_begins_with_its_salt() -> None:
+    with pytest.raises(BodyMalformed, match="16 bytes of salt"):
+        codec.decode_body(Kind.JOIN, bytes(15))
+    assert codec.decode_body(99, b"") is None
+
+
+def test_a_part_of_a_newer_version_is_malformed_here() -> None:
+    content = one_field(2, one_field(40, b"new"))
+    with pytest.raises(BodyMalformed, match="no content this version knows"):
+        codec.decode_body(Kind.MESSAGE, SALT + content)
+
+
+def test_only_control_bodies_must_be_strict() -> None:
+    padded = b"\x08\x82\x00"
+    assert codec.decode_body(Kind.MESSAGE, SALT + padded) == b.Message(2, ())
+    for kind in CONTROL_KINDS:
+        with pytest.raises(BodyMalformed):
+            codec.decode_body(kind, SALT + padded)

@@ -1,0 +1,69 @@
+"""Nodes of the tree of seals: chains, and coverage shared until a fork."""
+
+from replica.ids import Digest, EntryId
+from replica.log.body import Seal
+from replica.order.node import Coverage, SealNode, coverage_up_to
+
+NOTHING = Digest(bytes(32))
+
+
+def entry(number: int) -> EntryId:
+    return EntryId(bytes([number]) * 32)
+
+
+def node(number: int, parent: SealNode | None, *listed: EntryId) -> SealNode:
+    """Add a seal that lists these entries, as the order does."""
+    seal = Seal(
+        listed[-1], parent.id if parent else None, listed, NOTHING, NOTHING, NOTHING, (), ()
+    )
+    depth = parent.depth + 1 if parent else 0
+    added = SealNode(entry(number), seal, b"hal", parent, depth, coverage_up_to(parent))
+    added.coverage.depth_of.update(dict.fromkeys(listed, depth))
+    added.coverage.length = depth + 1
+    if parent is not None:
+        parent.children.append(added)
+    return added
+
+
+def test_a_chain_runs_from_the_first_seal_to_this_one() -> None:
+    first = node(1, None, entry(10))
+    second = node(2, first, entry(11))
+    assert [n.id for n in second.chain()] == [first.id, second.id]
+    assert first.chain() == [first]
+
+
+def test_a_seal_covers_what_its_chain_lists_and_nothing_later() -> None:
+    first = node(1, None, entry(10))
+    second = node(2, first, entry(11))
+    assert second.covers(entry(10))
+    assert second.covers(entry(11))
+    assert not first.covers(entry(11))
+    assert not second.covers(entry(12))
+
+
+def test_an_unforked_chain_shares_one_coverage() -> None:
+    first = node(1, None, entry(10))
+    assert node(2, first, entry(11)).coverage is first.coverage
+
+
+def test_a_fork_starts_with_the_coverage_before_it() -> None:
+    first = node(1, None, entry(10))
+    left = node(2, first, entry(11))
+    right = node(3, first, entry(12))
+    assert right.coverage is not left.coverage
+    assert (right.covers(entry(10)), right.covers(entry(11))) == (True, False)
+    assert (left.covers(entry(12)), first.covers(entry(12))) == (False, False)
+
+
+def test_without_a_parent_coverage_is_empty() -> None:
+    assert coverage_up_to(None) == Coverage()
+
+
+def test_a_seal_lists_the_answer_of_its_parent_only_once_there_is_one_in_it() -> None:
+    first = node(1, None, entry(10))
+    second = node(2, first, entry(11), entry(12))
+    assert not second.lists_answer_of(first)
+    first.generation = entry(13)
+    assert not second.lists_answer_of(first)
+    first.generation = entry(11)
+    assert second.lists_answer_of(first)

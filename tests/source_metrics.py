@@ -1,0 +1,50 @@
+"""The sizes of a Python module, and the bars that every module of the repository keeps.
+
+The sizes are those a reader meets: lines of the file and of each function, with
+what is defined inside it; blocks inside each other; methods of each class.
+"""
+
+import ast
+from collections.abc import Iterator
+
+FILE_LINES_MAX = 450
+FUNCTION_LINES_MAX = 60
+NESTING_MAX = 4
+CLASS_METHODS_MAX = 20
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCKS = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar,
+    ast.Match,
+)  # fmt: skip
+
+
+def sizes_beyond(source: str) -> dict[str, int]:
+    """Return the sizes of a module's text that exceed their bar, by what they measure."""
+    return {name: size for name, size, bar in _sizes(source) if size > bar}
+
+
+def _sizes(source: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of each size, the size, and its bar."""
+    yield "lines", len(source.splitlines()), FILE_LINES_MAX
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, _FUNCTIONS):
+            yield f"{node.name} lines", _lines(node), FUNCTION_LINES_MAX
+            yield f"{node.name} nesting", _nesting(node), NESTING_MAX
+        elif isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(member, _FUNCTIONS) for member in node.body)
+            yield f"{node.name} methods", methods, CLASS_METHODS_MAX
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None, "parsed from a text"
+    return function.end_lineno - function.lineno + 1
+
+
+def _nesting(node: ast.AST) -> int:
+    """Return how deep blocks lie in one another; an elif lies no deeper than its if."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        is_elif = isinstance(node, ast.If) and node.orelse == [child] and isinstance(child, ast.If)
+        deepest = max(deepest, _nesting(child) + (isinstance(child, _BLOCKS) and not is_elif))
+    return deepest
