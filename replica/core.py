@@ -186,8 +186,8 @@ class ReplicaCore:
         Two loads of one conversation may cross; the first one counts.
         """
         self._loading.discard(conversation)
-        if held is not None:
-            self.shelf.setdefault(conversation, held)
+        if held is not None and self.shelf.get(conversation) is None:
+            self.shelf.add(held)
         if conversation not in self.acks:
             self.acks.load(conversation, acked)
         return self._taken(self._open(conversation, now), now)
@@ -200,7 +200,7 @@ class ReplicaCore:
 
     def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
         """Put a loaded conversation in place that was extended beside the link, by `new`."""
-        self.shelf[held.id] = held
+        self.shelf.add(held)
         sent = Effects()
         if self._link is not None:
             sent = self._link.offer(held.id, [entry.id for entry in new], now)
@@ -325,7 +325,7 @@ class ReplicaCore:
         )
 
     def _drop(self, conversation: ConversationId) -> None:
-        self.shelf.pop(conversation, None)
+        self.shelf.remove(conversation)
         self.acks.forget(conversation)
         self.epochs.forget(conversation)
 

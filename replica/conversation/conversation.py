@@ -1,6 +1,6 @@
 """One conversation in memory: log, order and the drafts that run in it.
 
-Pure. The shelf is what a replica or a hub holds; links read and extend it.
+Pure. Links read and extend it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -183,7 +183,3 @@ def updates_of(log: Log) -> list[Update]:
             )
         )
     return updates
-
-
-Shelf = dict[ConversationId, Conversation]
-"""Everything held in memory, by id."""

@@ -7,14 +7,14 @@ it is linked again. The rules are replica/core.py's.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.conversation import Author, Conversation, Draft, Shelf
+from replica.conversation import Author, Conversation, Draft, EntryStore, MemoryShelf
 from replica.core import ReplicaCore
 from replica.errors import AntiphonError
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
@@ -48,7 +48,7 @@ class Replica:
 
     def __init__(
         self,
-        store: Store,
+        store: EntryStore,
         key: Ed25519PrivateKey,
         calls: HubCalls | None,
         acks: SavedAcks,
@@ -67,7 +67,8 @@ class Replica:
         self._calls = calls
         self._states: dict[ConversationId, SyncState] = {}
         self._listeners: list[Callable[[Event], None]] = []
-        self._core = ReplicaCore(self.public, hello, {}, acks.hub)
+        self._shelf = MemoryShelf()
+        self._core = ReplicaCore(self.public, hello, self._shelf, acks.hub)
         self._driver = ReplicaDriver(self._core, store, acks, self._tell)
         self._link = HubLink(self._driver, calls) if calls is not None else None
 
@@ -105,9 +106,9 @@ class Replica:
     # --- conversations --------------------------------------------------------
 
     @property
-    def shelf(self) -> Shelf:
-        """The conversations in memory, by id."""
-        return self._core.shelf
+    def shelf(self) -> Mapping[ConversationId, Conversation]:
+        """The conversations in memory, by id; `load` brings a stored one there."""
+        return self._shelf
 
     async def load(self, conversation: ConversationId) -> Conversation:
         """Return a conversation held here. Raises ConversationUnknown."""

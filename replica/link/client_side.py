@@ -31,7 +31,8 @@ class ClientSide(Exchange):
     def _conversation(self, conversation: ConversationId) -> Conversation:
         held = self.shelf.get(conversation)
         if held is None:
-            held = self.shelf[conversation] = Conversation(conversation)
+            held = Conversation(conversation)
+            self.shelf.add(held)
         return held
 
     def receive(
@@ -229,14 +230,14 @@ class ClientSide(Exchange):
 
     def _is_refusal(self, fault: Fault) -> bool:
         """Say whether the hub refuses a conversation as a whole."""
-        if fault.conversation not in self.channels:
+        if fault.conversation is None or fault.conversation not in self.channels:
             return False
         match fault.reason:
             case ConversationUnknown.reason:
                 return True
             case LanesDiverged.reason:
                 return False
-            case EntriesMissing.reason if fault.conversation in self.shelf:
+            case EntriesMissing.reason if self.shelf.get(fault.conversation) is not None:
                 return False
             case _:
                 return fault.entry is None and not fault.retryable

@@ -1,4 +1,4 @@
-"""The hub's driver: conversations that a failed write took out of memory come back once."""
+"""The hub's loader: conversations come into memory when they are asked for, each read once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from replica.conversation.entry_store import Loaded
 from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.blobs import Blobs
@@ -30,9 +31,9 @@ class Driven:
         self.may_return = asyncio.Event()
         self._load = driver.store.load
 
-    async def load(self, conversation: ConversationId) -> list[Entry]:
+    async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Read like the store; the reads that are held up return when they may."""
-        entries = await self._load(conversation)
+        entries = await self._load(conversation, bodies=bodies)
         number, self.reads = self.reads, self.reads + 1
         if number in self.held_up:
             await self.may_return.wait()
@@ -42,6 +43,9 @@ class Driven:
         """Let the conversation leave memory as after a failed write."""
         self.driver._undo(StoreError("a broken page"), {self.id})
         assert self.id not in self.driver.hub.shelf
+
+    async def ensure_loaded(self) -> None:
+        await self.driver._loader.ensure_loaded(self.writer.public, self.id)
 
     async def push(self) -> Entry:
         self.last = self.writer.write(self.id, said("more"), parents=[self.last])
@@ -67,7 +71,7 @@ async def driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 async def test_two_loads_at_once_give_one_conversation(driven: Driven):
     driven.take_off()
     driven.held_up = {1}
-    loads = [asyncio.create_task(driven.driver.ensure_loaded(driven.id)) for _ in range(2)]
+    loads = [asyncio.create_task(driven.ensure_loaded()) for _ in range(2)]
     await loads[0]
     held = driven.driver.hub.shelf[driven.id]
     await driven.push()
@@ -80,13 +84,13 @@ async def test_two_loads_at_once_give_one_conversation(driven: Driven):
 async def test_a_slow_load_never_brings_back_what_was_stored_before(driven: Driven):
     driven.take_off()
     driven.held_up = {1}
-    loads = [asyncio.create_task(driven.driver.ensure_loaded(driven.id)) for _ in range(2)]
+    loads = [asyncio.create_task(driven.ensure_loaded()) for _ in range(2)]
     await loads[0]
     entry = await driven.push()
     driven.take_off()
     driven.may_return.set()
     await loads[1]
-    await driven.driver.ensure_loaded(driven.id)
+    await driven.ensure_loaded()
     assert entry.id in driven.driver.hub.shelf[driven.id].log.entries
 
 
@@ -95,25 +99,24 @@ async def test_a_load_that_fails_is_tried_again_by_who_asks_next(
 ):
     driven.take_off()
 
-    async def fail(_conversation: ConversationId) -> list[Entry]:
+    async def fail(_conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         raise StoreError("a broken page")
 
     with monkeypatch.context() as patch:
         patch.setattr(driven.driver.store, "load", fail)
         for _ in range(2):
             with pytest.raises(StoreError):
-                await driven.driver.ensure_loaded(driven.id)
-    await driven.driver.ensure_loaded(driven.id)
+                await driven.ensure_loaded()
+    await driven.ensure_loaded()
     assert driven.id in driven.driver.hub.shelf
 
 
 async def test_a_conversation_deleted_while_it_is_read_stays_away(driven: Driven):
     driven.take_off()
     driven.held_up = {0}
-    loading = asyncio.create_task(driven.driver.ensure_loaded(driven.id))
+    loading = asyncio.create_task(driven.ensure_loaded())
     await until(lambda: driven.reads > 0)
     driven.driver.hub.delete(driven.id)
-    driven.driver._off_shelf.discard(driven.id)
     driven.may_return.set()
     await loading
     assert driven.id not in driven.driver.hub.shelf
