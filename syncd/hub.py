@@ -90,13 +90,14 @@ class Hub:
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
         return self._shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
 
-    def let_go(self, writing: Conversations) -> tuple[ConversationId, ...]:
+    def let_go(self, busy: Conversations) -> tuple[ConversationId, ...]:
         """Drop from memory what is over the policy's bound and not in use; return the ids.
 
-        Stays what is open on a link, or `writing`: its entries are not durable yet.
+        Stays what is open on a link, or `busy`: its entries are not durable yet, or it
+        was loaded for a caller that has not used it yet.
         """
         is_open = {one for link in self.links.values() for one in link.channels}
-        return self._shelf.let_go(is_open | writing)
+        return self._shelf.let_go(is_open | busy)
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Undo what memory has of conversations whose last entries the disk refused.

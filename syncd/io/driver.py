@@ -196,15 +196,15 @@ class HubDriver:
             sink = self._sinks.get(link_id)
             if sink is not None:
                 sink(None)
-        self._let_go()
+        if self.hub.shelf.is_crowded:
+            self._let_go()
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Tell the core, and show at once what follows: all else queued is about to fail."""
         self._send(self.hub.disk_refused(lost, Fault.of(error)))
 
     def _let_go(self) -> None:
-        if self.hub.shelf.is_crowded:
-            self.hub.let_go(self.performer.writing)
+        self.hub.let_go(self.performer.writing | self._loader.asked)
 
     async def _tick(self) -> None:
         while True:
@@ -212,4 +212,4 @@ class HubDriver:
             now = time.monotonic()
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
-            self.hub.let_go(self.performer.writing)
+            self._let_go()

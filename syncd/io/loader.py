@@ -1,10 +1,12 @@
 """Brings a hub's stored conversations into memory: at the start, and when they are asked for."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import structlog
 
+from replica.commits import Conversations
 from replica.conversation import EntryStore, Loaded
 from replica.errors import StoreError
 from replica.ids import ConversationId, PublicKey, short
@@ -27,6 +29,7 @@ class Loader:
         self._store = store
         self._perform = perform
         self._loads: dict[ConversationId, asyncio.Task[None]] = {}
+        self._asked: Counter[ConversationId] = Counter()
 
     async def load_all(self) -> None:
         """Fill memory with stored conversations; of the others read what the hub keeps of them."""
@@ -56,13 +59,24 @@ class Loader:
         In memory when this returns, until the caller waits for anything.
         Raises StoreError.
         """
-        # Again where it was let go before this caller's turn came.
-        while self._hub.needs_load(peer, conversation, message):
-            task = self._loads.get(conversation)
-            if task is None:
-                task = asyncio.create_task(self._load(conversation), name="conversation load")
-                self._loads[conversation] = task
-            await asyncio.shield(task)
+        self._asked[conversation] += 1
+        try:
+            # Again where the disk refused it before this caller's turn came.
+            while self._hub.needs_load(peer, conversation, message):
+                task = self._loads.get(conversation)
+                if task is None:
+                    task = asyncio.create_task(self._load(conversation), name="conversation load")
+                    self._loads[conversation] = task
+                await asyncio.shield(task)
+        finally:
+            self._asked[conversation] -= 1
+            if not self._asked[conversation]:
+                del self._asked[conversation]
+
+    @property
+    def asked(self) -> Conversations:
+        """The conversations somebody waits for: let go now, they would be loaded over and over."""
+        return self._asked.keys()
 
     async def stop(self) -> None:
         """End the loads nobody will use."""

@@ -103,7 +103,7 @@ class ReplicaNode(Node):
 
     def join(self, conversation: ConversationId) -> None:
         """Follow a conversation; told by whoever granted the key."""
-        if self.is_alive and conversation not in self.joined:
+        if self.is_alive:
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self.joined.add(conversation)
 
