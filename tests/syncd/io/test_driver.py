@@ -1,0 +1,55 @@
+"""The hub's driver: what it lets go of, and what it must not let go of yet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from replica.ids import Digest
+from replica.io.blobs import Blobs
+from replica.io.store import Store
+from replica.link.messages import Entries, Hello, Open
+from syncd.hub import Hub
+from syncd.io.driver import HubDriver
+from syncd.policy import Policy
+from tests.support.callers import PATIENCE_S, until
+from tests.support.writers import Writer
+
+ADA = Writer(1)
+GENESES = [Writer(1, epoch=number).genesis() for number in range(1, 5)]
+IDS = [genesis.conversation for genesis in GENESES]
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[HubDriver]:
+    """Run a driver with room for one of its four conversations."""
+    async with await Store.open(tmp_path / "log.db") as store:
+        await store.append(GENESES)
+        hub = Hub(Writer(9).public, Policy(conversations_in_memory_max=1))
+        driver = HubDriver(hub, store, Blobs(tmp_path / "blobs"))
+        await driver.start()
+        yield driver
+        await driver.stop()
+
+
+async def test_a_start_fills_memory_and_no_more(driver: HubDriver):
+    assert len(driver.hub.shelf) == 1
+    assert len(driver.hub.shelf.listing(ADA.public)) == len(IDS)
+
+
+async def test_what_was_loaded_for_a_caller_is_there_when_its_turn_comes(driver: HubDriver):
+    """Where all else in memory is open on links, the newcomer is the one that can go."""
+    link_id = driver.connect(ADA.public, lambda _item: None)
+    await driver.receive(link_id, Hello((1,)), 0)
+    async with asyncio.timeout(PATIENCE_S):
+        for conversation in IDS:
+            await driver.receive(link_id, Open(conversation, Digest(bytes(32))), 0)
+        assert set(driver.hub.shelf) == set(IDS)
+
+
+async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
+    for genesis in GENESES:
+        message = Entries(genesis.conversation, (genesis,))
+        assert await driver.push(ADA.public, message) == {genesis.id: None}
+    await until(lambda: len(driver.hub.shelf) == 1)
