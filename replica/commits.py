@@ -56,6 +56,12 @@ class Commits(Generic[Payload]):
         """Count work that is not performed yet."""
         return len(self._queued) + len(self._committing)
 
+    @property
+    def writing(self) -> Conversations:
+        """The conversations with entries that are not durable yet: memory alone holds these."""
+        work = (*self._committing, *self._queued)
+        return {entry.conversation for one in work for entry in one.persist}
+
     def submit(self, work: Work[Payload]) -> None:
         """Queue work behind all other work."""
         self._queued.append(work)

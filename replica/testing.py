@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from replica.conversation import Conversation, Shelf
+from replica.conversation import Conversation, MemoryShelf
 from replica.ids import ConversationId, Position, PublicKey
 from replica.limits import VERSION
 from replica.link import (
@@ -81,18 +81,18 @@ def of(kind: type[_T], items: Iterable[object]) -> list[_T]:
     return [item for item in shown if isinstance(item, kind)]
 
 
-def shelf_of(*entries: Entry) -> Shelf:
+def shelf_of(*entries: Entry) -> MemoryShelf:
     """Return the shelf of a client that has these entries stored."""
     stored: dict[ConversationId, list[Entry]] = {}
     for entry in entries:
         stored.setdefault(entry.conversation, []).append(entry)
-    return {one: Conversation.restore(one, held) for one, held in stored.items()}
+    return MemoryShelf(Conversation.restore(one, held) for one, held in stored.items())
 
 
 class Peer:
     """The client end of one link: what it stored, sent and received, and told its application."""
 
-    def __init__(self, network: "Network", public: PublicKey, shelf: Shelf) -> None:
+    def __init__(self, network: "Network", public: PublicKey, shelf: MemoryShelf) -> None:
         """Use `Network.connect` instead."""
         self.network = network
         self.public = public
@@ -182,10 +182,10 @@ class Network:
         self._is_running = False
 
     def connect(
-        self, public: PublicKey, *, shelf: Shelf | None = None, hello: Hello | None = None
+        self, public: PublicKey, *, shelf: MemoryShelf | None = None, hello: Hello | None = None
     ) -> Peer:
         """Link a client; its shelf outlives the link if given."""
-        peer = Peer(self, public, {} if shelf is None else shelf)
+        peer = Peer(self, public, MemoryShelf() if shelf is None else shelf)
         peer.link_id = self.hub.connect(public, self.now)
         self.peers[peer.link_id] = peer
         peer.perform(peer.link.start(hello or Hello((VERSION,), follow=True)))
@@ -266,7 +266,9 @@ class Network:
 class Pair(Network):
     """One client and one hub, linked."""
 
-    def __init__(self, hub: HubCore, public: PublicKey, *, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, hub: HubCore, public: PublicKey, *, shelf: MemoryShelf | None = None
+    ) -> None:
         """Link them."""
         super().__init__(hub)
         self.client = self.connect(public, shelf=shelf)

@@ -4,12 +4,13 @@ Pure (spec/04-link §7). What one link admits, the others are offered; a
 watcher that is sent something gets a hint with it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import NewType
 
-from replica.conversation import Conversation, Draft, Shelf
-from replica.ids import ConversationId, EntryId
+from replica import limits
+from replica.conversation import Draft
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
     DraftReceived,
     Effects,
@@ -18,12 +19,15 @@ from replica.link import (
     Frame,
     Link,
     LinkClosed,
+    LinkedHost,
     ListingItem,
     Message,
     Opened,
+    Welcome,
 )
 from replica.log import Entry, Kind
 from syncd.hint import Hint, hint_for
+from syncd.shelf import HubShelf
 
 LinkId = NewType("LinkId", int)
 
@@ -50,6 +54,17 @@ class Connected:
     """Conversations a follower has been told of."""
     watchers: set[LinkId] = field(default_factory=set)
 
+    def hosts(self, vouches_for: Callable[[PublicKey], bool]) -> tuple[LinkedHost, ...]:
+        """Return the model hosts linked now, one per key, as a Welcome names them (LINK-29).
+
+        Links stand in the order they came, and so do the hosts of each group:
+        unlike a key, a link's age can't be made up.
+        """
+        infos = {link.host.key: link.host for link in self.links.values() if link.host}
+        hosts = [LinkedHost(info, vouches_for(key)) for key, info in infos.items()]
+        hosts.sort(key=lambda host: not host.vouched)
+        return tuple(hosts[: limits.HOSTS_MAX])
+
 
 class FanOut:
     """Collects effects while one input is handled."""
@@ -57,7 +72,7 @@ class FanOut:
     def __init__(
         self,
         connected: Connected,
-        shelf: Shelf,
+        shelf: HubShelf,
         now: float,
         brought: Iterable[EntryId] = (),
     ) -> None:
@@ -97,8 +112,37 @@ class FanOut:
         """Name all its conversations to a follower that has just arrived (LINK-8)."""
         if not self._connected.links[link_id].follows:
             return
-        for held in sorted(self._shelf.values(), key=lambda c: c.id):
-            self._list(link_id, held)
+        peer = self._connected.links[link_id].peer
+        for conversation, digest in self._shelf.listing(peer) if peer is not None else ():
+            self._list(link_id, ListingItem(conversation, digest))
+
+    def list_one(self, conversation: ConversationId) -> None:
+        """Name a conversation to those of its members that follow and were not told of it."""
+        held = self._shelf[conversation]
+        for link_id, link in self._connected.links.items():
+            if link.follows and link.peer is not None and held.is_member(link.peer):
+                self._list(link_id, ListingItem(held.id, held.log.digest))
+
+    def welcome(self, link_id: LinkId, effects: Effects, hosts: tuple[LinkedHost, ...]) -> None:
+        """Add a link's greeting with the hosts named: only the hub knows which are linked."""
+        named = [
+            Frame.of(replace(frame.message, hosts=hosts), "to_client")
+            if isinstance(frame.message, Welcome)
+            else frame
+            for frame in effects.send
+        ]
+        self.take(link_id, replace(effects, send=tuple(named)))
+
+    def bound_pending(self, bytes_max: int) -> None:
+        """While all links hold more pending bytes, let the link that holds most drop its own."""
+        links = self._connected.links
+        if sum(link.intake.pending_bytes for link in links.values()) <= bytes_max:
+            return
+        for link in links.values():
+            link.intake.settle()
+        while sum(link.intake.pending_bytes for link in links.values()) > bytes_max:
+            link_id = max(links, key=lambda link_id: links[link_id].intake.pending_bytes)
+            self.take(link_id, links[link_id].drop_pending())
 
     def build(self) -> HubEffects:
         """Freeze what was collected, with a hint for each watcher that is sent something."""
@@ -115,8 +159,8 @@ class FanOut:
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
                 self.take(link_id, link.offer(conversation, lacking, self._now))
-            if membership_changed and link.follows:
-                self._list(link_id, self._shelf[conversation])
+        if membership_changed:
+            self.list_one(conversation)
 
     def _has(self, source: Link, entry_id: EntryId) -> bool:
         return entry_id in self._brought or entry_id in source.intake.pending
@@ -126,12 +170,11 @@ class FanOut:
             if link_id != source:
                 self.take(link_id, link.offer_drafts(draft.conversation, draft.request))
 
-    def _list(self, link_id: LinkId, held: Conversation) -> None:
-        link, listed = self._connected.links[link_id], self._connected.listed[link_id]
-        if link.peer is not None and held.id not in listed and held.is_member(link.peer):
-            listed.add(held.id)
-            item = ListingItem(held.id, held.log.digest)
-            self.take(link_id, link.list_conversations([item]))
+    def _list(self, link_id: LinkId, item: ListingItem) -> None:
+        listed = self._connected.listed[link_id]
+        if item.conversation not in listed:
+            listed.add(item.conversation)
+            self.take(link_id, self._connected.links[link_id].list_conversations([item]))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
         # LINK-27: in the step that checks membership, and of what goes out with it.

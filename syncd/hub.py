@@ -9,20 +9,18 @@ send. That order is what makes an ack, and every entry passed on, durable.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from replica import limits
-from replica.conversation import Conversation, Shelf
+from replica.commits import Conversations
+from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
-    Effects,
+    Close,
     Entries,
     Fault,
     Frame,
     Link,
-    LinkedHost,
     Message,
     Phase,
     Side,
-    Welcome,
     conversation_of,
 )
 from replica.log import NOTHING_LOST, Entry, Lost
@@ -31,6 +29,7 @@ from syncd import queries
 from syncd.fan_out import Connected, FanOut, HubEffects, LinkId
 from syncd.policy import Policy
 from syncd.queries import Right
+from syncd.shelf import HubShelf
 
 
 class Hub:
@@ -40,7 +39,7 @@ class Hub:
         """Start with an empty shelf and no links."""
         self.key = key
         self.policy = policy
-        self._shelf: Shelf = {}
+        self._shelf = HubShelf(policy.conversations_in_memory_max)
         self._deleted: set[ConversationId] = set()
         self._connected = Connected()
         self._next_link = 1
@@ -48,23 +47,74 @@ class Hub:
     # --- conversations ------------------------------------------------------
 
     @property
-    def shelf(self) -> Mapping[ConversationId, Conversation]:
-        """The conversations in memory, to look at; links extend them."""
+    def shelf(self) -> HubShelf:
+        """The conversations, to look at; links extend those in memory."""
         return self._shelf
 
     def load(
         self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
-    ) -> None:
-        """Put a stored conversation on the shelf, in place of what was there."""
-        self._shelf[conversation] = Conversation.restore(conversation, entries, lost)
+    ) -> HubEffects:
+        """Put a stored conversation in memory, and list it to whom it was not listed yet.
 
-    def forget(self, conversation: ConversationId, fault: Fault | None = None) -> HubEffects:
-        """Take a conversation off the shelf and all links; the store is the driver's."""
+        `entries` and `lost` are all that its store holds, be it nothing. Of two
+        loads that cross the first one counts.
+        """
         out = FanOut(self._connected, self._shelf, 0.0)
-        self._shelf.pop(conversation, None)
+        if conversation in self._shelf:
+            return out.build()
+        held = Conversation.restore(conversation, entries, lost)
+        if conversation in self._deleted or not (held.log.entries or held.damage):
+            self._shelf.forget(conversation)
+        else:
+            self._shelf.load(held)
+            out.list_one(conversation)
+        return out.build()
+
+    def index(
+        self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
+    ) -> None:
+        """Know of a stored conversation without holding it; `entries` may lack their bodies.
+
+        Control entries have theirs.
+        """
+        if conversation not in self._deleted:
+            self._shelf.index(Conversation.restore(conversation, entries, lost))
+
+    def needs_load(
+        self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
+    ) -> bool:
+        """Say whether the conversation is to be loaded before `peer` is answered.
+
+        `message` is what the peer sent about it; None where it only asks.
+        """
+        brings_genesis = isinstance(message, Entries) and message.brings_genesis
+        return self._shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
+
+    def let_go(self, busy: Conversations) -> tuple[ConversationId, ...]:
+        """Drop from memory what is over the policy's bound and not in use; return the ids.
+
+        Stays what is open on a link, or `busy`: its entries are not durable yet, or it
+        was loaded for a caller that has not used it yet.
+        """
+        is_open = {one for link in self.links.values() for one in link.channels}
+        return self._shelf.let_go(is_open | busy)
+
+    def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
+        """Undo what memory has of conversations whose last entries the disk refused.
+
+        They leave memory and all links, with the reason, and are loaded before
+        anyone is answered about them. Their writers still hold the entries and
+        send them again.
+        """
+        out = FanOut(self._connected, self._shelf, 0.0)
+        for conversation in sorted(lost - self._deleted):
+            self._shelf.distrust(conversation)
+            self._leave(conversation, replace(fault, conversation=conversation), out)
+        return out.build()
+
+    def _leave(self, conversation: ConversationId, fault: Fault, out: FanOut) -> None:
         for link_id, link in self.links.items():
             out.take(link_id, link.leave(conversation, fault))
-        return out.build()
 
     def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
@@ -76,6 +126,7 @@ class Hub:
         gone = self._refusal(conversation)
         if gone is not None:
             raise gone
+        self._shelf.touch(conversation)
         return queries.permitted(self._shelf.get(conversation), peer, right)
 
     # --- deletion -------------------------------------------------------------
@@ -85,18 +136,24 @@ class Hub:
         """The conversations deleted here, ascending: the driver keeps them for the next start."""
         return tuple(sorted(self._deleted))
 
-    def is_deleted(self, conversation: ConversationId) -> bool:
-        """Say whether an owner deleted the conversation here."""
-        return conversation in self._deleted
-
     def delete(self, conversation: ConversationId) -> HubEffects:
-        """Forget a conversation for good and tell its links; it is taken no more."""
+        """Forget a conversation for good and tell its links; it is admitted no more."""
+        out = FanOut(self._connected, self._shelf, 0.0)
         self._deleted.add(conversation)
-        return self.forget(conversation, Fault.of(ConversationDeleted(), conversation))
+        self._shelf.forget(conversation)
+        self._leave(conversation, Fault.of(ConversationDeleted(), conversation), out)
+        return out.build()
 
-    def undelete(self, conversation: ConversationId) -> None:
-        """Take a deletion back that could not be made durable."""
+    def undelete(
+        self, conversation: ConversationId, deletion: HubEffects, fault: Fault
+    ) -> HubEffects:
+        """Undo a deletion that could not be made durable; return its effects with the reason.
+
+        The conversation has left its links all the same, and is loaded when it is next asked for.
+        """
         self._deleted.discard(conversation)
+        self._shelf.distrust(conversation)
+        return replace(deletion, send=tuple((i, _with_fault(f, fault)) for i, f in deletion.send))
 
     def _refusal(self, conversation: ConversationId | None) -> ConversationDeleted | None:
         """Return what anyone is told who names a deleted conversation (LINK-9)."""
@@ -108,17 +165,6 @@ class Hub:
     def links(self) -> Mapping[LinkId, Link]:
         """The links there are now, the oldest first."""
         return self._connected.links
-
-    def hosts(self) -> tuple[LinkedHost, ...]:
-        """Return the model hosts linked now, one per key, as a Welcome names them (LINK-29).
-
-        Links stand in the order they came, and so do the hosts of each group:
-        unlike a key, a link's age can't be made up.
-        """
-        infos = {link.host.key: link.host for link in self.links.values() if link.host}
-        hosts = [LinkedHost(info, self.policy.vouches_for(key)) for key, info in infos.items()]
-        hosts.sort(key=lambda host: not host.vouched)
-        return tuple(hosts[: limits.HOSTS_MAX])
 
     def connect(self, peer: PublicKey, now: float, *, watches: bool = False) -> LinkId:
         """Take a new link of an authenticated key; a watcher gets a Hint with what it is sent."""
@@ -164,36 +210,18 @@ class Hub:
         if gone is not None:
             out.tell(link_id, Fault.of(gone, conversation))
             return out.build()
+        if conversation is not None:
+            self._shelf.touch(conversation)
         was_ready, waited_bytes = link.phase is Phase.READY, link.intake.pending_bytes
         effects = link.receive(message, now, frame_bytes)
         if not was_ready and link.phase is Phase.READY:
-            out.take(link_id, self._with_hosts(effects))
+            out.welcome(link_id, effects, self._connected.hosts(self.policy.vouches_for))
             out.list_all(link_id)
         else:
             out.take(link_id, effects)
         if link.intake.pending_bytes > waited_bytes:
-            self._bound_pending(out)
+            out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
-
-    def _with_hosts(self, effects: Effects) -> Effects:
-        """Name the hosts in a Welcome; only the hub knows which are linked."""
-        return replace(effects, send=tuple(self._named(frame) for frame in effects.send))
-
-    def _named(self, frame: Frame) -> Frame:
-        if not isinstance(frame.message, Welcome):
-            return frame
-        return Frame.of(replace(frame.message, hosts=self.hosts()), "to_client")
-
-    def _bound_pending(self, out: FanOut) -> None:
-        """Where all links together keep too much waiting, the one that keeps most gives it up."""
-        intakes = {link_id: link.intake for link_id, link in self.links.items()}
-        if sum(i.pending_bytes for i in intakes.values()) <= self.policy.pending_bytes_max:
-            return
-        for intake in intakes.values():
-            intake.settle()
-        while sum(i.pending_bytes for i in intakes.values()) > self.policy.pending_bytes_max:
-            link_id = max(intakes, key=lambda link_id: intakes[link_id].pending_bytes)
-            out.take(link_id, self.links[link_id].drop_pending())
 
     def push(
         self, peer: PublicKey, message: Entries, now: float
@@ -206,6 +234,7 @@ class Hub:
         gone = self._refusal(message.conversation)
         if gone is not None:
             return HubEffects(), dict.fromkeys(message.ids, Fault.of(gone, message.conversation))
+        self._shelf.touch(message.conversation)
         out = FanOut(self._connected, self._shelf, now)
         link = self._new_link(peer, now, is_greeted=True)
         effects = link.receive(message, now)
@@ -221,3 +250,9 @@ class Hub:
         for link_id, link in tuple(self.links.items()):
             out.take(link_id, link.handle_deadline(now))
         return out.build()
+
+
+def _with_fault(frame: Frame, fault: Fault) -> Frame:
+    if not isinstance(frame.message, Close):
+        return frame
+    return Frame.of(replace(frame.message, fault=fault), "to_client")

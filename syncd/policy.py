@@ -19,6 +19,9 @@ class Policy:
     """Entries one conversation may hold."""
     links_per_key_max: int = 64
     """Links one key may hold at a time."""
+    conversations_in_memory_max: int = 1_000
+    """Conversations held in memory at a time, but for those in use; the others are loaded when
+    a member asks for them."""
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
     """Bytes all links together may keep waiting for missing entries."""
     host_keys: frozenset[PublicKey] = frozenset()

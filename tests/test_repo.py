@@ -125,24 +125,13 @@ def test_reserved_kind_numbers_stay_free() -> None:
 
 # --- sizes and places ----------------------------------------------------------------
 
-STILL_BEYOND = {
-    # Under work; an entry goes as soon as its module keeps the bar.
-    "replica/io/store.py: Store methods",
-    "syncd/hub.py: Hub methods",
-    "syncd/io/driver.py: HubDriver methods",
-    "tests/simulation/oracle.py: Oracle methods",
-    "tests/simulation/replica_node.py: ReplicaNode methods",
-}
-
-
 def test_modules_functions_and_classes_stay_small() -> None:
     beyond = {
         f"{_name(path)}: {size}": number
         for path in _sources()
         for size, number in sizes_beyond(path.read_text()).items()
     }
-    assert {size: n for size, n in beyond.items() if size not in STILL_BEYOND} == {}
-    assert STILL_BEYOND - beyond.keys() == set(), "these keep the bars: drop their entries"
+    assert beyond == {}
 
 
 def test_a_top_package_holds_few_modules_of_its_own() -> None:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterable
 
 from antiphon.cli.output import brief
 from antiphon.cli.session import Session
-from replica.conversation import Conversation
+from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError, EntryRefused
-from replica.io import HubCalls, Store
+from replica.io import HubCalls
 from replica.log import Admitted, Entry, send_order
 from replica.refusals import LinkIdle
 
@@ -22,7 +22,7 @@ RETRY_S = 2.0
 """How long to leave a hub alone that can't be watched."""
 
 
-async def follow(session: Session, store: Store, held: Conversation) -> AsyncIterator[Entry]:
+async def follow(session: Session, store: EntryStore, held: Conversation) -> AsyncIterator[Entry]:
     """Yield every entry that `held` gains, admitting it, until cancelled."""
     arrived: asyncio.Queue[Entry] = asyncio.Queue()
     sources = (
@@ -47,7 +47,9 @@ def _admit(held: Conversation, entry: Entry) -> tuple[Entry, ...]:
     return verdict.entries if isinstance(verdict, Admitted) else ()
 
 
-async def _from_store(store: Store, held: Conversation, arrived: "asyncio.Queue[Entry]") -> None:
+async def _from_store(
+    store: EntryStore, held: Conversation, arrived: "asyncio.Queue[Entry]"
+) -> None:
     seen_bytes = -1
     while True:
         stored = {s.conversation: s.size_bytes for s in await store.conversations()}
@@ -60,7 +62,7 @@ async def _from_store(store: Store, held: Conversation, arrived: "asyncio.Queue[
 
 
 async def _from_hub(
-    session: Session, store: Store, held: Conversation, arrived: "asyncio.Queue[Entry]"
+    session: Session, store: EntryStore, held: Conversation, arrived: "asyncio.Queue[Entry]"
 ) -> None:
     """Watch the hub; say once that it is away, and try again."""
     calls = HubCalls(session.settings.hub, session.key(), store)

@@ -12,9 +12,9 @@ from antiphon.cli.follow import follow
 from antiphon.cli.graph import draw
 from antiphon.cli.rows import Row, counted, entries_at, entry_record, is_open, row_of, wrapped
 from antiphon.cli.session import Session, check_readable, find_entry, load_from
-from replica.conversation import Conversation
+from replica.conversation import Conversation, EntryStore
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io import Store, keys
+from replica.io import keys
 from replica.log import Entry, Kind, reach
 from replica.refusals import StoreLocked
 
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
 @asynccontextmanager
 async def _viewing(
     session: Session, prefix: str | None
-) -> AsyncIterator[tuple[Store, Conversation]]:
+) -> AsyncIterator[tuple[EntryStore, Conversation]]:
     """Hold the replica and sync; where another process holds it, look on."""
     async with session.looking() as store:
         chosen = await session.choose(store, prefix)
@@ -82,7 +82,7 @@ async def _viewing(
 
 
 async def _choose_entries(
-    session: Session, store: Store, held: Conversation, *, everything: bool
+    session: Session, store: EntryStore, held: Conversation, *, everything: bool
 ) -> list[Entry]:
     if everything or session.out.as_json:
         return sorted(held.log.entries.values(), key=lambda e: e.order_key)

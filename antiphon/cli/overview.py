@@ -13,10 +13,10 @@ from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import KEY_DIGITS, cut, entries_at, words_of
 from antiphon.cli.session import Session, load_from, offline_words
-from replica.conversation import Conversation, newest_place
+from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import Replica, SavedAcks, Store
+from replica.io import Replica, SavedAcks
 from replica.log import Kind, Lost, Message, Speaker
 from replica.refusals import ConversationUnknown, StoreLocked
 
@@ -94,7 +94,7 @@ async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
 
 
 async def _all_local(
-    session: Session, store: Store, conversations: list[ConversationId]
+    session: Session, store: EntryStore, conversations: list[ConversationId]
 ) -> list[Standing]:
     standings = []
     for conversation in conversations:
@@ -104,7 +104,7 @@ async def _all_local(
     return standings
 
 
-async def _local(session: Session, store: Store, conversation: ConversationId) -> Standing:
+async def _local(session: Session, store: EntryStore, conversation: ConversationId) -> Standing:
     refusal = ""
     try:
         held = await load_from(store, conversation)

@@ -18,10 +18,17 @@ from antiphon.cli.config import Settings
 from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
 from antiphon.cli.output import Output
 from antiphon.cli.rows import counted
-from replica.conversation import Conversation, Place, newest_place, place_at, place_on_branch
+from replica.conversation import (
+    Conversation,
+    EntryStore,
+    Place,
+    newest_place,
+    place_at,
+    place_on_branch,
+)
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, short
-from replica.io import Replica, Store, error_of, fetch_missing, keys, open_read_only
+from replica.io import Replica, error_of, fetch_missing, keys, open_read_only
 from replica.link import EntryFailed, Event, SyncState
 from replica.refusals import ConversationDamaged, ConversationUnknown
 
@@ -71,7 +78,7 @@ class Session:
             yield replica
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[Store]:
+    async def looking(self) -> AsyncIterator[EntryStore]:
         """Look into the store, beside whoever holds it. Raises NothingHere and others."""
         async with open_read_only(self.require_store()) as store:
             yield store
@@ -85,7 +92,7 @@ class Session:
 
     # --- which conversation -----------------------------------------------------
 
-    async def choose(self, store: Store, prefix: str | None) -> ConversationId:
+    async def choose(self, store: EntryStore, prefix: str | None) -> ConversationId:
         """Return the conversation a prefix means; without one, the last used.
 
         Raises PrefixUnknown, PrefixAmbiguous, NothingHere.
@@ -100,25 +107,25 @@ class Session:
             raise PrefixAmbiguous(f"{len(held)} conversations are held here; none was used last")
         return current
 
-    async def current(self, store: Store, held: list[ConversationId]) -> ConversationId | None:
+    async def current(self, store: EntryStore, held: list[ConversationId]) -> ConversationId | None:
         """Return the conversation used last, or the only one, of those held."""
         last = await store.get_meta(_CURRENT)
         if last is not None and last in held:
             return ConversationId(last)
         return held[0] if len(held) == 1 else None
 
-    async def use(self, store: Store, conversation: ConversationId) -> None:
+    async def use(self, store: EntryStore, conversation: ConversationId) -> None:
         """Remember the conversation as the one used last."""
         if await store.get_meta(_CURRENT) != conversation:
             await store.put_meta(_CURRENT, conversation)
 
-    async def choices(self, store: Store, conversation: ConversationId) -> Choices:
+    async def choices(self, store: EntryStore, conversation: ConversationId) -> Choices:
         """Return what is remembered for the next message."""
         raw = await store.get_meta(f"cli {conversation.hex()}")
         return Choices(**json.loads(raw)) if raw else Choices()
 
     async def choose_next(
-        self, store: Store, conversation: ConversationId, choices: Choices
+        self, store: EntryStore, conversation: ConversationId, choices: Choices
     ) -> None:
         """Remember what the next message goes by."""
         record: dict[str, Any] = {
@@ -222,7 +229,7 @@ def check_readable(held: Conversation) -> Conversation:
     return held
 
 
-async def load_from(store: Store, conversation: ConversationId) -> Conversation:
+async def load_from(store: EntryStore, conversation: ConversationId) -> Conversation:
     """Read a conversation. Raises ConversationUnknown."""
     loaded = await store.load(conversation)
     if not loaded:

@@ -17,10 +17,10 @@ from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import ChecksFailed, FileUnusable
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
-from replica.conversation import Conversation, extend_digest, start_digest
+from replica.conversation import Conversation, Quarantined, extend_digest, start_digest
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Quarantined, Store, open_read_only
+from replica.io import Store, open_read_only
 from replica.log import Entry, Generation, decode_bundle, send_order
 from replica.order import VoidReason
 from replica.refusals import StoreLocked

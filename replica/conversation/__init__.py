@@ -2,7 +2,7 @@
 
 from replica.conversation.author import Author
 from replica.conversation.backlog import awaited
-from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import (
     Draft,
     DraftStream,
@@ -12,20 +12,27 @@ from replica.conversation.drafts import (
     start_digest,
     verify_draft,
 )
+from replica.conversation.entry_store import EntryStore, Loaded, Quarantined, Stored
 from replica.conversation.epochs import Epochs
 from replica.conversation.next_seal import Sealable, open_requests, sealable
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
+from replica.conversation.shelf import MemoryShelf, Shelf
 
 __all__ = [
     "Author",
     "Conversation",
     "Draft",
     "DraftStream",
+    "EntryStore",
     "Epochs",
+    "Loaded",
+    "MemoryShelf",
     "Place",
     "Progress",
+    "Quarantined",
     "Sealable",
     "Shelf",
+    "Stored",
     "awaited",
     "extend_digest",
     "newest_place",

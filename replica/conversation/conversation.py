@@ -1,7 +1,6 @@
 """One conversation in memory: its log, order and running drafts.
 
-Pure. The shelf holds the conversations of a replica or a hub; links read and
-extend them.
+Pure. Links read and extend it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -184,7 +183,3 @@ def updates_of(log: Log) -> list[Update]:
             )
         )
     return updates
-
-
-Shelf = dict[ConversationId, Conversation]
-"""The conversations held in memory, by id."""

@@ -139,8 +139,8 @@ class ReplicaCore:
         Two loads of one conversation may cross; the first one counts.
         """
         self._follows.end_load(conversation)
-        if held is not None:
-            self.shelf.setdefault(conversation, held)
+        if held is not None and self.shelf.get(conversation) is None:
+            self.shelf.add(held)
         if conversation not in self.holdings.acks:
             self.holdings.acks.load(conversation, acked)
         return self._learned(self._open(conversation, now), now)
@@ -153,7 +153,7 @@ class ReplicaCore:
 
     def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
         """Put a loaded conversation on the shelf that was extended beside the link, by `new`."""
-        self.shelf[held.id] = held
+        self.shelf.add(held)
         sent = self.link.offer(held.id, [entry.id for entry in new], now)
         return replace(self._learned(sent, now), persist=new)
 
@@ -241,7 +241,7 @@ class ReplicaCore:
         )
 
     def _drop(self, conversation: ConversationId) -> None:
-        self.shelf.pop(conversation, None)
+        self.shelf.remove(conversation)
         self.holdings.acks.forget(conversation)
         self.epochs.forget(conversation)
 

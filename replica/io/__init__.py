@@ -15,7 +15,7 @@ from replica.io.rpc import now_ms
 from replica.io.saved_acks import SavedAcks
 from replica.io.serving import STOP_GRACE_S, add_health, explain, listen, run_until_stopped
 from replica.io.status import PeerError, error_of
-from replica.io.store import Loaded, Quarantined, Store
+from replica.io.store import Store
 from replica.io.turns import (
     Asked,
     Delta,
@@ -42,11 +42,9 @@ __all__ = [
     "HubCalls",
     "LinkBack",
     "LinkLost",
-    "Loaded",
     "PeerError",
     "Performer",
     "Prefilling",
-    "Quarantined",
     "Replica",
     "SavedAcks",
     "Store",

@@ -11,13 +11,12 @@ from typing import Any
 import structlog
 
 from replica.commits import Conversations
-from replica.conversation import Conversation
+from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
-from replica.io.store import Store
 from replica.link import Event, Fault, conversation_of
 from replica.log import Entry
 from replica.refusals import ConversationUnknown
@@ -29,7 +28,7 @@ class ReplicaDriver:
     """A replica's core with its store and its clock."""
 
     def __init__(
-        self, core: ReplicaCore, store: Store, acks: SavedAcks, tell: Callable[[Event], None]
+        self, core: ReplicaCore, store: EntryStore, acks: SavedAcks, tell: Callable[[Event], None]
     ) -> None:
         """`tell` hears every event, after what it speaks of is durable."""
         self.core = core
@@ -128,7 +127,7 @@ class ReplicaDriver:
 
         Raises ConversationUnknown, StoreError.
         """
-        if conversation not in self.core.shelf or conversation not in self.core.holdings.acks:
+        if self.core.shelf.get(conversation) is None or conversation not in self.core.holdings.acks:
             await asyncio.shield(self._begin_load(conversation))
         held = self.core.shelf.get(conversation)
         if held is None:

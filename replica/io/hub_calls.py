@@ -11,16 +11,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica import limits
+from replica.conversation import EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc, status
-from replica.io.store import Store
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb
 from replica.refusals import Unauthenticated
 
 
-async def pinned_key(store: Store, address: str) -> PublicKey | None:
+async def pinned_key(store: EntryStore, address: str) -> PublicKey | None:
     """Return the key the hub at `address` proved at first contact; None before that."""
     pinned = await store.get_meta(_pin_name(address))
     return PublicKey(pinned) if pinned is not None else None
@@ -33,7 +33,7 @@ def _pin_name(address: str) -> str:
 class HubCalls:
     """A channel to a hub and the calls that need no stream."""
 
-    def __init__(self, address: str, key: Ed25519PrivateKey, store: Store) -> None:
+    def __init__(self, address: str, key: Ed25519PrivateKey, store: EntryStore) -> None:
         """Connect lazily; the hub's key is pinned in `store` at first contact."""
         self.address = address
         self.channel: Any = grpc.aio.insecure_channel(address, options=rpc.CHANNEL_OPTIONS)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import structlog
 
 from replica.commits import Commits, Conversations, Work
+from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.ids import ConversationId
-from replica.io.store import Store
 from replica.log import Entry
 
 log = structlog.get_logger()
@@ -43,7 +43,7 @@ class _Task:
 class Performer:
     """The single writer between a pure core and the world."""
 
-    def __init__(self, store: Store, on_failure: OnFailure) -> None:
+    def __init__(self, store: EntryStore, on_failure: OnFailure) -> None:
         """Write to `store`; `on_failure` is told what it would not take."""
         self._store = store
         self._on_failure = on_failure
@@ -53,6 +53,11 @@ class Performer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def writing(self) -> Conversations:
+        """The conversations with entries that are not durable yet."""
+        return self._commits.writing
 
     def start(self) -> None:
         """Start performing."""

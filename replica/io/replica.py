@@ -7,14 +7,14 @@ it is linked again. The rules are replica/core's.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.conversation import Author, Conversation, Draft, Shelf
+from replica.conversation import Author, Conversation, Draft, EntryStore, MemoryShelf
 from replica.core import ReplicaCore
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
@@ -42,7 +42,7 @@ class Replica:
 
     def __init__(
         self,
-        store: Store,
+        store: EntryStore,
         key: Ed25519PrivateKey,
         calls: HubCalls | None,
         acks: SavedAcks,
@@ -55,7 +55,8 @@ class Replica:
         self.acks = acks
         self._calls = calls
         self._listeners: list[Callable[[Event], None]] = []
-        self._core = ReplicaCore(self.public, hello, {}, acks.hub)
+        self._shelf = MemoryShelf()
+        self._core = ReplicaCore(self.public, hello, self._shelf, acks.hub)
         self._driver = ReplicaDriver(self._core, store, acks, self._tell)
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
@@ -95,9 +96,9 @@ class Replica:
     # --- conversations --------------------------------------------------------
 
     @property
-    def shelf(self) -> Shelf:
-        """The conversations in memory, by id."""
-        return self._core.shelf
+    def shelf(self) -> Mapping[ConversationId, Conversation]:
+        """The conversations in memory, by id; `load` brings a stored one there."""
+        return self._shelf
 
     async def load(self, conversation: ConversationId) -> Conversation:
         """Return a conversation held here. Raises ConversationUnknown."""

@@ -57,6 +57,11 @@ class Examined:
     """Ids that must be here and are not, though no row of theirs was found damaged."""
     lost: Lost
 
+    @property
+    def is_clean(self) -> bool:
+        """Say whether no row needs a repair."""
+        return not (self.misfiled or self.unlisted or self.bad or self.gone)
+
 
 def checksum_of(*parts: bytes) -> int:
     """Return the CRC-32 that guards what has no digest of its own."""
@@ -68,15 +73,21 @@ def is_listed(entry: Entry) -> bool:
     return entry.header.track in MEMBERSHIP_TRACKS
 
 
-def examine(conversation: ConversationId, rows: Iterable[Row]) -> Examined:
-    """Tell sound rows of one conversation from damaged ones."""
+def examine(
+    conversation: ConversationId, rows: Iterable[Row], *, with_bodies: bool = True
+) -> Examined:
+    """Tell sound rows of one conversation from damaged ones.
+
+    Rows without bodies have whether there is one in that column: then the
+    entries' bodies are None, and unchecked.
+    """
     found = _Found()
     for row in rows:
         sort, _, id_, *_, checksum, _ = row
         if sort == QUARANTINED:
             found.quarantined.append(id_)
         elif sort == ENTRY:
-            _examine_entry(conversation, row, found)
+            _examine_entry(conversation, row, found, with_bodies=with_bodies)
         elif isinstance(id_, bytes) and checksum_of(conversation, id_) == checksum:
             found.listed.add(EntryId(id_))
     return found.judge()
@@ -109,7 +120,9 @@ class _Found:
         )
 
 
-def _examine_entry(conversation: ConversationId, row: Row, out: _Found) -> None:
+def _examine_entry(
+    conversation: ConversationId, row: Row, out: _Found, *, with_bodies: bool
+) -> None:
     _, _, id_, header, signature, _, body = row
     is_misfiled = False
     try:
@@ -122,7 +135,7 @@ def _examine_entry(conversation: ConversationId, row: Row, out: _Found) -> None:
             return
         entry, is_misfiled = found, True
     try:
-        entry = _with_body(entry, body)
+        entry = _with_body(entry, body) if with_bodies else entry
     except (EntryRefused, _Damaged) as error:
         # A control entry without its body decides nothing: it is as lost as a damaged header.
         body_only = entry.header.kind not in CONTROL_KINDS and not is_misfiled

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from typing import Self
 
-from replica.conversation import Conversation
+from replica.conversation import Conversation, EntryStore
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc
 from replica.io.hub_calls import pinned_key
-from replica.io.store import Store
 from replica.link import Acks
 
 _NOBODY = PublicKey(b"")
@@ -17,7 +16,7 @@ _NOBODY = PublicKey(b"")
 class SavedAcks:
     """The acks of one hub, or of all hubs this replica ever met."""
 
-    def __init__(self, store: Store, hub: PublicKey | None) -> None:
+    def __init__(self, store: EntryStore, hub: PublicKey | None) -> None:
         """Go by what `hub` acknowledged; None counts what any hub did."""
         self.hub = hub
         """The hub whose acks these are; set anew when another one proves its key."""
@@ -25,7 +24,7 @@ class SavedAcks:
         self._acked_ms: dict[ConversationId, int | None] = {}
 
     @classmethod
-    async def of_hub(cls, store: Store, address: str | None) -> Self:
+    async def of_hub(cls, store: EntryStore, address: str | None) -> Self:
         """Return the acks of the hub pinned at `address`; without an address, of all hubs."""
         if address is None:
             return cls(store, None)

@@ -1,4 +1,11 @@
-"""The SQL of the store (tables in replica/aio/schema.py)."""
+"""The SQL of the store, and the rows entries are written as (tables in replica/io/schema.py)."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from replica.io.commit import Statement
+from replica.io.rows import checksum_of, is_listed
+from replica.log import Entry
 
 APPEND = """
 INSERT INTO entries (conversation, id, header, signature, checksum, body)
@@ -22,10 +29,23 @@ WHERE conversation = ?1
 UNION ALL SELECT 2, NULL, id, NULL, NULL, NULL, NULL FROM quarantine
 WHERE conversation = ?1 AND NOT body_only
 """
-SELECT_ONE = """
+SELECT_HEADERS = SELECT.replace("checksum, body FROM", "checksum, body IS NOT NULL FROM")
+"""The same rows, with whether there is a body: SQLite reads no page that holds bodies alone."""
+
+IDS_MAX = 500
+"""Ids that one statement asks for."""
+
+
+@lru_cache
+def select_some(count: int) -> str:
+    """Return the statement for `count` entries of one conversation by id."""
+    marks = ", ".join("?" * count)
+    return f"""
 SELECT 0, rowid, id, header, signature, checksum, body FROM entries
-WHERE conversation = ? AND id = ?
-"""
+WHERE conversation = ? AND id IN ({marks})
+"""  # noqa: S608  # nothing but marks is put in
+
+
 HAS = """
 SELECT 1 FROM entries WHERE conversation = ?1
 UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1
@@ -73,3 +93,26 @@ SELECT lane, head, acked_ms FROM acks WHERE conversation = ?1 AND peer = ifnull(
 """
 GET_META = "SELECT value FROM meta WHERE key = ?"
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+
+
+def appending(entries: Sequence[Entry]) -> list[Statement]:
+    """Return the statements that store admitted entries."""
+    rows = [
+        (
+            entry.conversation,
+            entry.id,
+            entry.header_bytes,
+            entry.signature,
+            checksum_of(entry.signature),
+            entry.body,
+        )
+        for entry in entries
+    ]
+    listed = [entry for entry in entries if is_listed(entry)]
+    return [Statement(APPEND, rows), *([listing(listed)] if listed else [])]
+
+
+def listing(entries: Iterable[Entry]) -> Statement:
+    """Return the statement that lists the ids of membership entries a second time."""
+    rows = [(e.conversation, e.id, checksum_of(e.conversation, e.id)) for e in entries]
+    return Statement(LIST, rows)

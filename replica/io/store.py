@@ -12,60 +12,27 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiosqlite
-import structlog
 
+from replica.conversation import Loaded, Quarantined, Stored
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
 from replica.io import schema
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit, Statement
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
-from replica.io.rows import BadRow, Examined, Row, checksum_of, examine, is_listed
-from replica.log import Entry, Lost
-from replica.refusals import StoreCorrupt, StoreLocked
+from replica.io.repair import Repairs
+from replica.io.rows import ENTRY, Examined, examine
+from replica.log import CONTROL_KINDS, Entry
+from replica.refusals import StoreLocked
 
 _LANE = struct.Struct("<32sQI")
 _HEAD = struct.Struct("<Q32s")
-
-_log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """How much of one conversation is held."""
-
-    conversation: ConversationId
-    entries: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """Bytes that failed their digest: a whole entry, or its body alone."""
-
-    conversation: bytes
-    id: bytes
-    body_only: bool
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What one conversation is restored from."""
-
-    entries: list[Entry]
-    """The sound ones, in (lamport, id) order."""
-    lost: Lost
-
-    def __bool__(self) -> bool:
-        """Say whether anything of the conversation is, or was, here."""
-        return bool(self.entries or self.lost)
 
 
 class Store:
@@ -79,9 +46,7 @@ class Store:
         self._reader = reader
         self._stack = stack
         self._closed = False
-        self._rebuilt = False
-        self.quarantined_count = 0
-        """Rows found bad since the store was opened."""
+        self._repairs = Repairs(commit)
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:
@@ -133,23 +98,26 @@ class Store:
         """
         if entries:
             size = sum(entry.size_bytes for entry in entries)
-            await self._commit.write(_appending(entries), size_bytes=size)
+            await self._commit.write(sql.appending(entries), size_bytes=size)
 
-    async def load(self, conversation: ConversationId) -> Loaded:
+    async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return all that is sound of a conversation, and what was lost of it.
 
         A body that fails its digest is None in the result. A control entry
         without its body, and an entry whose header or signature fails, is left
         out and named as lost. All of these are quarantined, and stored again
-        once they are appended again.
+        once they are appended again. Without `bodies` only those of control
+        entries are read and checked.
         """
+        if not bodies:
+            return await self._load_headers(conversation)
         examined = await self._examine(conversation)
-        if examined.gone and not self._rebuilt:
+        if examined.gone and not self._repairs.has_rebuilt:
             # If rows don't answer to their keys, the index may be what is damaged.
             with contextlib.suppress(StoreError):  # The writer logged it.
-                await self._rebuild_index()
+                await self._repairs.rebuild_index()
             examined = await self._examine(conversation)
-        await self._repair(conversation, examined)
+        await self._repairs.repair(conversation, examined)
         return Loaded(examined.sound, examined.lost)
 
     async def _examine(self, conversation: ConversationId) -> Examined:
@@ -157,11 +125,30 @@ class Store:
         # In a thread, because hashing a long conversation would hold up the event loop.
         return await asyncio.to_thread(examine, conversation, rows)
 
-    async def entry(self, conversation: ConversationId, id_: EntryId) -> Entry | None:
-        """Return one entry, checked as in `load`; None if it is not here."""
-        examined = examine(conversation, await self._rows(sql.SELECT_ONE, conversation, id_))
-        await self._set_aside(conversation, examined.bad)
-        return examined.sound[0] if examined.sound else None
+    async def _load_headers(self, conversation: ConversationId) -> Loaded:
+        rows = await self._rows(sql.SELECT_HEADERS, conversation)
+        examined = await asyncio.to_thread(examine, conversation, rows, with_bodies=False)
+        control = {e.id for e in examined.sound if e.header.kind in CONTROL_KINDS}
+        bodies = await self.load_bodies(conversation, control)
+        if not examined.is_clean or control != bodies.keys():
+            # Whatever is damaged is found, set aside or repaired where everything is read.
+            return _without_bodies(await self.load(conversation))
+        entries = [replace(entry, body=bodies.get(entry.id)) for entry in examined.sound]
+        apart = {EntryId(id_) for sort, _, id_, *_, has_body in rows if sort == ENTRY and has_body}
+        return Loaded(entries, examined.lost, frozenset(apart - control))
+
+    async def load_bodies(
+        self, conversation: ConversationId, ids: Iterable[EntryId]
+    ) -> dict[EntryId, bytes]:
+        """Return bodies by entry id, checked as in `load`; those not here are left out."""
+        wanted, found = sorted(ids), dict[EntryId, bytes]()
+        for start in range(0, len(wanted), sql.IDS_MAX):
+            some = wanted[start : start + sql.IDS_MAX]
+            rows = await self._rows(sql.select_some(len(some)), conversation, *some)
+            examined = await asyncio.to_thread(examine, conversation, rows)
+            await self._repairs.set_aside(conversation, examined.bad)
+            found |= {e.id: e.body for e in examined.sound if e.body is not None}
+        return found
 
     async def has(self, conversation: ConversationId) -> bool:
         """Tell whether anything of the conversation is here, be it in quarantine alone."""
@@ -226,59 +213,16 @@ class Store:
         rows = await self._rows(sql.QUARANTINED)
         return [Quarantined(c, i, bool(b), why.decode()) for c, i, b, why in rows]
 
+    @property
+    def quarantined_count(self) -> int:
+        """Rows found bad since the store was opened."""
+        return self._repairs.quarantined_count
+
     async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
         if self._closed:
             raise StoreError("the store is closed")
         with typed_errors():
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
-
-    async def _repair(self, conversation: ConversationId, examined: Examined) -> None:
-        """Set aside what is bad, and write down anew what only its keys were damaged of."""
-        statements = [s for row, entry in examined.misfiled for s in _refiling(row, entry)]
-        if examined.unlisted:
-            statements.append(_listing(examined.unlisted))
-        if examined.gone:
-            for id_ in examined.gone:
-                _log.error("entry_gone", conversation=conversation.hex(), id=id_.hex())
-            self.quarantined_count += len(examined.gone)
-            gone = [(conversation, id_) for id_ in sorted(examined.gone)]
-            statements.append(Statement(sql.NOTE_GONE, gone))
-        await self._set_aside(conversation, examined.bad, statements)
-
-    async def _set_aside(
-        self,
-        conversation: ConversationId,
-        bad: Sequence[BadRow],
-        others: Sequence[Statement] = (),
-    ) -> None:
-        statements = list(others)
-        for found in bad:
-            _log.error("entry_quarantined", conversation=conversation.hex(), why=found.why)
-            _, rowid, _, *content = found.row
-            values = (rowid, *content)
-            about = (conversation, found.id, found.body_only, found.why)
-            drop = sql.DROP_BODY if found.body_only else sql.DROP_ROW
-            statements += [
-                Statement(sql.SET_ASIDE, [(*values, *about)]),
-                Statement(drop, [values]),
-            ]
-        self.quarantined_count += len(bad)
-        if not statements:
-            return
-        try:
-            try:
-                await self._commit.write(statements)
-            except StoreCorrupt:
-                await self._rebuild_index()
-                await self._commit.write(statements)
-        except StoreError as error:
-            # Reading goes on without the bad rows; they are found again at the next load.
-            _log.warning("quarantine_failed", reason=error.reason, detail=error.detail)
-
-    async def _rebuild_index(self) -> None:
-        self._rebuilt = True
-        await self._commit.write([Statement(text) for text in schema.REBUILD_INDEX])
-        _log.warning("store_index_rebuilt")
 
 
 def _lock(path: Path) -> int:
@@ -312,35 +256,18 @@ async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
     return writer
 
 
-def _appending(entries: Sequence[Entry]) -> list[Statement]:
-    rows = [
-        (
-            entry.conversation,
-            entry.id,
-            entry.header_bytes,
-            entry.signature,
-            checksum_of(entry.signature),
-            entry.body,
-        )
-        for entry in entries
-    ]
-    listed = [entry for entry in entries if is_listed(entry)]
-    return [Statement(sql.APPEND, rows), *([_listing(listed)] if listed else [])]
-
-
-def _listing(entries: Iterable[Entry]) -> Statement:
-    rows = [(e.conversation, e.id, checksum_of(e.conversation, e.id)) for e in entries]
-    return Statement(sql.LIST, rows)
-
-
-def _refiling(row: Row, entry: Entry) -> list[Statement]:
-    """Put a sound entry where it belongs: the keys of its row, or its checksum, are damaged."""
-    _log.warning("entry_refiled", conversation=entry.conversation.hex(), id=entry.id.hex())
-    _, rowid, _, *content = row
-    return [Statement(sql.DROP_ROW, [(rowid, *content)]), *_appending([entry])]
-
-
 def _position(lane: bytes, head: bytes) -> Position:
     author, epoch, track = _LANE.unpack(lane)
     seq, id_ = _HEAD.unpack(head)
     return Position(Lane(PublicKey(author), epoch, track), seq, EntryId(id_))
+
+
+def _without_bodies(loaded: Loaded) -> Loaded:
+    """Return it as it is without `bodies`."""
+    apart = {
+        entry.id
+        for entry in loaded.entries
+        if entry.body is not None and entry.header.kind not in CONTROL_KINDS
+    }
+    entries = [replace(e, body=None) if e.id in apart else e for e in loaded.entries]
+    return Loaded(entries, loaded.lost, frozenset(apart))

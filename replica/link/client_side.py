@@ -32,7 +32,8 @@ class ClientSide(Exchange):
     def _conversation(self, conversation: ConversationId) -> Conversation:
         held = self.shelf.get(conversation)
         if held is None:
-            held = self.shelf[conversation] = Conversation(conversation)
+            held = Conversation(conversation)
+            self.shelf.add(held)
         return held
 
     def receive(
@@ -230,9 +231,9 @@ class ClientSide(Exchange):
 
     def _refuses_conversation(self, fault: Fault) -> bool:
         conversation = fault.conversation
-        return conversation in self.channels and refuses_conversation(
-            fault, is_held=conversation in self.shelf
-        )
+        if conversation is None or conversation not in self.channels:
+            return False
+        return refuses_conversation(fault, is_held=self.shelf.get(conversation) is not None)
 
     def _receive_refusal(self, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Seed a hub that lost the conversation; believe one that refuses it."""

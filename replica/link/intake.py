@@ -95,10 +95,10 @@ class Intake:
         held = self.shelf.get(message.conversation)
         if held is not None:
             return held
-        brings_genesis = any(e.header.conversation is None for e in message.entries)
-        if self._is_hub and (peer is None or not brings_genesis):
+        if self._is_hub and (peer is None or not message.brings_genesis):
             raise ConversationUnknown
-        held = self.shelf[message.conversation] = Conversation(message.conversation)
+        held = Conversation(message.conversation)
+        self.shelf.add(held)
         return held
 
     def _heal(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
@@ -172,7 +172,7 @@ class Intake:
 
     def _forget(self, held: Conversation) -> None:
         """Take back a conversation that came to nothing."""
-        del self.shelf[held.id]
+        self.shelf.remove(held.id)
         self._drop(i for i, (conversation, _) in self.pending.items() if conversation == held.id)
 
     def _admit(self, held: Conversation, entry: Entry, taken: Taken, out: EffectsBuilder) -> None:

@@ -106,6 +106,11 @@ class Entries:
         """The ids of all that came, refused or not."""
         return (*(e.id for e in self.entries), *(i for i, _ in self.refused))
 
+    @property
+    def brings_genesis(self) -> bool:
+        """Say whether the conversation's genesis came: who knows the id alone can't make it."""
+        return EntryId(self.conversation) in (entry.id for entry in self.entries)
+
 
 @dataclass(frozen=True, slots=True)
 class Ids:

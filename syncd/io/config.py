@@ -35,6 +35,8 @@ class HubConfig(BaseSettings):
     """Entries one conversation may hold."""
     links_per_key_max: int = 64
     """Links one key may hold at a time."""
+    conversations_in_memory_max: int = Field(1_000, ge=1)
+    """Conversations held in memory at a time, but for those in use."""
     blob_bytes_max: int = limits.BLOB_BYTES_MAX
     """Size of one blob, in bytes."""
     blobs_bytes_max: int = limits.BLOBS_BYTES_MAX

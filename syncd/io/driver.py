@@ -4,20 +4,19 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import structlog
 
 from replica.commits import Conversations
-from replica.conversation import Conversation
+from replica.conversation import Conversation, EntryStore
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Loaded, Performer, Store
-from replica.link import Close, Entries, Fault, Frame, Message, conversation_of
-from replica.log import Lost
+from replica.io import Blobs, Performer
+from replica.link import Entries, Fault, Frame, Message, conversation_of
 from syncd.fan_out import HubEffects, LinkId
 from syncd.hint import Hint
 from syncd.hub import Hub
+from syncd.io.loader import Loader
 from syncd.queries import Right
 from syncd.streams import Streams
 
@@ -38,7 +37,7 @@ Sink = Callable[[Frame | Hint | None], None]
 class HubDriver:
     """The hub core with its store and its clock."""
 
-    def __init__(self, hub: Hub, store: Store, blobs: Blobs) -> None:
+    def __init__(self, hub: Hub, store: EntryStore, blobs: Blobs) -> None:
         """Own none of them: the server opens and closes the store."""
         self.hub = hub
         self.store = store
@@ -47,10 +46,7 @@ class HubDriver:
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
-        self._off_shelf: set[ConversationId] = set()
-        """Stored, but taken off the shelf by a failed write. Asked for in memory: what is
-        looked up on the disk takes longer, and a stranger could tell what exists."""
-        self._loading = asyncio.Lock()
+        self._loader = Loader(hub, store, self._submit)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -64,39 +60,16 @@ class HubDriver:
             except StoreError:
                 # It stays unreachable, and the next start tries again.
                 log.exception("deletion not finished", conversation=short(conversation))
-        for stored in await self.store.conversations():
-            if not self.hub.is_deleted(stored.conversation):
-                await self._load(stored.conversation)
+        await self._loader.load_all()
         self.performer.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
-
-    async def _load(self, conversation: ConversationId) -> None:
-        """Put a stored conversation on the shelf: closed, where its members can't be told."""
-        try:
-            loaded = await self.store.load(conversation)
-        except StoreError:
-            # The others are served all the same; the next start tries again.
-            log.exception("conversation unreadable", conversation=short(conversation))
-            loaded = Loaded([], Lost(is_unreadable=True))
-        self._shelve(conversation, loaded)
-
-    def _shelve(self, conversation: ConversationId, loaded: Loaded) -> None:
-        if not loaded:
-            return
-        self.hub.load(conversation, loaded.entries, loaded.lost)
-        held = self.hub.shelf[conversation]
-        if held.is_blocked:
-            log.error(
-                "conversation closed until a member brings what is missing",
-                conversation=short(conversation),
-                missing=[short(i) for i in sorted(held.damage.missing)],
-            )
 
     async def stop(self) -> None:
         """Finish what is queued, then stop."""
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
+        await self._loader.stop()
         await self.performer.stop()
 
     async def failed(self) -> None:
@@ -125,9 +98,9 @@ class HubDriver:
         Returns late where the disk is slower than the link: a frame that is
         not read is the only flow control a peer can't ignore.
         """
-        conversation = conversation_of(message)
-        if conversation is not None:
-            await self.ensure_loaded(conversation)
+        conversation, link = conversation_of(message), self.hub.links.get(link_id)
+        if conversation is not None and link is not None and link.peer is not None:
+            await self._loader.ensure_loaded(link.peer, conversation, message)
         done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
         if not frame_bytes or link_id not in self._backlog_bytes:
             return
@@ -142,24 +115,10 @@ class HubDriver:
 
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         """Append without a link; returns once everything admitted is durable."""
-        await self.ensure_loaded(message.conversation)
+        await self._loader.ensure_loaded(peer, message.conversation, message)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
         await self._submit(effects, message.conversation)
         return outcomes
-
-    async def ensure_loaded(self, conversation: ConversationId) -> None:
-        """Put a stored conversation back on the shelf after a failed write took it off."""
-        if conversation not in self._off_shelf:
-            return
-        # One at a time: what another caller read before this one's entries were stored would
-        # take their place.
-        async with self._loading:
-            if conversation not in self._off_shelf:
-                return
-            loaded = await self.store.load(conversation)
-            if conversation in self._off_shelf:  # else it was deleted meanwhile
-                self._off_shelf.discard(conversation)
-                self._shelve(conversation, loaded)
 
     # --- queries --------------------------------------------------------------
 
@@ -167,7 +126,7 @@ class HubDriver:
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
     ) -> Conversation:
         """Return a conversation that `peer` may use so, in memory; see Hub.permitted."""
-        await self.ensure_loaded(conversation)
+        await self._loader.ensure_loaded(peer, conversation)
         return self.hub.permitted(peer, conversation, right)
 
     async def flush(self, conversation: ConversationId) -> None:
@@ -204,11 +163,8 @@ class HubDriver:
             # and the next start finishes the deletion.
             await self.store.put_meta(_TOMBSTONES, b"".join(self.hub.deleted))
         except StoreError as error:
-            self.hub.undelete(conversation)
-            self._off_shelf.add(conversation)
-            self._submit(_close_for_now(effects, Fault.of(error, conversation)))
+            self._submit(self.hub.undelete(conversation, effects, Fault.of(error, conversation)))
             raise
-        self._off_shelf.discard(conversation)
         self._submit(effects)
         await self._erase(conversation)
         return entries
@@ -240,16 +196,15 @@ class HubDriver:
             sink = self._sinks.get(link_id)
             if sink is not None:
                 sink(None)
+        if self.hub.shelf.is_crowded:
+            self._let_go()
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
-        """Forget what memory believes but the disk refused; nobody was told of it.
+        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        self._send(self.hub.disk_refused(lost, Fault.of(error)))
 
-        The links are told that the conversation left them for now; the writers
-        still hold their entries and send them again.
-        """
-        self._off_shelf |= {one for one in lost if not self.hub.is_deleted(one)}
-        for conversation in lost:
-            self._send(self.hub.forget(conversation, Fault.of(error, conversation)))
+    def _let_go(self) -> None:
+        self.hub.let_go(self.performer.writing | self._loader.asked)
 
     async def _tick(self) -> None:
         while True:
@@ -257,14 +212,4 @@ class HubDriver:
             now = time.monotonic()
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
-
-
-def _close_for_now(effects: HubEffects, fault: Fault) -> HubEffects:
-    """Return the farewells of a deletion that failed, with the reason why they are none."""
-    return replace(effects, send=tuple((i, _with_fault(f, fault)) for i, f in effects.send))
-
-
-def _with_fault(frame: Frame, fault: Fault) -> Frame:
-    if not isinstance(frame.message, Close):
-        return frame
-    return Frame.of(replace(frame.message, fault=fault), "to_client")
+            self._let_go()

@@ -94,6 +94,7 @@ def _policy(config: HubConfig) -> Policy:
         creators=_keys("creators", config.creators) or None,
         entries_max=config.entries_max,
         links_per_key_max=config.links_per_key_max,
+        conversations_in_memory_max=config.conversations_in_memory_max,
         host_keys=host_keys,
     )
 

@@ -77,3 +77,17 @@ def test_nothing_fails_with_a_commit_that_loses_nothing():
     commits.begin()
     (done,) = commits.complete()
     assert not done.fails_with(frozenset())
+
+
+def test_a_conversation_is_being_written_until_its_commit_ends():
+    a, b = line(1), line(2)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.begin()
+    commits.submit(work("second", b[0]))
+    commits.submit(work("word", about=a[0]))
+    assert commits.writing == {a[0].conversation, b[0].conversation}
+    commits.complete()
+    assert commits.writing == {b[0].conversation}
+    commits.refuse()
+    assert commits.writing == set()

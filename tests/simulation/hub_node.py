@@ -2,10 +2,13 @@
 
 from functools import partial
 
-from replica.ids import PublicKey
+from replica.commits import Conversations
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, PublicKey
 from replica.link.effects import conversation_of
 from replica.link.frame import Frame
-from replica.link.messages import Message
+from replica.link.messages import Fault, Message
+from replica.refusals import StoreFull
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.simulation.network import Wire
@@ -22,15 +25,35 @@ class HubNode(Node):
 
     def restore(self) -> None:
         self.wires: dict[LinkId, Wire] = {}
-        self.hub = Hub(self.key, Policy())
-        for conversation, entries in self.disk.conversations().items():
-            self.hub.load(conversation, entries, self.disk.lost_of(conversation))
-            self.oracle.restored(self.name, self.disk, self.hub.shelf[conversation])
+        self.hub = self._empty()
+        for conversation in self.disk.conversations():
+            self._load(conversation)
         self.later(TICK_S, self._tick)
+
+    def _empty(self) -> Hub:
+        return Hub(self.key, Policy(conversations_in_memory_max=self.mix.hub_memory))
+
+    def _load(self, conversation: ConversationId) -> None:
+        entries = self.disk.conversations().get(conversation, ())
+        self._queue(self.hub.load(conversation, entries, self.disk.lost_of(conversation)))
+        held = self.hub.shelf.get(conversation)
+        if held is not None:
+            self.oracle.restored(self.name, self.disk, held)
+
+    def held(self, conversation: ConversationId) -> Conversation | None:
+        """Return a conversation as the hub has it, be it on its disk alone."""
+        if conversation not in self.hub.shelf and conversation in self.disk.conversations():
+            self._load(conversation)
+        return self.hub.shelf.get(conversation)
+
+    def undo(self, lost: Conversations) -> None:
+        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        for _, step in self._steps(self.hub.disk_refused(lost, Fault.of(StoreFull()))):
+            step()
 
     def forget_memory(self) -> None:
         wires, self.wires = self.wires, {}
-        self.hub = Hub(self.key, Policy())
+        self.hub = self._empty()
         for wire in wires.values():
             wire.break_off()
 
@@ -47,6 +70,10 @@ class HubNode(Node):
     def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
         link_id = LinkId(wire.link_id)
         if self.is_alive and self.wires.get(link_id) is wire:
+            conversation, peer = conversation_of(message), self.hub.links[link_id].peer
+            assert peer is not None, "streams come with an authenticated key"
+            if conversation is not None and self.hub.needs_load(peer, conversation, message):
+                self._load(conversation)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
             wire.break_off()  # a connection this life knows nothing of is reset
@@ -63,14 +90,22 @@ class HubNode(Node):
             wire.break_off()
 
     def _do(self, effects: HubEffects) -> None:
+        self._queue(effects)
+        for conversation in self.hub.let_go(self.commits.writing):
+            self.trace(f"lets go of {conversation.hex()[:6]}")
+
+    def _queue(self, effects: HubEffects) -> None:
+        steps = self._steps(effects)
+        if effects.persist or steps:
+            about = {conversation for conversation, _ in steps if conversation is not None}
+            self.submit(effects.persist, about, steps)
+
+    def _steps(self, effects: HubEffects) -> Steps:
         steps: Steps = [
             (conversation_of(frame), partial(self._send, link_id, frame))
             for link_id, frame in effects.send
         ]
-        steps += [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
-        if effects.persist or steps:
-            about = {conversation for conversation, _ in steps if conversation is not None}
-            self.submit(effects.persist, about, steps)
+        return steps + [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)

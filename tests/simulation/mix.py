@@ -41,6 +41,8 @@ class Mix:
     small_limits: bool
     damage: int
     """Disks that lose an entry or more to flipped bits."""
+    hub_memory: int
+    """Conversations the hub may hold in memory beside those in use."""
 
     @property
     def has_damage(self) -> bool:
@@ -98,6 +100,7 @@ def draw(random: Random) -> Mix:
         cancels=on(0.3),
         small_limits=on(0.3),
         damage=random.choice((1, 2)) if on(0.3) else 0,
+        hub_memory=1 if on(0.5) else 9,
     )
 
 

@@ -6,7 +6,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.commits import Conversations
 from replica.conversation.author import Author
-from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.limits import VERSION
@@ -69,7 +70,8 @@ class ReplicaNode(Node):
     def restore(self) -> None:
         hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
         known_hub = self.hub.key if self.mix.remember_acks else None
-        self.core = ReplicaCore(self.public, hello, {}, known_hub)
+        self._shelf = MemoryShelf()
+        self.core = ReplicaCore(self.public, hello, self._shelf, known_hub)
         self.wire = None
         self.confirmed: set[ConversationId] = set()
         self.states: dict[ConversationId, SyncState] = {}
@@ -81,8 +83,8 @@ class ReplicaNode(Node):
         self._connect()
 
     @property
-    def shelf(self) -> Shelf:
-        return self.core.shelf
+    def shelf(self) -> MemoryShelf:
+        return self._shelf
 
     def forget_memory(self) -> None:
         wire, self.wire = self.wire, None
@@ -101,7 +103,7 @@ class ReplicaNode(Node):
 
     def join(self, conversation: ConversationId) -> None:
         """Follow a conversation; told by whoever granted the key."""
-        if self.is_alive and conversation not in self.joined:
+        if self.is_alive:
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self.joined.add(conversation)
 

@@ -27,7 +27,7 @@ from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.log.members import Membership
 from replica.log.pending import PendingEntries
-from syncd.hub import Hub
+from syncd.hub import Hub, HubEffects
 from tests.simulation.hub_node import HubNode
 from tests.simulation.mix import Mix, draw
 from tests.simulation.world import run_seed
@@ -183,6 +183,15 @@ def stores_again_what_waited_in_the_store() -> AbstractContextManager[object]:
     return mock.patch.object(Damage, "receive", tell_nothing)
 
 
+def disk_refused_forgets_nothing() -> AbstractContextManager[object]:
+    return mock.patch.object(Hub, "disk_refused", lambda self, lost, fault: HubEffects())
+
+
+def lets_go_of_what_is_not_written_yet() -> AbstractContextManager[object]:
+    let_go = Hub.let_go
+    return mock.patch.object(Hub, "let_go", lambda self, busy: let_go(self, frozenset()))
+
+
 BUGS: list[Bug] = [
     sends_before_it_persists,
     persists_three_entries_at_most,
@@ -203,6 +212,8 @@ BUGS: list[Bug] = [
     skips_the_third_entry_of_a_lane,
     forgets_what_the_disk_lost,
     stores_again_what_waited_in_the_store,
+    disk_refused_forgets_nothing,
+    lets_go_of_what_is_not_written_yet,
 ]
 
 
@@ -212,6 +223,8 @@ SHOWN_BY: dict[Bug, Callable[[Mix], bool]] = {
     counts_what_lies_outside_a_cut: lambda mix: bool(mix.revoke),
     forgets_what_the_disk_lost: lambda mix: mix.has_damage,
     stores_again_what_waited_in_the_store: lambda mix: mix.has_damage,
+    disk_refused_forgets_nothing: lambda mix: bool(mix.refuse),
+    lets_go_of_what_is_not_written_yet: lambda mix: mix.conversations > mix.hub_memory,
 }
 """Where only some mixes can show the bug, the others are not worth their time."""
 

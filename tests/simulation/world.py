@@ -106,8 +106,7 @@ class World:
         self.people[0].disk.snapshot()  # the first entry is never lost: there would be no test
         for node in self.nodes:
             node.crashes_left = self.mix.crashes_max
-        for replica in self.replicas:
-            replica.refusals_left = self.mix.refusals_max
+            node.refusals_left = self.mix.refusals_max
 
     def _create_conversation(self) -> None:
         owner = self.people[0]
@@ -248,7 +247,7 @@ class World:
         if any(node.has_work for node in self.nodes):
             return "a node has effects to perform"
         for conversation in self.conversations:
-            held = self.hub.hub.shelf.get(conversation)
+            held = self.hub.held(conversation)
             if held is None:
                 return "the hub lacks a conversation"
             if held.damage:
@@ -275,7 +274,7 @@ class World:
         self.oracle.check_stores(stores)
         self.oracle.check_acked(stores)
         for conversation in self.conversations:
-            holders = {"hub": (None, self.hub.hub.shelf[conversation])}
+            holders = {"hub": (None, self.hub.held(conversation))}
             for replica in self.replicas:
                 if conversation in replica.shelf:
                     holders[replica.name] = (replica.public, replica.shelf[conversation])

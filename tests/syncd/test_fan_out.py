@@ -175,9 +175,9 @@ def test_a_watcher_that_is_sent_nothing_new_gets_no_hint(scene: HostScene):
 
 def test_who_is_no_member_gets_no_hint_whatever_it_is_sent(scene: HostScene):
     for key, hints in ((scene.reader.public, 1), (Writer(66).public, 0)):
-        link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf={}, now=0.0)
+        link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf=scene.hub.shelf, now=0.0)
         connected = Connected({LinkId(1): link}, {LinkId(1): set()}, {LinkId(1)})
-        out = FanOut(connected, dict(scene.hub.shelf), 0.0)
+        out = FanOut(connected, scene.hub.shelf, 0.0)
         out.tell(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
         assert len(out.build().hints) == hints
 

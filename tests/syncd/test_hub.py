@@ -1,12 +1,14 @@
 """The hub's own inputs: loading, Push, deletion, deadlines, the ends of links (spec/04-link §7)."""
 
+from dataclasses import replace
+
 import pytest
 
 from replica import limits
 from replica.ids import ConversationId, Digest, EntryId
 from replica.link.events import EntriesAdmitted, EntryFailed
 from replica.link.link import Phase
-from replica.link.messages import Close, Entries, Fault, Hello, Open
+from replica.link.messages import Close, Entries, Fault, Hello, Listing, Open
 from replica.log.body import Role
 from replica.log.entry import Entry
 from replica.refusals import (
@@ -14,6 +16,7 @@ from replica.refusals import (
     ConversationUnknown,
     NotAllowed,
     SignatureInvalid,
+    StoreFull,
 )
 from replica.testing import of
 from syncd.fan_out import HubEffects
@@ -149,8 +152,7 @@ def test_each_entry_pushed_to_a_deleted_conversation_is_told_so(scene: Scene):
 def test_a_deletion_concerns_one_conversation_and_may_come_before_it_is_known(scene: Scene):
     other = EVE.genesis()
     scene.hub.delete(other.conversation)
-    assert scene.hub.is_deleted(other.conversation)
-    assert not scene.hub.is_deleted(scene.id)
+    assert scene.hub.deleted == (other.conversation,)
     assert scene.hub.permitted(scene.writer.public, scene.id) is scene.held
     message = Entries(other.conversation, (other,))
     _, outcomes = scene.hub.push(EVE.public, message, 0.0)
@@ -165,10 +167,15 @@ def test_what_is_deleted_is_listed_in_ascending_order(scene: Scene):
 
 
 def test_a_deletion_that_was_taken_back_leaves_the_conversation_welcome(scene: Scene):
-    scene.hub.delete(scene.id)
-    scene.hub.undelete(scene.id)
-    assert not scene.hub.is_deleted(scene.id)
-    assert reasons(push(scene, scene.writer, scene.genesis)) == ["durable"]
+    fault = Fault.of(StoreFull(), scene.id)
+    deletion = scene.hub.delete(scene.id)
+    assert not scene.hub.needs_load(scene.writer.public, scene.id)
+    scene.network.perform(scene.hub.undelete(scene.id, deletion, fault))
+    assert of(Close, scene.client.received) == [Close(scene.id, fault)]
+    assert scene.hub.deleted == ()
+    assert scene.hub.needs_load(scene.writer.public, scene.id)
+    scene.hub.load(scene.id, scene.network.stored)
+    assert scene.hub.permitted(scene.writer.public, scene.id) is scene.held
 
 
 # --- ends -----------------------------------------------------------------------------
@@ -192,12 +199,70 @@ def test_leaving_a_conversation_ends_its_entries_not_the_link(scene: Scene):
     assert reader.link.phase is Phase.READY
 
 
-def test_a_conversation_the_hub_forgets_is_closed_on_every_link(scene: Scene):
+# --- refused commits -------------------------------------------------------------------
+
+FULL = Fault.of(StoreFull())
+
+
+def test_a_conversation_the_disk_refused_is_closed_on_every_link(scene: Scene):
     others = [scene.join(Writer(number)) for number in (2, 3)]
-    fault = Fault("STORE_FULL", retryable=True)
-    scene.network.perform(scene.hub.forget(scene.id, fault))
+    scene.network.perform(scene.hub.disk_refused({scene.id}, FULL))
     for peer in (scene.client, *others):
-        assert of(Close, peer.received) == [Close(scene.id, fault)]
+        assert of(Close, peer.received) == [Close(scene.id, replace(FULL, conversation=scene.id))]
+
+
+def test_a_conversation_the_disk_refused_goes_on_from_what_is_stored(scene: Scene):
+    stored = tuple(scene.network.stored)
+    refused = scene.say()
+    scene.hub.disk_refused({scene.id}, FULL)
+    assert scene.id not in scene.hub.shelf
+    assert scene.hub.needs_load(scene.writer.public, scene.id)
+    scene.hub.load(scene.id, stored)
+    assert not scene.hub.needs_load(scene.writer.public, scene.id)
+    assert not scene.at_hub(refused)
+
+
+def test_whoever_asks_after_a_refusal_makes_it_load_since_its_members_are_unknown(scene: Scene):
+    scene.hub.disk_refused({scene.id}, FULL)
+    assert scene.hub.needs_load(EVE.public, scene.id)
+    assert not scene.hub.needs_load(EVE.public, ConversationId(b"?" * 32))
+
+
+def test_a_conversation_of_which_nothing_was_stored_is_unknown_after_its_refusal(scene: Scene):
+    scene.hub.disk_refused({scene.id}, FULL)
+    scene.hub.load(scene.id, ())
+    assert not scene.hub.needs_load(scene.writer.public, scene.id)
+    with pytest.raises(ConversationUnknown):
+        scene.hub.permitted(scene.writer.public, scene.id)
+
+
+def test_a_refusal_brings_no_deleted_conversation_back(scene: Scene):
+    scene.hub.delete(scene.id)
+    assert scene.hub.disk_refused({scene.id}, FULL) == HubEffects()
+    scene.hub.load(scene.id, scene.network.stored)
+    assert scene.id not in scene.hub.shelf
+    assert not scene.hub.needs_load(scene.writer.public, scene.id)
+
+
+def test_of_two_loads_that_cross_the_first_one_counts(scene: Scene):
+    stored = tuple(scene.network.stored)
+    scene.hub.disk_refused({scene.id}, FULL)
+    scene.hub.load(scene.id, stored)
+    entry = scene.chain(1)[0]
+    assert reasons(push(scene, scene.writer, entry)) == ["durable"]
+    scene.hub.load(scene.id, stored)
+    assert scene.at_hub(entry)
+
+
+def test_a_member_that_came_while_it_was_not_loaded_is_told_of_it_then(scene: Scene):
+    scene.client.append(scene.grant(EVE.public, Role.READER))
+    stored = tuple(scene.network.stored)
+    scene.hub.disk_refused({scene.id}, FULL)
+    peer = scene.network.connect(EVE.public)
+    assert not of(Listing, peer.received)
+    scene.network.perform(scene.hub.load(scene.id, stored))
+    (listing,) = of(Listing, peer.received)
+    assert [item.conversation for item in listing.items] == [scene.id]
 
 
 def test_a_link_that_is_gone_is_answered_nothing(scene: Scene):

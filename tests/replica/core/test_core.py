@@ -6,6 +6,7 @@ import pytest
 
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.core import ReplicaCore, ReplicaEffects, pauses
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId, Position
@@ -27,7 +28,7 @@ class Scene:
     def __init__(self, hello: Hello | None = None) -> None:
         self.now = 0.0
         self.hub = Hub(HUB, Policy())
-        self.core = ReplicaCore(ME.public, hello or Hello((1,)), {})
+        self.core = ReplicaCore(ME.public, hello or Hello((1,)), MemoryShelf())
         self.link_id: LinkId | None = None
         self.disk: dict[ConversationId, list[Entry]] = {}
         self.saved: dict[ConversationId, tuple[Position, ...]] = {}
@@ -127,7 +128,7 @@ def test_a_restart_with_acks_opens_with_a_digest_alone():
     scene.disconnect()
     later = Scene()
     later.hub, later.disk, later.saved = scene.hub, scene.disk, scene.saved
-    later.core = ReplicaCore(ME.public, Hello((1,)), {}, HUB)
+    later.core = ReplicaCore(ME.public, Hello((1,)), MemoryShelf(), HUB)
     later.do(later.core.follow(conversation, 0.0, drafts=True))
     later.connect()
     (opening,) = later.of(Open)

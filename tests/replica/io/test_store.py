@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from replica.conversation.entry_store import Stored
 from replica.errors import StoreError
-from replica.ids import ConversationId, EntryId, Lane, Position, Track
+from replica.ids import ConversationId, Lane, Position, Track
 from replica.io import commit
-from replica.io.store import Store, Stored
+from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreFull, StoreLocked
 from tests.support.files import full_disk, query, wal_commits
@@ -39,8 +40,6 @@ async def test_what_was_appended_is_there_after_reopening(path: Path) -> None:
         await store.append(entries)
     async with await Store.open(path) as store:
         assert (await store.load(entries[0].conversation)).entries == entries
-        assert await store.entry(entries[0].conversation, entries[7].id) == entries[7]
-        assert await store.entry(entries[0].conversation, EntryId(bytes(32))) is None
 
 
 async def test_entries_load_in_lamport_then_id_order_however_they_came(path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from replica.conversation.conversation import Conversation
+from replica.conversation.entry_store import Loaded, Stored
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.readonly import open_read_only
-from replica.io.store import Loaded, Store, Stored
+from replica.io.store import Store
 from replica.log.damage import NOTHING_LOST, Lost
 from replica.log.entry import Entry
 from replica.log.kinds import CONTROL_KINDS, Kind
@@ -104,7 +105,7 @@ async def test_a_body_that_fails_its_digest_is_quarantined_until_it_comes_again(
     assert bad.body is not None
     flip_byte(path, bad.body)
     async with await Store.open(path) as store:
-        assert await store.entry(bad.conversation, bad.id) == without_body(bad)
+        assert await store.load_bodies(bad.conversation, [bad.id]) == {}
         loaded = (await store.load(bad.conversation)).entries
         assert loaded == [without_body(e) if e is bad else e for e in entries]
         [found] = await store.quarantined()
@@ -145,7 +146,7 @@ async def test_a_control_entry_whose_body_is_damaged_is_lost_as_a_whole(
     async with await Store.open(path) as store:
         for _ in range(2):
             assert await store.load(conversation) == Loaded(rest, lost(bad))
-        assert await store.entry(conversation, bad.id) is None
+        assert await store.load_bodies(conversation, [bad.id]) == {}
         [found] = await store.quarantined()
         assert (found.conversation, found.id, found.body_only) == (conversation, bad.id, False)
         await store.append([bad])
@@ -277,7 +278,7 @@ async def test_a_row_that_is_gone_is_missed_and_noted_once(path: Path) -> None:
             assert told.lost.entries == {gone.id, followed.id}
             assert {found.id for found in await store.quarantined()} == {gone.id, followed.id}
             assert len(await store.quarantined()) == 2
-            assert store._rebuilt is (store.quarantined_count == 2)
+            assert store._repairs.has_rebuilt is (store.quarantined_count == 2)
     async with await Store.open(path) as store:
         await store.append([gone, followed])
         assert await store.load(conversation) == Loaded(entries, NOTHING_LOST)
@@ -374,4 +375,4 @@ async def test_an_unknown_conversation_lost_nothing(path: Path) -> None:
         loaded = await store.load(ConversationId(bytes(32)))
         assert loaded == Loaded([], NOTHING_LOST)
         assert not loaded
-        assert await store.entry(ConversationId(bytes(32)), EntryId(bytes(32))) is None
+        assert await store.load_bodies(ConversationId(bytes(32)), [EntryId(bytes(32))]) == {}

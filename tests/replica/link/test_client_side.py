@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from replica import limits
-from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import Digest
 from replica.link.channel import Channel
 from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
@@ -33,7 +34,7 @@ class Desk:
     ada: Writer = field(default_factory=lambda: Writer(1))
     sent: list[Message] = field(default_factory=list)
     out: EffectsBuilder = field(default_factory=EffectsBuilder)
-    shelf: Shelf = field(default_factory=dict)
+    shelf: MemoryShelf = field(default_factory=MemoryShelf)
 
     def __post_init__(self) -> None:
         self.genesis = self.ada.genesis()
@@ -41,7 +42,8 @@ class Desk:
         self.line: list[Entry] = [self.genesis]
         for number in range(5):
             self.line.append(self.ada.write(self.id, said(str(number)), parents=self.line[-1:]))
-        self.held = self.shelf[self.id] = Conversation.restore(self.id, self.line)
+        self.held = Conversation.restore(self.id, self.line)
+        self.shelf.add(self.held)
         self.side = ClientSide(
             self.shelf,
             send=lambda message, _out: self.sent.append(message),
@@ -131,7 +133,7 @@ def test_later_it_is_shown_the_membership_and_then_believed(desk: Desk) -> None:
 
 
 def test_what_is_not_held_cannot_be_seeded(desk: Desk) -> None:
-    desk.shelf.clear()
+    desk.shelf.remove(desk.id)
     channel = desk.channel()
     desk.receive(desk.fault(ConversationUnknown()))
     assert channel.state is SyncState.DENIED

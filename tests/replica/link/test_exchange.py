@@ -11,7 +11,7 @@ from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
 from replica.log.entry import Entry
-from replica.refusals import NotAllowed
+from replica.refusals import NotAllowed, StoreFull
 from replica.testing import of
 from syncd.policy import Policy
 from tests.support.scene import Scene
@@ -265,6 +265,7 @@ def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(sc
     (entry,) = scene.chain(1)
     held = [scene.genesis, entry]
     hub = scene.hub
+    hub.disk_refused({scene.id}, Fault.of(StoreFull()))
     hub.load(scene.id, [scene.genesis, without_body(entry)])
     other = scene.network.connect(scene.writer.public)
     other.open(scene.id)

@@ -3,7 +3,8 @@
 import pytest
 
 from replica import limits
-from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import Digest, PublicKey
 from replica.link.codec import Direction, decode_frame
 from replica.link.effects import Effects
@@ -60,7 +61,7 @@ def test_a_frame_holds_the_bytes_of_its_message(direction: Direction) -> None:
 
 def test_a_beat_names_the_bytes_of_the_frames_that_left() -> None:
     held, _ = conversation(5)
-    shelf: Shelf = {held.id: held}
+    shelf = MemoryShelf([held])
     link = Link(Side.CLIENT, key=ADA.public, peer=None, shelf=shelf, now=0.0)
     link.start(Hello((1,)))
     link.receive(Welcome(1, HUB, limits.FRAME_BYTES_MAX, limits.CREDIT_BYTES, 60_000), 0.0)
@@ -76,7 +77,7 @@ def test_a_beat_names_the_bytes_of_the_frames_that_left() -> None:
 
 def test_a_hub_answers_a_beat_with_the_bytes_of_the_frames_that_left() -> None:
     held, _ = conversation(5)
-    link = Link(Side.HUB, key=HUB, peer=ADA.public, shelf={held.id: held}, now=0.0)
+    link = Link(Side.HUB, key=HUB, peer=ADA.public, shelf=MemoryShelf([held]), now=0.0)
     link.receive(Hello((1,)), 0.0)
     opened = link.receive(Open(held.id, Digest(bytes(32)), ()), 0.0)
     asked = link.receive(Ids(held.id, ()), 0.0, 40)
@@ -88,8 +89,8 @@ def test_a_hub_answers_a_beat_with_the_bytes_of_the_frames_that_left() -> None:
 
 def test_both_sides_encode_for_their_own_direction() -> None:
     held, entries = conversation(1)
-    hub = Link(Side.HUB, key=HUB, peer=ADA.public, shelf={}, now=0.0)
-    client = Link(Side.CLIENT, key=ADA.public, peer=None, shelf={held.id: held}, now=0.0)
+    hub = Link(Side.HUB, key=HUB, peer=ADA.public, shelf=MemoryShelf(), now=0.0)
+    client = Link(Side.CLIENT, key=ADA.public, peer=None, shelf=MemoryShelf([held]), now=0.0)
     (hello,) = client.start(Hello((1,))).send
     assert decode_frame(hello.data, "to_hub") == hello.message
     (welcome,) = hub.receive(hello.message, 0.0).send
@@ -105,7 +106,7 @@ def test_what_a_hub_leaves_unsent_for_want_of_credit_is_not_counted() -> None:
     big = [ADA.write(held.id, said("x" * 500_000), parents=[entries[-1]]) for _ in range(8)]
     for entry in big:
         held.admit(entry)
-    link = Link(Side.HUB, key=HUB, peer=PublicKey(ADA.public), shelf={held.id: held}, now=0.0)
+    link = Link(Side.HUB, key=HUB, peer=PublicKey(ADA.public), shelf=MemoryShelf([held]), now=0.0)
     link.receive(Hello((1,)), 0.0)
     effects = link.receive(Open(held.id, Digest(bytes(32)), ()), 0.0)
     (pong,) = link.receive(Ping(1), 0.0).send

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from replica import limits
-from replica.conversation.conversation import Conversation, Shelf
+from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import ConversationId, Digest, PublicKey
 from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
@@ -25,7 +26,7 @@ class Desk:
 
     ada: Writer = field(default_factory=lambda: Writer(1))
     sent: list[Message] = field(default_factory=list)
-    shelf: Shelf = field(default_factory=dict)
+    shelf: MemoryShelf = field(default_factory=MemoryShelf)
 
     def __post_init__(self) -> None:
         self.genesis = self.ada.genesis()
@@ -33,7 +34,8 @@ class Desk:
         self.line: list[Entry] = [self.genesis]
         for number in range(3):
             self.line.append(self.ada.write(self.id, said(str(number)), parents=self.line[-1:]))
-        self.held = self.shelf[self.id] = Conversation.restore(self.id, self.line)
+        self.held = Conversation.restore(self.id, self.line)
+        self.shelf.add(self.held)
         self.out = EffectsBuilder()
         self.side = HubSide(
             self.shelf,
@@ -103,7 +105,7 @@ def test_where_lanes_diverge_one_is_named_and_all_ids_are_shown(desk: Desk) -> N
 
 def test_bodies_that_are_missing_are_asked_for(desk: Desk) -> None:
     bare = replace(desk.line[1], body=None)
-    desk.shelf[desk.id] = Conversation.restore(desk.id, [desk.genesis, bare, *desk.line[2:]])
+    desk.shelf.add(Conversation.restore(desk.id, [desk.genesis, bare, *desk.line[2:]]))
     answer = desk.receive(Open(desk.id, OTHER))
     (fault,) = (m for m in answer if isinstance(m, Fault))
     assert (fault.reason, fault.missing) == (EntriesMissing.reason, (bare.id,))

@@ -4,6 +4,7 @@ import pytest
 
 from replica import limits
 from replica.conversation.drafts import Draft
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.link.events import EntriesAdmitted, LinkClosed, StateChanged, SyncState, Welcomed
 from replica.link.exchange import Side
@@ -119,7 +120,9 @@ def test_whoever_leaves_a_conversation_is_offline_there(pair: Pair, writer: Writ
 
 
 def test_a_hub_that_greets_with_another_key_than_it_proved_is_left(writer: Writer):
-    link = Link(Side.CLIENT, key=writer.public, peer=PublicKey(b"p" * 32), shelf={}, now=0.0)
+    link = Link(
+        Side.CLIENT, key=writer.public, peer=PublicKey(b"p" * 32), shelf=MemoryShelf(), now=0.0
+    )
     link.receive(Welcome(1, PublicKey(b"q" * 32), 1, 1, 1), 0.0)
     assert link.phase is Phase.CLOSED
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica import limits
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import ConversationId, Digest
 from replica.link.events import EntriesAcked, LinkClosed, StateChanged, SyncState
 from replica.link.exchange import Side
@@ -25,6 +26,7 @@ from replica.link.messages import (
     Welcome,
 )
 from replica.log.admission import Admitted
+from replica.refusals import StoreFull
 from replica.testing import Network, Peer, of, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -157,7 +159,8 @@ def test_each_side_sends_what_the_other_lacks(scene: Scene) -> None:
 
 def test_a_lost_hub_is_seeded_by_a_member(scene: Scene) -> None:
     word = scene.say()
-    scene.hub.forget(scene.id)
+    scene.hub.disk_refused({scene.id}, Fault.of(StoreFull()))
+    scene.hub.load(scene.id, ())  # its store is empty
     peer = again(scene)
     peer.open(scene.id)
     assert scene.at_hub(word)
@@ -313,7 +316,7 @@ def test_a_quiet_link_beats_and_an_idle_one_ends(scene: Scene) -> None:
 
 def test_every_wait_has_a_deadline(scene: Scene) -> None:
     assert scene.client.link.handle_deadline(scene.network.now).wake_at is not None
-    at_hub = Link(Side.HUB, key=HUB_KEY, peer=None, shelf={}, now=3.0)
+    at_hub = Link(Side.HUB, key=HUB_KEY, peer=None, shelf=MemoryShelf(), now=3.0)
     assert at_hub.handle_deadline(3.0).wake_at == 3.0 + limits.IDLE_TIMEOUT_S
 
 

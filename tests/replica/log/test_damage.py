@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
+from replica.conversation.shelf import MemoryShelf
 from replica.ids import EntryId
 from replica.link.events import EntriesAdmitted, StateChanged, SyncState
 from replica.link.messages import Entries, Fault, Listing, Open, Opened
@@ -72,7 +73,7 @@ class Damaged(Scene):
 
     def member(self, writer: Writer, *entries: Entry) -> Peer:
         """Link a replica that holds these entries."""
-        return self.network.connect(writer.public, shelf=shelf_of(*entries) if entries else {})
+        return self.network.connect(writer.public, shelf=shelf_of(*entries))
 
     @property
     def digest(self) -> bytes:
@@ -329,7 +330,7 @@ def test_a_hub_that_lost_a_message_gets_it_again_and_admits_the_pending_ones(
 
 def damaged_client(scene: Damaged, writer: Writer, *gone: Entry) -> Peer:
     """Link a replica whose store lost some entries."""
-    return scene.network.connect(writer.public, shelf={scene.id: without(scene.all, *gone)})
+    return scene.network.connect(writer.public, shelf=MemoryShelf([without(scene.all, *gone)]))
 
 
 @pytest.mark.parametrize("name", [*CLOSING, "first", "last"])

@@ -10,11 +10,12 @@ import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica import limits
 from replica.conversation.conversation import Conversation
+from replica.conversation.entry_store import Loaded
 from replica.conversation.next_seal import sealable
 from replica.core import pauses
 from replica.ids import ConversationId, EntryId
 from replica.io.replica import Replica
-from replica.io.store import Loaded, Store
+from replica.io.store import Store
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.damage import NOTHING_LOST

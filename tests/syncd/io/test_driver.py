@@ -1,4 +1,4 @@
-"""The hub's driver: conversations that a failed write took out of memory come back once."""
+"""The hub's driver: what it lets go of, and what it must not let go of yet."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,114 +6,50 @@ from pathlib import Path
 
 import pytest
 
-from replica.errors import StoreError
-from replica.ids import ConversationId
+from replica.ids import Digest
 from replica.io.blobs import Blobs
 from replica.io.store import Store
-from replica.link.messages import Entries
-from replica.log.entry import Entry
+from replica.link.messages import Entries, Hello, Open
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.policy import Policy
-from tests.support.callers import until
-from tests.support.writers import Writer, said
+from tests.support.callers import PATIENCE_S, until
+from tests.support.writers import Writer
 
-
-class Driven:
-    """A driver with one stored conversation, whose reads can be held up."""
-
-    def __init__(self, driver: HubDriver, writer: Writer, genesis: Entry) -> None:
-        self.driver, self.writer, self.last = driver, writer, genesis
-        self.id = ConversationId(genesis.id)
-        self.reads = 0
-        self.held_up: set[int] = set()
-        self.may_return = asyncio.Event()
-        self._load = driver.store.load
-
-    async def load(self, conversation: ConversationId) -> list[Entry]:
-        """Read like the store; the reads that are held up return when they may."""
-        entries = await self._load(conversation)
-        number, self.reads = self.reads, self.reads + 1
-        if number in self.held_up:
-            await self.may_return.wait()
-        return entries
-
-    def take_off(self) -> None:
-        """Let the conversation leave memory as after a failed write."""
-        self.driver._undo(StoreError("a broken page"), {self.id})
-        assert self.id not in self.driver.hub.shelf
-
-    async def push(self) -> Entry:
-        self.last = self.writer.write(self.id, said("more"), parents=[self.last])
-        message = Entries(self.id, (self.last,))
-        assert await self.driver.push(self.writer.public, message) == {self.last.id: None}
-        return self.last
+ADA = Writer(1)
+GENESES = [Writer(1, epoch=number).genesis() for number in range(1, 5)]
+IDS = [genesis.conversation for genesis in GENESES]
 
 
 @pytest.fixture
-async def driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Driven]:
-    writer = Writer(1)
-    genesis = writer.genesis()
+async def driver(tmp_path: Path) -> AsyncIterator[HubDriver]:
+    """Run a driver with room for one of its four conversations."""
     async with await Store.open(tmp_path / "log.db") as store:
-        await store.append([genesis])
-        driver = HubDriver(Hub(Writer(9).public, Policy()), store, Blobs(tmp_path / "blobs"))
+        await store.append(GENESES)
+        hub = Hub(Writer(9).public, Policy(conversations_in_memory_max=1))
+        driver = HubDriver(hub, store, Blobs(tmp_path / "blobs"))
         await driver.start()
-        made = Driven(driver, writer, genesis)
-        monkeypatch.setattr(store, "load", made.load)
-        yield made
+        yield driver
         await driver.stop()
 
 
-async def test_two_loads_at_once_give_one_conversation(driven: Driven):
-    driven.take_off()
-    driven.held_up = {1}
-    loads = [asyncio.create_task(driven.driver.ensure_loaded(driven.id)) for _ in range(2)]
-    await loads[0]
-    held = driven.driver.hub.shelf[driven.id]
-    await driven.push()
-    driven.may_return.set()
-    await loads[1]
-    assert driven.driver.hub.shelf[driven.id] is held
-    assert driven.reads == 1
+async def test_a_start_fills_memory_and_no_more(driver: HubDriver):
+    assert len(driver.hub.shelf) == 1
+    assert len(driver.hub.shelf.listing(ADA.public)) == len(IDS)
 
 
-async def test_a_slow_load_never_brings_back_what_was_stored_before(driven: Driven):
-    driven.take_off()
-    driven.held_up = {1}
-    loads = [asyncio.create_task(driven.driver.ensure_loaded(driven.id)) for _ in range(2)]
-    await loads[0]
-    entry = await driven.push()
-    driven.take_off()
-    driven.may_return.set()
-    await loads[1]
-    await driven.driver.ensure_loaded(driven.id)
-    assert entry.id in driven.driver.hub.shelf[driven.id].log.entries
+async def test_what_was_loaded_for_a_caller_is_there_when_its_turn_comes(driver: HubDriver):
+    """Where all else in memory is open on links, the newcomer is the one that can go."""
+    link_id = driver.connect(ADA.public, lambda _item: None)
+    await driver.receive(link_id, Hello((1,)), 0)
+    async with asyncio.timeout(PATIENCE_S):
+        for conversation in IDS:
+            await driver.receive(link_id, Open(conversation, Digest(bytes(32))), 0)
+        assert set(driver.hub.shelf) == set(IDS)
 
 
-async def test_a_load_that_fails_is_tried_again_by_who_asks_next(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-):
-    driven.take_off()
-
-    async def fail(_conversation: ConversationId) -> list[Entry]:
-        raise StoreError("a broken page")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(driven.driver.store, "load", fail)
-        for _ in range(2):
-            with pytest.raises(StoreError):
-                await driven.driver.ensure_loaded(driven.id)
-    await driven.driver.ensure_loaded(driven.id)
-    assert driven.id in driven.driver.hub.shelf
-
-
-async def test_a_conversation_deleted_while_it_is_read_stays_away(driven: Driven):
-    driven.take_off()
-    driven.held_up = {0}
-    loading = asyncio.create_task(driven.driver.ensure_loaded(driven.id))
-    await until(lambda: driven.reads > 0)
-    driven.driver.hub.delete(driven.id)
-    driven.driver._off_shelf.discard(driven.id)
-    driven.may_return.set()
-    await loading
-    assert driven.id not in driven.driver.hub.shelf
+async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
+    for genesis in GENESES:
+        message = Entries(genesis.conversation, (genesis,))
+        assert await driver.push(ADA.public, message) == {genesis.id: None}
+    await until(lambda: len(driver.hub.shelf) == 1)

@@ -134,7 +134,7 @@ async def test_a_bug_of_the_hub_is_told_without_its_story(
         raise RuntimeError("what another member wrote")
 
     monkeypatch.setattr(served.hub.driver, "receive", fail)
-    monkeypatch.setattr(served.hub.driver, "ensure_loaded", fail)
+    monkeypatch.setattr(served.hub.driver._loader, "ensure_loaded", fail)
     sync, metadata = served.owner.sync, served.owner.metadata
     calls = (
         sync.Resolve(sync_pb2.ResolveRequest(conversation=served.id), metadata=metadata),
@@ -234,11 +234,11 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
 
 async def test_no_busy_member_brings_a_deleted_conversation_back(served: ServedHub):
     deleting = asyncio.create_task(served.owner.calls.delete(served.id))
+    loader, peer = served.hub.driver._loader, served.writer.public
     while not deleting.done():
-        driver = served.hub.driver
-        await asyncio.gather(*(driver.ensure_loaded(served.id) for _ in range(5)))
+        await asyncio.gather(*(loader.ensure_loaded(peer, served.id) for _ in range(5)))
     await deleting
-    await served.hub.driver.ensure_loaded(served.id)
+    await loader.ensure_loaded(peer, served.id)
     assert served.id not in served.hub.driver.hub.shelf
     assert not await served.hub.driver.store.has(served.id)
     for caller in (served.owner, served.stranger):

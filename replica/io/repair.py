@@ -1,0 +1,84 @@
+"""Repairs of the store: what `rows` finds damaged is set aside or written anew (04-link §10)."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from replica.errors import StoreError
+from replica.ids import ConversationId
+from replica.io import schema
+from replica.io import statements as sql
+from replica.io.commit import GroupCommit, Statement
+from replica.io.rows import BadRow, Examined, Row
+from replica.log import Entry
+from replica.refusals import StoreCorrupt
+
+_log = structlog.get_logger(__name__)
+
+
+class Repairs:
+    """The repairs of one store, and how many rows were found bad since it was opened."""
+
+    def __init__(self, commit: GroupCommit) -> None:
+        """Write through `commit`, whose owner closes it."""
+        self._commit = commit
+        self.quarantined_count = 0
+        self.has_rebuilt = False
+        """Whether the index was derived anew: once is enough."""
+
+    async def repair(self, conversation: ConversationId, examined: Examined) -> None:
+        """Set aside what is bad, and write down anew what only its keys were damaged of."""
+        statements = [s for row, entry in examined.misfiled for s in _refiling(row, entry)]
+        if examined.unlisted:
+            statements.append(sql.listing(examined.unlisted))
+        if examined.gone:
+            for id_ in examined.gone:
+                _log.error("entry_gone", conversation=conversation.hex(), id=id_.hex())
+            self.quarantined_count += len(examined.gone)
+            gone = [(conversation, id_) for id_ in sorted(examined.gone)]
+            statements.append(Statement(sql.NOTE_GONE, gone))
+        await self.set_aside(conversation, examined.bad, statements)
+
+    async def set_aside(
+        self,
+        conversation: ConversationId,
+        bad: Sequence[BadRow],
+        others: Sequence[Statement] = (),
+    ) -> None:
+        """Move bad rows to quarantine and run the other statements; a failure is logged."""
+        statements = list(others)
+        for found in bad:
+            _log.error("entry_quarantined", conversation=conversation.hex(), why=found.why)
+            _, rowid, _, *content = found.row
+            values = (rowid, *content)
+            about = (conversation, found.id, found.body_only, found.why)
+            drop = sql.DROP_BODY if found.body_only else sql.DROP_ROW
+            statements += [
+                Statement(sql.SET_ASIDE, [(*values, *about)]),
+                Statement(drop, [values]),
+            ]
+        self.quarantined_count += len(bad)
+        if not statements:
+            return
+        try:
+            try:
+                await self._commit.write(statements)
+            except StoreCorrupt:
+                await self.rebuild_index()
+                await self._commit.write(statements)
+        except StoreError as error:
+            # Reading goes on without the bad rows; they are found again at the next load.
+            _log.warning("quarantine_failed", reason=error.reason, detail=error.detail)
+
+    async def rebuild_index(self) -> None:
+        """Derive the index of entries anew. Raises StoreError."""
+        self.has_rebuilt = True
+        await self._commit.write([Statement(text) for text in schema.REBUILD_INDEX])
+        _log.warning("store_index_rebuilt")
+
+
+def _refiling(row: Row, entry: Entry) -> list[Statement]:
+    """Put a sound entry where it belongs: the keys of its row, or its checksum, are damaged."""
+    _log.warning("entry_refiled", conversation=entry.conversation.hex(), id=entry.id.hex())
+    _, rowid, _, *content = row
+    return [Statement(sql.DROP_ROW, [(rowid, *content)]), *sql.appending([entry])]
