@@ -25,7 +25,7 @@ class HubNode(Node):
         self.hub = Hub(self.key, Policy())
         for conversation, entries in self.disk.conversations().items():
             self.hub.load(conversation, entries, self.disk.lost_of(conversation))
-            self.oracle.restored(self.name, self.disk, self.hub.shelf[conversation])
+            self.oracle.stores.restored(self.name, self.disk, self.hub.shelf[conversation])
         self.later(TICK_S, self._tick)
 
     def forget_memory(self) -> None:
@@ -42,11 +42,13 @@ class HubNode(Node):
         """Take a new stream of an authenticated key."""
         link_id = self.hub.connect(peer, self.clock.now)
         wire.link_id = link_id
+        self.oracle.delivery.connected(link_id)
         self.wires[link_id] = wire
 
     def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
         link_id = LinkId(wire.link_id)
         if self.is_alive and self.wires.get(link_id) is wire:
+            self.oracle.delivery.received(link_id, message)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
             wire.break_off()  # a connection this life knows nothing of is reset
@@ -63,6 +65,7 @@ class HubNode(Node):
             wire.break_off()
 
     def _do(self, effects: HubEffects) -> None:
+        self.oracle.delivery.decided(self.hub, effects)
         steps: Steps = [
             (conversation_of(frame), partial(self._send, link_id, frame))
             for link_id, frame in effects.send
@@ -75,4 +78,5 @@ class HubNode(Node):
     def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)
         if wire is not None:
+            self.oracle.calm.sent(link_id, "to_client", frame.message)
             wire.send(frame, "to_client")
