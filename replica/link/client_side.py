@@ -107,6 +107,10 @@ class ClientSide(Exchange):
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
+            if not (channel.is_open or message.equal or channel.asked_with_heads):
+                # Entries on their way made it equal; the hub has not opened its side.
+                self.send_open(channel, out, now, with_heads=False)
+                return
             channel.wanted.clear()
             channel.refused.clear()
             channel.busy_checks = 0

@@ -257,3 +257,17 @@ def test_entries_that_set_nothing_free_cause_no_comparison(desk: Desk) -> None:
     assert news.id in desk.held.log.entries
     assert channel.recheck_at is None
     assert desk.sent == []
+
+
+def test_what_became_equal_before_the_hub_opened_its_side_is_opened_again(desk: Desk) -> None:
+    """LINK-12: entries of an Open before it arrive between a digest and its answer."""
+    channel = desk.channel(*desk.line)
+    desk.side.send_open(channel, desk.out, 0.0, with_heads=False)
+    news = desk.ada.write(desk.id, said("news"), parents=desk.line[-1:])
+    desk.receive(Entries(desk.id, (news,)))
+    digest, heads = desk.held.log.digest, desk.held.log.heads()
+    desk.receive(Opened(desk.id, digest, False, heads), 1.0)
+    assert (channel.state, channel.is_open) == (SyncState.OPENING, False)
+    assert desk.sent[-1] == Open(desk.id, digest, None, True)
+    desk.receive(Opened(desk.id, digest, True), 2.0)
+    assert (channel.state, channel.is_open) == (SyncState.SYNCHRONIZED, True)
