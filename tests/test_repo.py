@@ -207,6 +207,10 @@ def test_no_forbidden_words() -> None:
 
 DOUBLES = {
     "tests/simulation/host_node.py": ("model_host.schedule", {"open_requests", "sealable"}),
+    "tests/simulation/hub_node.py": ("syncd.hub", {"FanOut", "Link", "permitted"}),
+    "tests/simulation/node.py": ("replica.commits", {"Refused"}),
+    "tests/simulation/replica_node.py": ("replica.core", {"Acks", "Channel", "Epochs", "Link"}),
+    "tests/simulation/writer.py": ("replica.conversation.author", {"Epochs", "Header", "sign"}),
     "tests/support/scripted_host.py": ("model_host.schedule", {"open_requests", "sealable"}),
 }
 """Per test double: the module whose rules it follows, and the names it leaves to that module."""

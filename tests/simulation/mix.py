@@ -42,9 +42,9 @@ class Mix:
     small_limits: bool
     hosts: int
     deletes: bool
-    """An owner deletes the last conversation on the hub."""
+    """Drawn and not played yet: an owner deletes the last conversation on the hub."""
     pushes: int
-    """Messages of a client without a link."""
+    """Drawn and not played yet: messages of a client without a link."""
     damage: int
     """Disks that lose an entry or more to flipped bits."""
 
@@ -69,7 +69,7 @@ class Mix:
     def delivers_drafts(self) -> bool:
         """Say whether readers get all of a draft: nothing is lost, and no credit runs out."""
         is_hub_whole = "hub" not in self.crash_targets and not self.hub_loss
-        is_whole = is_hub_whole and not (self.has_damage or self.rollback)
+        is_whole = is_hub_whole and not (self.has_damage or self.rollback or self.revoke == "host")
         return self.has_lossless_links and is_whole and not self.small_limits
 
     @property

@@ -20,7 +20,7 @@ from replica.link.events import (
     SyncState,
 )
 from replica.link.frame import Frame
-from replica.link.messages import Entries, Fault, Hello, HostInfo, Message
+from replica.link.messages import Entries, Fault, Hello, HostInfo, Message, Open
 from replica.log.body import Generation, Seal
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
@@ -127,6 +127,7 @@ class ReplicaNode(Node):
         if wire is not self.wire:
             wire.break_off()
             return
+        self.oracle.in_flight.received(self.name, message)
         self.do(self.core.receive(message, self.clock.now, size_bytes))
         if self.core.has_ended:
             self._unlink()
@@ -160,6 +161,8 @@ class ReplicaNode(Node):
         wire = self.wire
         if wire is None and effects.send:
             raise Violation(f"{self.name} sends without a link")
+        for frame in effects.send:
+            self.oracle.in_flight.sent(self.name, wire, frame.message)
         steps: Steps = [(conversation_of(f), partial(self._send, wire, f)) for f in effects.send]
         steps += [(conversation_of(e), partial(self._deliver, e)) for e in effects.deliver]
         return steps
@@ -171,8 +174,10 @@ class ReplicaNode(Node):
 
     def _note_sent(self, wire: Wire, message: Message) -> None:
         self.oracle.stores.sent(self.name, message, self.disk)
+        if isinstance(message, Open) and message.heads is not None:
+            self.oracle.calm.compares(self.name, wire.link_id, message.conversation)
         self.oracle.calm.sent(wire.link_id, "to_hub", message)
-        if isinstance(message, Entries):
+        if isinstance(message, Entries) and message.conversation in self.joined:
             self.oracle.calm.offered(self.name, message.ids, self.clock.now)
 
     def check_acked(self) -> None:

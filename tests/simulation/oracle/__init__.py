@@ -11,6 +11,7 @@ from tests.simulation.oracle.calm import Calm
 from tests.simulation.oracle.delivery import Delivery
 from tests.simulation.oracle.drafts import Drafts
 from tests.simulation.oracle.hosts import Hosts
+from tests.simulation.oracle.in_flight import InFlight
 from tests.simulation.oracle.stores import Stores
 
 __all__ = ["Oracle", "Record", "Violation"]
@@ -26,4 +27,5 @@ class Oracle:
         self.drafts = Drafts(mix)
         self.delivery = Delivery()
         self.calm = Calm(mix)
+        self.in_flight = InFlight(mix)
         self.agreement = Agreement(self.books, mix)

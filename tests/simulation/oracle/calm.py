@@ -21,6 +21,7 @@ class Calm:
         """What a revocation names goes along with it."""
         self._crossed: dict[Stream, set[EntryId]] = {}
         self._left: set[Stream] = set()
+        self._compared: set[Stream] = set()
         self._unacked_since: dict[tuple[str, EntryId], float] = {}
 
     def sent(self, link_id: int, direction: Direction, message: m.Message) -> None:
@@ -34,9 +35,15 @@ class Calm:
                 self._left.add(stream)
             case _ if stream in self._left:
                 pass  # what crosses a Close may be dropped, and is sent again
-            case m.Open() | m.Fault(reason="CONVERSATION_NOT_FOUND"):
-                # What was under way for 5 s of steady writing is compared, and sent again.
+            case m.Open(heads=heads) if heads is not None and stream in self._compared:
+                # After 5 s of steady writing heads are compared, and what is under way comes again.
+                self._left.add(stream)
+            case m.Open(heads=heads) if heads is not None:
+                self._compared.add(stream)
                 self._crossed.pop(stream, None)
+            case m.Fault(reason="CONVERSATION_NOT_FOUND"):
+                self._crossed.pop(stream, None)
+                self._compared.discard(stream)
             case m.Entries():
                 crossed = self._crossed.setdefault(stream, set())
                 again = crossed.intersection(message.ids)
@@ -52,6 +59,14 @@ class Calm:
         """Take a change of state: nothing gets lost, so nobody can notice it."""
         if self._is_calm and state is SyncState.DESYNCHRONIZED:
             raise Violation(f"{name} lost something where nothing gets lost")
+
+    def compares(self, name: str, link_id: int, conversation: ConversationId) -> None:
+        """Take a comparison of heads: after the first, only what is not acked calls for one."""
+        stream = (link_id, conversation)
+        again = stream in self._compared and stream not in self._left
+        is_called_for = any(writer == name for writer, _ in self._unacked_since)
+        if self._is_calm and again and not is_called_for:
+            raise Violation(f"{name} compares heads again, though all it sent is acked")
 
     def left(self, name: str) -> None:
         """Take a replica that leaves a conversation: acks may cross that."""
