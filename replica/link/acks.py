@@ -57,8 +57,9 @@ def acked_by(events: Iterable[Event]) -> dict[ConversationId, tuple[Position, ..
         match event:
             case EntriesAcked(conversation, positions):
                 found[conversation] = (*found.get(conversation, ()), *positions)
-            case EntriesAdmitted(conversation, entries):
-                sent = (Position(e.header.lane, e.header.seq, e.id) for e in entries)
+            case EntriesAdmitted(conversation, entries, freed):
+                # What the hub's entries set free was held here alone: the hub may lack it.
+                sent = (entry.position for entry in entries if entry.id not in freed)
                 found[conversation] = (*found.get(conversation, ()), *sent)
             case _:
                 pass

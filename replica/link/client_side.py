@@ -109,6 +109,10 @@ class ClientSide(Exchange):
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
+            if not (channel.is_open or message.equal or channel.asked_with_heads):
+                # Entries on their way made it equal; the hub has not opened its side.
+                self.send_open(channel, out, now, with_heads=False)
+                return
             channel.wanted.clear()
             channel.refused.clear()
             channel.busy_checks = 0
@@ -199,18 +203,14 @@ class ClientSide(Exchange):
             return
         channel.received_since_check = True
         channel.wanted -= held.log.entries.keys()
-        channel.tell_acked(channel.mark_acked(held, known), out)
-        self._offer_freed(held, message, known, now)
+        # What these entries set free was held here alone: the hub may lack it (LINK-15).
+        freed = self.intake.freed_by(message, known)
+        sent = (entry_id for entry_id in known if entry_id not in freed)
+        channel.tell_acked(channel.mark_acked(held, sent), out)
+        self.offer(held.id, [entry_id for entry_id in known if entry_id in freed], now)
         if was_blocked and not held.is_blocked:
             self.send_open(channel, out, now, with_heads=True)
         channel.settle(out)
-
-    def _offer_freed(
-        self, held: Conversation, message: Entries, known: list[EntryId], now: float
-    ) -> None:
-        """Offer what our store held all along and the hub's entries have set free."""
-        brought = {*message.ids, *self.intake.pending}
-        self.offer(held.id, [i for i in known if i not in brought], now)
 
     def receive_ack(self, message: Ack, out: EffectsBuilder) -> None:
         """Take entries as durable at the hub, with their lane ancestors (LINK-15)."""

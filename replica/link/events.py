@@ -26,6 +26,8 @@ class EntriesAdmitted:
 
     conversation: ConversationId
     entries: tuple[Entry, ...]
+    freed: frozenset[EntryId] = frozenset()
+    """Those of them that the peer did not send: they were held here, and pending."""
 
 
 @dataclass(frozen=True, slots=True)

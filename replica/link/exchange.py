@@ -107,6 +107,8 @@ class Exchange(ABC):
         if held is not None and held.is_blocked:
             return  # LINK-34
         new = list(ids) if held is None else held.log.offered(ids)
+        if not new:
+            return
         self._expect_acks(channel, new)
         self._ask_later(channel, now)
         if channel.is_open:

@@ -78,12 +78,20 @@ class Intake:
         with held.batch():
             for entry in message.entries:
                 self._admit(held, entry, taken, out)
-        self._finish(held, taken, out)
+        self._finish(held, message, taken, out)
         return taken.known
 
-    def _finish(self, held: Conversation, taken: Taken, out: EffectsBuilder) -> None:
+    def freed_by(self, message: Entries, ids: Iterable[EntryId]) -> frozenset[EntryId]:
+        """Return which of these admitted ids the peer did not send on this link: they were here."""
+        sent = frozenset(message.ids)
+        return frozenset(i for i in ids if i not in sent and i not in self.pending)
+
+    def _finish(
+        self, held: Conversation, message: Entries, taken: Taken, out: EffectsBuilder
+    ) -> None:
         if taken.admitted:
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+            freed = self.freed_by(message, (entry.id for entry in taken.admitted))
+            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted), freed))
         log = held.log
         missing = sorted(i for i in taken.missing if i not in log.entries and i not in log.pending)
         if missing:

@@ -25,11 +25,13 @@ class HostNode(ReplicaNode):
 
     def restore(self) -> None:
         self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
+        self.oracle.hosts.started(self.name)
         super().restore()
 
     def undo(self, lost: Conversations) -> None:
         """Take it that what was begun may have been lost; the log says what is open."""
         self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
+        self.oracle.hosts.undone(self.name, lost)
         super().undo(lost)
 
     def host_info(self) -> HostInfo | None:
@@ -39,18 +41,22 @@ class HostNode(ReplicaNode):
         self.later(0.01, self.work)
 
     def synchronized(self, conversation: ConversationId) -> None:
+        self.oracle.hosts.synchronized(self.name, conversation)
         self.later(0.0, self.work)
 
     def work(self) -> None:
         """Do all that may be done now."""
+        count = 0
         while (decision := self._take()) is not None:
             self._act(decision)
+            count += 1
+            self.oracle.hosts.decided(self.name, count)
 
     def _take(self) -> Decision | None:
         return self.schedule.start_next(
             self.shelf.values(),
             is_synchronized=lambda c: self.states.get(c) is SyncState.SYNCHRONIZED,
-            now_ms=self._time_ms(),
+            now_ms=self.writer.time_ms,
         )
 
     def _act(self, decision: Decision) -> None:
@@ -71,12 +77,12 @@ class HostNode(ReplicaNode):
             case Refuse():
                 self._answer_refused(decision)
             case GatherHeads(_, _, heads):
-                self.write(conversation, Join(), heads)
+                self.writer.write(conversation, Join(), heads)
                 self.schedule.end(request)
 
     def _answer_refused(self, refusal: Refuse) -> None:
         basis = self.shelf[refusal.conversation].log.entries[refusal.request].header.basis
-        self.write(refusal.conversation, refusal.body, (refusal.request,), basis=basis)
+        self.writer.write(refusal.conversation, refusal.body, (refusal.request,), basis=basis)
         self.schedule.end(refusal.request)
 
     def _run(self, conversation: ConversationId, request: EntryId, seal_id: EntryId) -> None:
@@ -86,7 +92,10 @@ class HostNode(ReplicaNode):
         cancelled = self.shelf[conversation].order.is_cancelled(request)
         delay_s = self.random.choice((0.01, 0.5, 2.0))
         streams = not cancelled and self.random.random() < 0.6
-        self.oracle.draft_begun(request, run, token_ids)
+        self.oracle.hosts.began(self.name, request, seal_id)
+        self.oracle.drafts.began(
+            self.name, conversation, request, run, token_ids, self.clock.now, streams=streams
+        )
         answer = partial(self._answer, conversation, request, seal_id, run, token_ids, cancelled)
         if streams:
             digest = start_digest(request, run)
@@ -110,8 +119,8 @@ class HostNode(ReplicaNode):
             tuple(1 for _ in ready.entries),
             ready.membership_heads,
         )
-        seal = self.write(conversation, body, (ready.request,), basis=basis)
-        self.oracle.sealed(seal, held)
+        seal = self.writer.write(conversation, body, (ready.request,), basis=basis)
+        self.oracle.hosts.sealed(self.name, seal, held)
         return seal.id if seal.id in held.order.nodes else None
 
     def _stream(
@@ -157,6 +166,7 @@ class HostNode(ReplicaNode):
         cancelled: bool,
     ) -> None:
         self.schedule.end(request)
+        self.oracle.hosts.ended(self.name, request)
         held = self.shelf.get(conversation)
         node = held.order.nodes.get(seal_id) if held is not None else None
         # Else the seal was displaced, or answered by what arrived meanwhile.
@@ -170,7 +180,7 @@ class HostNode(ReplicaNode):
                 draft_digest=extend_digest(start_digest(request, run), token_ids),
                 run=run,
             )
-            self.write(conversation, body, (seal_id,), basis=seal_id)
+            self.writer.write(conversation, body, (seal_id,), basis=seal_id)
         self.work()
 
 

@@ -38,7 +38,7 @@ class HubNode(Node):
         self._queue(self.hub.load(conversation, entries, self.disk.lost_of(conversation)))
         held = self.hub.shelf.get(conversation)
         if held is not None:
-            self.oracle.restored(self.name, self.disk, held)
+            self.oracle.stores.restored(self.name, self.disk, held)
 
     def held(self, conversation: ConversationId) -> Conversation | None:
         """Return a conversation as the hub has it, be it on its disk alone."""
@@ -65,6 +65,7 @@ class HubNode(Node):
         """Take a new stream of an authenticated key."""
         link_id = self.hub.connect(peer, self.clock.now)
         wire.link_id = link_id
+        self.oracle.delivery.connected(link_id)
         self.wires[link_id] = wire
 
     def receive_frame(self, wire: Wire, message: Message, size_bytes: int) -> None:
@@ -74,6 +75,7 @@ class HubNode(Node):
             assert peer is not None, "streams come with an authenticated key"
             if conversation is not None and self.hub.needs_load(peer, conversation, message):
                 self._load(conversation)
+            self.oracle.delivery.received(link_id, message)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
             wire.break_off()  # a connection this life knows nothing of is reset
@@ -101,6 +103,7 @@ class HubNode(Node):
             self.submit(effects.persist, about, steps)
 
     def _steps(self, effects: HubEffects) -> Steps:
+        self.oracle.delivery.decided(self.hub, effects)
         steps: Steps = [
             (conversation_of(frame), partial(self._send, link_id, frame))
             for link_id, frame in effects.send
@@ -110,4 +113,5 @@ class HubNode(Node):
     def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)
         if wire is not None:
+            self.oracle.calm.sent(link_id, "to_client", frame.message)
             wire.send(frame, "to_client")

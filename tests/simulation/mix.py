@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from replica import limits
@@ -35,10 +35,16 @@ class Mix:
     rollback: bool
     keep_epoch: bool
     revoke: str
+    """Whom the owner revokes: "person", "host"; "self": a person resigns; "both": both at once."""
     remember_acks: bool
     follow: bool
     cancels: bool
     small_limits: bool
+    hosts: int
+    deletes: bool
+    """Drawn and not played yet: an owner deletes the last conversation on the hub."""
+    pushes: int
+    """Drawn and not played yet: messages of a client without a link."""
     damage: int
     """Disks that lose an entry or more to flipped bits."""
     hub_memory: int
@@ -48,6 +54,25 @@ class Mix:
     def has_damage(self) -> bool:
         """Say whether disks lose entries: where others hold these, and may bring them."""
         return bool(self.damage) and not (self.hub_loss or self.rollback or self.revoke)
+
+    @property
+    def has_lossless_links(self) -> bool:
+        """Say whether all that is sent arrives, once and in order."""
+        faults = (self.drop, self.duplicate, self.breaks, self.partitions, self.reorder)
+        return not any(faults)
+
+    @property
+    def is_calm(self) -> bool:
+        """Say whether nothing fails at all."""
+        stores_fail = self.refuse or self.hub_loss or self.rollback or self.has_damage
+        return self.has_lossless_links and not (self.crash or stores_fail or self.small_limits)
+
+    @property
+    def delivers_drafts(self) -> bool:
+        """Say whether readers get all of a draft: nothing is lost, and no credit runs out."""
+        is_hub_whole = "hub" not in self.crash_targets and not self.hub_loss
+        is_whole = is_hub_whole and not (self.has_damage or self.rollback or self.revoke == "host")
+        return self.has_lossless_links and is_whole and not self.small_limits
 
     @property
     def may_fork(self) -> bool:
@@ -72,7 +97,7 @@ def draw(random: Random) -> Mix:
     lossy = on(0.5)
     crash_targets = tuple(t for t in ("person", "host", "hub") if on(0.5))
     rollback = on(0.3)
-    return Mix(
+    mix = Mix(
         people=random.choice((2, 3, 3, 4)),
         conversations=2 if on(0.15) else 1,
         actions=random.randint(6, 26),
@@ -94,14 +119,34 @@ def draw(random: Random) -> Mix:
         hub_loss=on(0.15),
         rollback=rollback,
         keep_epoch=rollback and on(0.5),
-        revoke=random.choice(("person", "person", "host")) if on(0.25) else "",
+        revoke=random.choice(("person", "person", "host", "self", "both")) if on(0.25) else "",
         remember_acks=on(0.5),
         follow=on(0.5),
         cancels=on(0.3),
         small_limits=on(0.3),
+        hosts=2 if on(0.2) else 1,
+        deletes=on(0.1),
+        pushes=random.choice((1, 4)) if on(0.3) else 0,
         damage=random.choice((1, 2)) if on(0.3) else 0,
         hub_memory=1 if on(0.5) else 9,
     )
+    return calmed(mix) if on(0.1) else mix
+
+
+def calmed(mix: Mix) -> Mix:
+    """Return a mix without any fault."""
+    mix = with_whole_stores(with_lossless_links(mix))
+    return replace(mix, crash=0.0, crash_targets=(), refuse=0.0, small_limits=False)
+
+
+def with_lossless_links(mix: Mix) -> Mix:
+    """Return a mix in which all that is sent arrives, once and in order."""
+    return replace(mix, drop=0.0, duplicate=0.0, breaks=0, partitions=0, reorder=False)
+
+
+def with_whole_stores(mix: Mix) -> Mix:
+    """Return a mix in which no store loses anything."""
+    return replace(mix, hub_loss=False, rollback=False, keep_epoch=False, damage=0)
 
 
 _SMALL = (

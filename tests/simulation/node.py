@@ -75,7 +75,8 @@ class Node:
             for entry in entries:
                 self._maybe_crash()
                 self.disk.write(entry)
-                self.oracle.durable(self.name, entry)
+                self.oracle.stores.durable(self.name, entry)
+                self.oracle.hosts.durable(self.name, entry)
         except Crashed:
             self.crash()
             return

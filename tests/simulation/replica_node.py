@@ -1,15 +1,12 @@
 """A replica: the real core, commits and author behind a simulated wire and disk."""
 
-from functools import lru_cache, partial
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from functools import partial
 
 from replica.commits import Conversations
-from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
 from replica.core import ReplicaCore, ReplicaEffects
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId
 from replica.limits import VERSION
 from replica.link.effects import conversation_of
 from replica.link.events import (
@@ -24,30 +21,16 @@ from replica.link.events import (
     SyncState,
 )
 from replica.link.frame import Frame
-from replica.link.messages import Fault, Hello, HostInfo, Message
-from replica.log.body import Body, Genesis
-from replica.log.entry import Conflict, Entry
-from replica.log.kinds import Kind
+from replica.link.messages import Entries, Fault, Hello, HostInfo, Message, Open
+from replica.log.body import Generation, Seal
+from replica.log.entry import Entry
 from replica.refusals import StoreFull
 from tests.simulation.clock import Clock
 from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire
 from tests.simulation.node import Node, Steps
-from tests.simulation.oracle import Oracle
-
-
-@lru_cache(maxsize=64)
-def key_of(name: str) -> tuple[Ed25519PrivateKey, PublicKey]:
-    """Return the key of a name, the same in every seed."""
-    key = Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32, b"*"))
-    return key, PublicKey(key.public_key().public_bytes_raw())
-
-
-class Unchecked(Author):
-    """An author of a client that looks up no roles: what it may not write is void for all."""
-
-    def may_write(self, held: Conversation, body: Body) -> bool:
-        return True
+from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.writer import Writer, key_of
 
 
 class ReplicaNode(Node):
@@ -60,6 +43,7 @@ class ReplicaNode(Node):
     ) -> None:
         super().__init__(name, clock, network, oracle)
         self.key, self.public = key_of(name)
+        self.writer = Writer(self)
         self.hub = hub
         self.joined: set[ConversationId] = set()
         self.is_careless = False
@@ -87,6 +71,7 @@ class ReplicaNode(Node):
         return self._shelf
 
     def forget_memory(self) -> None:
+        self.oracle.drafts.crashed(self.name)
         wire, self.wire = self.wire, None
         if wire is not None:
             wire.break_off()
@@ -109,6 +94,7 @@ class ReplicaNode(Node):
 
     def leave(self, conversation: ConversationId) -> None:
         self.joined.discard(conversation)
+        self.oracle.calm.left(self.name)
         self.do(self.core.unfollow(conversation))
 
     def _load(self, conversation: ConversationId) -> None:
@@ -116,7 +102,7 @@ class ReplicaNode(Node):
         held = None
         if entries or lost:
             held = Conversation.restore(conversation, entries or (), lost)
-            self.oracle.restored(self.name, self.disk, held)
+            self.oracle.stores.restored(self.name, self.disk, held)
         acked = self.disk.acks.get(conversation, set()) if self.mix.remember_acks else ()
         self.do(self.core.loaded(conversation, held, sorted(acked), self.clock.now))
         if held is not None and self.is_careless:
@@ -143,6 +129,7 @@ class ReplicaNode(Node):
         if wire is not self.wire:
             wire.break_off()
             return
+        self.oracle.in_flight.received(self.name, message)
         self.do(self.core.receive(message, self.clock.now, size_bytes))
         if self.core.has_ended:
             self._unlink()
@@ -156,6 +143,7 @@ class ReplicaNode(Node):
         if wire is not None:
             wire.break_off()
         self.do(self.core.disconnected(self.clock.now))
+        self.check_acked()
         self.later(self.core.reconnect_pause_s(self.random.random()), self._connect)
 
     # --- effects -----------------------------------------------------------------
@@ -163,6 +151,7 @@ class ReplicaNode(Node):
     def do(self, effects: ReplicaEffects) -> None:
         self._wake_at(effects.wake_at)
         for conversation, positions in effects.acked:
+            self.oracle.stores.acked(self.name, positions, self.hub.disk)
             self.disk.acks.setdefault(conversation, set()).update(positions)
         for conversation in effects.load:
             self.later(self.random.choice((0.0, 0.0, 0.3)), partial(self._load, conversation))
@@ -172,13 +161,33 @@ class ReplicaNode(Node):
 
     def _steps(self, effects: ReplicaEffects) -> Steps:
         wire = self.wire
+        if wire is None and effects.send:
+            raise Violation(f"{self.name} sends without a link")
+        for frame in effects.send:
+            self.oracle.in_flight.sent(self.name, wire, frame.message)
         steps: Steps = [(conversation_of(f), partial(self._send, wire, f)) for f in effects.send]
         steps += [(conversation_of(e), partial(self._deliver, e)) for e in effects.deliver]
         return steps
 
     def _send(self, wire: Wire | None, frame: Frame) -> None:
         if wire is not None and wire is self.wire:
+            self._note_sent(wire, frame.message)
             wire.send(frame, "to_hub")
+
+    def _note_sent(self, wire: Wire, message: Message) -> None:
+        self.oracle.stores.sent(self.name, message, self.disk)
+        if isinstance(message, Open) and message.heads is not None:
+            self.oracle.calm.compares(self.name, wire.link_id, message.conversation)
+        self.oracle.calm.sent(wire.link_id, "to_hub", message)
+        if isinstance(message, Entries) and message.conversation in self.joined:
+            self.oracle.calm.offered(self.name, message.ids, self.clock.now)
+
+    def check_acked(self) -> None:
+        """Show the oracle what counts as acknowledged."""
+        for conversation, held in self.shelf.items():
+            if conversation in self.core.holdings.acks and not held.is_blocked:
+                acked = held.log.covered() - self.core.holdings.unacked(conversation)
+                self.oracle.stores.taken_as_acked(self.name, acked, self.hub.disk)
 
     def _wake_at(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake:
@@ -196,13 +205,17 @@ class ReplicaNode(Node):
     def _deliver(self, event: Event) -> None:
         match event:
             case EntriesAdmitted(conversation, entries):
-                self.oracle.accepted(self.name, entries, self.shelf.get(conversation))
+                self._note_admitted(entries, self.shelf.get(conversation))
                 self.entries_admitted(conversation, entries)
             case EntriesAcked(_, positions):
-                self.oracle.acked(self.name, positions, self.hub.disk)
+                self.oracle.stores.acked(self.name, positions, self.hub.disk)
+                ids = tuple(position.id for position in positions)
+                self.oracle.calm.acked(self.name, ids, self.clock.now)
             case StateChanged(conversation, state):
                 self.trace(f"{conversation.hex()[:6]} {state.value}")
                 self.states[conversation] = state
+                self.oracle.drafts.state(self.name, conversation, state, self.clock.now)
+                self.oracle.calm.state(self.name, state)
                 if state is SyncState.SYNCHRONIZED:
                     self.confirmed.add(conversation)
                     self.synchronized(conversation)
@@ -210,65 +223,27 @@ class ReplicaNode(Node):
                 self.joined.update(item.conversation for item in items)
             case EntryFailed(_, entry, fault):
                 self.trace(f"failed {fault.reason} {entry.hex()[:6] if entry else '-'}")
-                self.oracle.failed(self.name, fault)
+                self.oracle.stores.failed(self.name, fault)
             case DraftReceived(draft):
-                self.oracle.draft_read(self.name, self.life, draft)
+                self.oracle.drafts.read(self.name, self.life, draft)
             case LinkClosed():
                 self.trace("link closed")
             case _:
                 pass
+
+    def _note_admitted(self, entries: tuple[Entry, ...], held: Conversation | None) -> None:
+        self.oracle.stores.accepted(self.name, entries)
+        for entry in entries:
+            body = self.oracle.books[entry.id].body
+            if isinstance(body, Seal):
+                self.oracle.agreement.accepted(self.name, entry.id, held)
+            elif isinstance(body, Generation):
+                seal = self.oracle.books[entry.header.parents[0]].body
+                if isinstance(seal, Seal):
+                    self.oracle.drafts.answered(self.name, self.life, seal.request, body.run)
 
     def entries_admitted(
         self, conversation: ConversationId, entries: tuple[Entry, ...]
     ) -> None: ...
 
     def synchronized(self, conversation: ConversationId) -> None: ...
-
-    # --- writing --------------------------------------------------------------------
-
-    def create(self, owners: tuple[PublicKey, ...]) -> ConversationId:
-        author = Unchecked(self.key, self._new_epoch())
-        body = Genesis(owners)
-        entry = author.genesis(body, salt=self.random.randbytes(16), time_ms=self._time_ms())
-        conversation = ConversationId(entry.id)
-        self.core.epochs.begin(conversation, author.epoch)
-        self._append(entry, body)
-        self.join(conversation)
-        return conversation
-
-    def write(
-        self,
-        conversation: ConversationId,
-        body: Body,
-        parents: tuple[EntryId, ...],
-        *,
-        basis: EntryId | None = None,
-        conflict: Conflict = Conflict.QUEUE,
-    ) -> Entry:
-        """Write the next entry of our own, durable before it is sent."""
-        held = self.shelf[conversation]
-        entry = self._author(held).write(
-            held,
-            body,
-            parents=parents,
-            basis=basis,
-            conflict=conflict,
-            salt=self.random.randbytes(16),
-            time_ms=self._time_ms(),
-        )
-        self._append(entry, body)
-        return entry
-
-    def _append(self, entry: Entry, body: Body) -> None:
-        self.oracle.authored(self.name, entry, body)
-        self.trace(f"writes {Kind(entry.header.kind).name} {entry.id.hex()[:6]}")
-        self.do(self.core.append(entry, self.clock.now))
-
-    def _author(self, held: Conversation) -> Unchecked:
-        return Unchecked(self.key, self.core.epochs.epoch(held, self._new_epoch()))
-
-    def _new_epoch(self) -> int:
-        return self.random.getrandbits(64) | 1
-
-    def _time_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.clock.now * 1000)

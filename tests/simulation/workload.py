@@ -28,13 +28,14 @@ from tests.simulation.replica_node import ReplicaNode
 ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "edit", "leave")
 
 
-def act(person: ReplicaNode, conversation: ConversationId, host: PublicKey) -> None:
+def act(person: ReplicaNode, conversation: ConversationId, hosts: tuple[PublicKey, ...]) -> None:
     """Do one random thing, if this person knows the conversation and may write."""
     random = person.random
     held = _readable(person, conversation)
     if held is None:
         return
     action = random.choice(ACTIONS)
+    host = random.choice(hosts)
     if Role.READER in held.log.membership.roles[person.public] and random.random() < 0.8:
         return  # else it writes all the same, and the entry is void
     match action:
@@ -85,7 +86,7 @@ def _frontier(held: Conversation, node: SealNode | None) -> tuple[EntryId, ...]:
 def _say(person: ReplicaNode, held: Conversation, node: SealNode | None) -> EntryId:
     body = Message(Speaker.USER, (Text(f"{person.name} {person.random.random():.6f}"),))
     basis = node.id if node is not None else None
-    return person.write(held.id, body, _frontier(held, node), basis=basis).id
+    return person.writer.write(held.id, body, _frontier(held, node), basis=basis).id
 
 
 def _ask(
@@ -99,7 +100,7 @@ def _ask(
     body = Request(host, Sampling(), membership_heads=held.log.membership_heads())
     conflict = random.choice((Conflict.FORK, Conflict.QUEUE))
     basis = node.id if node is not None else None
-    request = person.write(held.id, body, parents, basis=basis, conflict=conflict)
+    request = person.writer.write(held.id, body, parents, basis=basis, conflict=conflict)
     if person.mix.cancels and random.random() < 0.3:
         later = random.choice((0.0, 0.3, 3.0))
         person.later(later, lambda: _cancel(person, held.id, request.id))
@@ -109,7 +110,7 @@ def _cancel(person: ReplicaNode, conversation: ConversationId, request: EntryId)
     held = person.shelf.get(conversation)
     is_here = held is not None and request in held.log.entries
     if held is not None and is_here and not held.is_blocked:
-        person.write(conversation, Cancel(), (request,))
+        person.writer.write(conversation, Cancel(), (request,))
 
 
 def _regenerate(person: ReplicaNode, held: Conversation, host: PublicKey) -> None:
@@ -129,18 +130,21 @@ def _edit(person: ReplicaNode, held: Conversation) -> None:
     older = held.log.entries[person.random.choice(node.seal.entries)].header
     basis = node.parent.id if node.parent is not None else None
     body = Message(Speaker.USER, (Text(f"{person.name} rather {person.random.random():.6f}"),))
-    person.write(held.id, body, older.parents, basis=basis)
+    person.writer.write(held.id, body, older.parents, basis=basis)
 
 
 def _write_document(person: ReplicaNode, held: Conversation) -> None:
-    body = DocumentUpdate(person.random.randbytes(20))
-    person.write(held.id, body, _heads(held, Track.DOCUMENT))
+    if person.random.random() < 0.3:  # an update nobody can read is void for all
+        body = DocumentUpdate(person.random.randbytes(20))
+        person.writer.write(held.id, body, _heads(held, Track.DOCUMENT))
+    else:
+        person.writer.set_title(held, f"{person.name} {person.random.random():.6f}")
 
 
 def _join(person: ReplicaNode, held: Conversation) -> None:
     heads = _heads(held, Track.CONVERSATION)
     if len(heads) > 1:
-        person.write(held.id, Join(), heads)
+        person.writer.write(held.id, Join(), heads)
 
 
 def _heads(held: Conversation, track: Track) -> tuple[EntryId, ...]:
@@ -155,13 +159,13 @@ def grant(owner: ReplicaNode, conversation: ConversationId, key: PublicKey, role
     """Give a key a role."""
     held = owner.shelf[conversation]
     parents = held.log.membership_heads() or (EntryId(conversation),)
-    owner.write(conversation, Member(Grant(key, role)), parents)
+    owner.writer.write(conversation, Member(Grant(key, role)), parents)
 
 
 def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> None:
-    """Take a key out, keeping what the owner has seen of it."""
+    """Take a key out, keeping what the author of the revocation has seen of it."""
     held = owner.shelf.get(conversation)
-    if not owner.is_alive or held is None or held.log.genesis is None or held.is_blocked:
+    if not owner.is_alive or held is None or not held.is_member(owner.public):
         return
     log = held.log
     cuts = []
@@ -173,4 +177,4 @@ def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> 
     if owner.random.random() < 0.3:
         cuts = cuts[:1]  # what else the key wrote becomes void
     parents = log.membership_heads() or (EntryId(conversation),)
-    owner.write(conversation, Member(Revocation(key, tuple(cuts))), parents)
+    owner.writer.write(conversation, Member(Revocation(key, tuple(cuts))), parents)

@@ -8,12 +8,15 @@ from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
 from replica.ids import Digest
+from replica.link.acks import acked_by
 from replica.link.channel import Channel
 from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Fault, Message, Open, Opened
+from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
 from replica.link.seeding import SEEDINGS_MAX
+from replica.log.body import Grant, Member, Role
+from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.refusals import (
     ConversationUnknown,
@@ -228,3 +231,45 @@ def test_only_what_is_believed_to_be_equal_is_verified(desk: Desk) -> None:
         channel.state = state
         desk.side.verify([channel], desk.out, 0.0)
     assert len(desk.sent) == 1
+
+
+def test_what_the_hubs_entries_set_free_is_not_acked(desk: Desk) -> None:
+    """LINK-15: only what the hub sent itself is held there; the rest was here, and pending."""
+    bob = Writer(2)
+    grant = desk.ada.write(desk.id, Member(Grant(bob.public, Role.WRITER)), parents=[desk.genesis])
+    lost = bob.write(desk.id, said("lost here"), parents=desk.line[-1:])
+    behind = desk.ada.write(desk.id, said("written here"), parents=[lost])
+    stored = [*desk.line, grant, behind]
+    desk.held = Conversation.restore(desk.id, stored, Lost(frozenset({lost.id})))
+    desk.shelf[desk.id] = desk.held
+    channel = desk.channel(desk.genesis, grant)
+    desk.receive(Entries(desk.id, (lost,)))
+    assert desk.held.log.entries.keys() == {entry.id for entry in (*stored, lost)}
+    assert channel.unacked == {entry.id for entry in (*desk.line[1:], behind)}
+    assert [e for e in desk.out.deliver if isinstance(e, EntriesAcked)] == []
+    assert acked_by(desk.out.deliver) == {desk.id: (lost.position,)}
+
+
+def test_entries_that_set_nothing_free_cause_no_comparison(desk: Desk) -> None:
+    channel = desk.channel(desk.line[-1])
+    channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
+    channel.unacked.clear()
+    news = desk.ada.write(desk.id, said("news"), parents=desk.line[-1:])
+    desk.receive(Entries(desk.id, (news,)))
+    assert news.id in desk.held.log.entries
+    assert channel.recheck_at is None
+    assert desk.sent == []
+
+
+def test_what_became_equal_before_the_hub_opened_its_side_is_opened_again(desk: Desk) -> None:
+    """LINK-12: entries of an Open before it arrive between a digest and its answer."""
+    channel = desk.channel(*desk.line)
+    desk.side.send_open(channel, desk.out, 0.0, with_heads=False)
+    news = desk.ada.write(desk.id, said("news"), parents=desk.line[-1:])
+    desk.receive(Entries(desk.id, (news,)))
+    digest, heads = desk.held.log.digest, desk.held.log.heads()
+    desk.receive(Opened(desk.id, digest, False, heads), 1.0)
+    assert (channel.state, channel.is_open) == (SyncState.OPENING, False)
+    assert desk.sent[-1] == Open(desk.id, digest, None, True)
+    desk.receive(Opened(desk.id, digest, True), 2.0)
+    assert (channel.state, channel.is_open) == (SyncState.SYNCHRONIZED, True)

@@ -1,0 +1,108 @@
+"""Claims about hosts: whose turn it is, what a seal lists, one answer per request."""
+
+from replica.commits import Conversations
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, EntryId
+from replica.log.body import Request, Seal
+from replica.log.entry import Conflict, Entry
+from replica.log.kinds import Kind
+from tests.simulation.mix import Mix
+from tests.simulation.oracle.books import Books, Violation
+
+DECISIONS_MAX = 200
+"""Decisions of one host in one step; beyond it the schedule gives out the same ones again."""
+
+
+class Hosts:
+    """What each host works on, and what it wrote."""
+
+    def __init__(self, books: Books, mix: Mix) -> None:
+        self._books = books
+        self._may_repeat = mix.may_repeat
+        self._answers: dict[EntryId, EntryId] = {}
+        self._running: dict[str, dict[EntryId, EntryId]] = {}
+        self._synced: set[tuple[str, ConversationId]] = set()
+
+    def started(self, name: str) -> None:
+        """Take a start: nothing is synced yet, and nothing runs."""
+        self._running[name] = {}
+        self._synced = {known for known in self._synced if known[0] != name}
+
+    def undone(self, name: str, lost: Conversations) -> None:
+        """Take a refused commit: what was lost is read and synced again, and nothing runs."""
+        self._running[name] = {}
+        self._synced -= {(name, conversation) for conversation in lost}
+
+    def synchronized(self, name: str, conversation: ConversationId) -> None:
+        """Take a conversation as synced in this life."""
+        self._synced.add((name, conversation))
+
+    def decided(self, name: str, count: int) -> None:
+        """Count the decisions of one step."""
+        if count > DECISIONS_MAX:
+            raise Violation(f"{name} is given the same turns without end")
+
+    def sealed(self, name: str, entry: Entry, held: Conversation) -> None:
+        """Take a seal an honest host has just written: it must count."""
+        if (name, held.id) not in self._synced:
+            raise Violation(f"{name} sealed before it had synced its own lanes (ORD-12)")
+        if entry.id not in held.order.nodes and not self._may_repeat:
+            reason = held.order.void.get(entry.id)
+            raise Violation(f"{name}'s own seal {entry.id.hex()[:6]} is void: {reason}")
+        seal = self._books[entry.id].body
+        assert isinstance(seal, Seal)
+        request = self._books[seal.request].entry
+        if request.header.conflict == Conflict.QUEUE and seal.prev_seal is not None:
+            first = self._books[seal.entries[0]].entry.header
+            answered = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
+            if not answered and not self._follows_cancel(request, seal.prev_seal):
+                raise Violation(f"{name} sealed a queued request without the answer before it")
+
+    def _follows_cancel(self, request: Entry, seal_id: EntryId) -> bool:
+        """Say whether a request follows a CANCEL of what the seal answers."""
+        seal = self._books[seal_id].body
+        assert isinstance(seal, Seal)
+        todo, seen = [request.id], set()
+        while todo:
+            at = todo.pop()
+            header = self._books[at].entry.header
+            if header.kind == Kind.CANCEL and header.parents == (seal.request,):
+                return True
+            todo += [p for p in header.parents if p not in seen]
+            seen.update(header.parents)
+        return False
+
+    def began(self, name: str, request: EntryId, seal_id: EntryId) -> None:
+        """Take the start of a run: one per request, and one per branch (spec/03-order §4)."""
+        running = self._running[name]
+        body = self._books[request].body
+        if not isinstance(body, Request):
+            raise Violation(f"{name} answers what is no request")
+        if request in running:
+            raise Violation(f"{name} began a second run of {request.hex()[:6]}")
+        busy = set(running.values())
+        at: EntryId | None = seal_id
+        while at is not None:
+            if at in busy:
+                raise Violation(f"{name} began a run on a branch that is busy")
+            seal = self._books[at].body
+            assert isinstance(seal, Seal)
+            at = seal.prev_seal
+        running[request] = seal_id
+
+    def ended(self, name: str, request: EntryId) -> None:
+        """Take the end of a run."""
+        self._running[name].pop(request, None)
+
+    def durable(self, name: str, entry: Entry) -> None:
+        """Take what a host stores of its own: one answer per request."""
+        record = self._books.records.get(entry.id)
+        if record is None or record.writer != name or self._may_repeat:
+            return
+        if entry.header.kind == Kind.GENERATION:
+            first = entry.header.parents[0]
+            answered = self._books[first].body
+            # A refusal follows the request itself.
+            request = answered.request if isinstance(answered, Seal) else first
+            if self._answers.setdefault(request, entry.id) != entry.id:
+                raise Violation(f"{name} answered a request twice")

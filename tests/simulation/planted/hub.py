@@ -1,0 +1,87 @@
+"""Bugs in the hub: who is sent what, and what is acked."""
+
+from unittest import mock
+
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, EntryId
+from replica.link.channel import Channel
+from replica.link.effects import EffectsBuilder
+from replica.link.exchange import Exchange
+from replica.link.hub_side import HubSide
+from replica.link.link import Link
+from replica.link.messages import Ack, Entries, ListingItem
+from syncd.fan_out import FanOut, HubEffects, LinkId
+from syncd.hub import Hub
+from tests.simulation.planted import Patch
+
+
+def checks_no_membership_at_delivery() -> Patch:
+    pump = Exchange.pump
+
+    def careless(self: Exchange, peer: object, out: EffectsBuilder, **more: object) -> None:
+        with mock.patch.object(Exchange, "_may_read", lambda self, held, peer: True):
+            pump(self, peer, out, **more)
+
+    return mock.patch.object(Exchange, "pump", careless)
+
+
+def lets_everyone_read() -> Patch:
+    return mock.patch.object(Exchange, "_may_read", lambda self, held, peer: True)
+
+
+def lists_conversations_of_others() -> Patch:
+    def list_all(self: FanOut, link_id: LinkId, held: Conversation) -> None:
+        item = ListingItem(held.id, held.log.digest)
+        self.take(link_id, self._connected.links[link_id].list_conversations([item]))
+
+    return mock.patch.object(FanOut, "_list", list_all)
+
+
+def streams_drafts_to_who_did_not_open() -> Patch:
+    offer = Link.offer_drafts
+
+    def shout(self: Link, conversation: ConversationId, request: EntryId) -> object:
+        channel = Channel(conversation, is_open=True, with_drafts=True)
+        self.exchange.channels.setdefault(conversation, channel)
+        return offer(self, conversation, request)
+
+    return mock.patch.object(Link, "offer_drafts", shout)
+
+
+def streams_no_drafts() -> Patch:
+    return mock.patch.object(FanOut, "_offer_draft", lambda self, source, draft: None)
+
+
+def offers_nothing_to_other_links() -> Patch:
+    def offer(self: HubSide, conversation: ConversationId, ids: list, now: float) -> None: ...
+
+    return mock.patch.object(HubSide, "offer", offer, create=True)
+
+
+def sends_entries_back_to_who_brought_them() -> Patch:
+    return mock.patch.object(FanOut, "_has", lambda self, source, entry_id: False)
+
+
+def goes_on_with_a_conversation_that_was_closed() -> Patch:
+    return mock.patch.object(HubSide, "receive_close", lambda self, *rest: None, create=True)
+
+
+def acks_nothing() -> Patch:
+    return mock.patch.object(HubSide, "_ack", lambda self, held, known, out: None)
+
+
+def acks_whatever_it_receives() -> Patch:
+    def receive(self: HubSide, message: Entries, peer: object, out: EffectsBuilder) -> None:
+        self.intake.receive(message, peer, out)
+        self._send(Ack(message.conversation, message.ids), out)
+
+    return mock.patch.object(HubSide, "receive_entries", receive)
+
+
+def forgets_no_refused_entries() -> Patch:
+    return mock.patch.object(Hub, "disk_refused", lambda self, lost, fault: HubEffects())
+
+
+def lets_go_of_unwritten_conversations() -> Patch:
+    let_go = Hub.let_go
+    return mock.patch.object(Hub, "let_go", lambda self, busy: let_go(self, frozenset()))

@@ -1,0 +1,139 @@
+"""Bugs in the exchange between a client and its hub."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from unittest import mock
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import DraftStream
+from replica.ids import ConversationId, EntryId
+from replica.limits import RESYNC_S
+from replica.link import comparison as reconcile
+from replica.link.channel import Channel
+from replica.link.client_side import ClientSide
+from replica.link.credit import FlowControl
+from replica.link.effects import EffectsBuilder
+from replica.link.exchange import Exchange
+from replica.link.hub_side import HubSide
+from replica.link.messages import Open, Opened
+from tests.simulation.planted import Patch
+
+
+def never_checks_again() -> Patch:
+    def ignore(self: ClientSide, channel: Channel, out: object, now: float) -> None:
+        channel.recheck_at = None
+
+    return mock.patch.object(ClientSide, "recheck", ignore)
+
+
+def sends_nothing_twice() -> Patch:
+    def recheck(self: ClientSide, channel: Channel, out: EffectsBuilder, now: float) -> None:
+        self.send_open(channel, out, now, with_heads=True)
+
+    return mock.patch.object(ClientSide, "recheck", recheck)
+
+
+def never_verifies_a_quiet_conversation() -> Patch:
+    return mock.patch.object(ClientSide, "verify", lambda self, channels, out, now: None)
+
+
+def never_grants_credit() -> Patch:
+    return mock.patch.multiple(
+        FlowControl, catch_up=lambda self, sent: None, grant=lambda self: None
+    )
+
+
+def leaves_the_first_of_a_suffix_out() -> Patch:
+    suffix = reconcile.suffix
+    return mock.patch.object(reconcile, "suffix", lambda log, held: suffix(log, held)[1:])
+
+
+def takes_a_guess_for_an_ack() -> Patch:
+    mark = Channel.mark_acked
+
+    def guess(self: Channel, conversation: Conversation, ids: Iterable[bytes]) -> list:
+        return mark(self, conversation, [*ids, *self.unacked])
+
+    return mock.patch.object(Channel, "mark_acked", guess)
+
+
+def gives_up_a_conversation_the_hub_lost() -> Patch:
+    def deny(self: ClientSide, channel: Channel, fault: object, out: object, now: float) -> None:
+        self._deny(channel, fault, out, now)
+
+    return mock.patch.object(ClientSide, "_seed", deny)
+
+
+def takes_drafts_with_gaps() -> Patch:
+    def receive(self: DraftStream, draft: object) -> bool:
+        self.frames.append(draft)
+        return True
+
+    return mock.patch.object(DraftStream, "receive", receive)
+
+
+def sends_again_what_is_in_flight() -> Patch:
+    def queue(self: Channel, ids: Iterable[EntryId]) -> None:
+        new = [i for i in ids if i not in self.queued and i not in self.refused]
+        self.queued.update(new)
+        self.outgoing.extend(new)
+
+    return mock.patch.object(Channel, "queue", queue)
+
+
+def compares_after_every_frame_of_entries() -> Patch:
+    offer = Exchange.offer
+
+    def eager(self: Exchange, conversation: ConversationId, ids: list, now: float) -> None:
+        channel = self.channels.get(conversation)
+        if channel is not None:
+            self._ask_later(channel, now)
+        offer(self, conversation, ids, now)
+
+    return mock.patch.object(Exchange, "offer", eager)
+
+
+def calls_every_digest_equal_at_the_hub() -> Patch:
+    answer = HubSide._answer
+
+    def agree(self: HubSide, channel: Channel, held: Conversation, message: Open, out) -> None:
+        answer(self, channel, held, replace(message, digest=held.log.digest), out)
+
+    return mock.patch.object(HubSide, "_answer", agree)
+
+
+def calls_every_digest_equal_at_the_client() -> Patch:
+    receive = ClientSide.receive_opened
+
+    def agree(self: ClientSide, message: Opened, out: EffectsBuilder, now: float) -> None:
+        digest = self.shelf[message.conversation].log.digest
+        receive(self, replace(message, digest=digest), out, now)
+
+    return mock.patch.object(ClientSide, "receive_opened", agree)
+
+
+def puts_a_comparison_off_for_ever() -> Patch:
+    def later(self: ClientSide, channel: Channel, message: Opened, now: float) -> bool:
+        channel.check_at = now + RESYNC_S
+        channel.recheck_at = None
+        return True
+
+    return mock.patch.object(ClientSide, "_check_later", later)
+
+
+def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
+    send_missing = Exchange._send_missing
+
+    def guess(self: Exchange, channel: Channel, held: Conversation, heads: tuple) -> tuple:
+        if isinstance(self, ClientSide):
+            verdict = reconcile.compare_heads(held.log, heads)
+            self.guessed = channel.mark_acked(held, verdict.held)
+        return send_missing(self, channel, held, heads)
+
+    difference = ClientSide._receive_difference
+
+    def tell(self: ClientSide, channel: Channel, held: Conversation, message, out, now) -> None:
+        difference(self, channel, held, message, out, now)
+        channel.tell_acked(getattr(self, "guessed", []), out)
+
+    return mock.patch.multiple(ClientSide, _send_missing=guess, _receive_difference=tell)
