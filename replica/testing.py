@@ -90,7 +90,7 @@ def shelf_of(*entries: Entry) -> Shelf:
 
 
 class Peer:
-    """The client end of one link: what it stored, sent and received, and told its application."""
+    """The client end of one link: what it stored, sent and received, and delivered to its application."""
 
     def __init__(self, network: "Network", public: PublicKey, shelf: Shelf) -> None:
         """Use `Network.connect` instead."""
@@ -158,9 +158,9 @@ class Peer:
 
     @property
     def faults(self) -> list[str]:
-        """The reasons this client was told, in order, also those something was closed with."""
-        told = (m.fault if isinstance(m, Close) else m for m in self.received)
-        return [fault.reason for fault in of(Fault, told)]
+        """The reasons of the faults received, in order, those of Close messages included."""
+        faults = (m.fault if isinstance(m, Close) else m for m in self.received)
+        return [fault.reason for fault in of(Fault, faults)]
 
 
 class Network:
@@ -210,7 +210,7 @@ class Network:
 
     def perform(self, effects: HubEffects) -> None:
         """Do what the hub wants done, and deliver all that follows."""
-        self._take(effects)
+        self._queue_effects(effects)
         self.run()
 
     # --- the wire -------------------------------------------------------------
@@ -238,14 +238,14 @@ class Network:
     def _arrive_at_hub(self, peer: Peer, data: bytes) -> None:
         if peer.link_id in self.peers:
             message = decode_frame(data, "to_hub")
-            self._take(self.hub.receive(peer.link_id, message, self.now, len(data)))
+            self._queue_effects(self.hub.receive(peer.link_id, message, self.now, len(data)))
 
     def _arrive_at_client(self, peer: Peer, data: bytes) -> None:
         message = decode_frame(data, "to_client")
         peer.received.append(message)
         peer.perform(peer.link.receive(message, self.now, len(data)))
 
-    def _take(self, effects: HubEffects) -> None:
+    def _queue_effects(self, effects: HubEffects) -> None:
         self.stored += effects.persist
         for link_id, frame in effects.send:
             peer = self.peers.get(link_id)

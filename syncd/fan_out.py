@@ -70,7 +70,7 @@ class FanOut:
         self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
 
-    def take(self, source: LinkId | None, effects: Effects) -> None:
+    def add(self, source: LinkId | None, effects: Effects) -> None:
         """Take one link's effects and let its events reach the others.
 
         Without a source, as of a Push, nobody reads what is to be sent.
@@ -89,7 +89,7 @@ class FanOut:
                 case _:
                     pass
 
-    def tell(self, link_id: LinkId, message: Message) -> None:
+    def send(self, link_id: LinkId, message: Message) -> None:
         """Send one message that no link asked for."""
         self._send.append((link_id, Frame.of(message, "to_client")))
 
@@ -114,7 +114,7 @@ class FanOut:
             # What another link brought and the source's entries set free is new to it too.
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
-                self.take(link_id, link.offer(conversation, lacking, self._now))
+                self.add(link_id, link.offer(conversation, lacking, self._now))
             if membership_changed and link.follows:
                 self._list(link_id, self._shelf[conversation])
 
@@ -124,14 +124,14 @@ class FanOut:
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.links.items():
             if link_id != source:
-                self.take(link_id, link.offer_drafts(draft.conversation, draft.request))
+                self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
 
     def _list(self, link_id: LinkId, held: Conversation) -> None:
         link, listed = self._connected.links[link_id], self._connected.listed[link_id]
         if link.peer is not None and held.id not in listed and held.is_member(link.peer):
             listed.add(held.id)
             item = ListingItem(held.id, held.log.digest)
-            self.take(link_id, link.list_conversations([item]))
+            self.add(link_id, link.list_conversations([item]))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
         # LINK-27: in the step that checks membership, and of what goes out with it.

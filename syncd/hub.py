@@ -63,7 +63,7 @@ class Hub:
         out = FanOut(self._connected, self._shelf, 0.0)
         self._shelf.pop(conversation, None)
         for link_id, link in self.links.items():
-            out.take(link_id, link.leave(conversation, fault))
+            out.add(link_id, link.leave(conversation, fault))
         return out.build()
 
     def permitted(
@@ -162,15 +162,15 @@ class Hub:
         conversation = conversation_of(message)
         gone = self._refusal(conversation)
         if gone is not None:
-            out.tell(link_id, Fault.of(gone, conversation))
+            out.send(link_id, Fault.of(gone, conversation))
             return out.build()
         was_ready, waited_bytes = link.phase is Phase.READY, link.intake.pending_bytes
         effects = link.receive(message, now, frame_bytes)
         if not was_ready and link.phase is Phase.READY:
-            out.take(link_id, self._with_hosts(effects))
+            out.add(link_id, self._with_hosts(effects))
             out.list_all(link_id)
         else:
-            out.take(link_id, effects)
+            out.add(link_id, effects)
         if link.intake.pending_bytes > waited_bytes:
             self._bound_pending(out)
         return out.build()
@@ -190,10 +190,10 @@ class Hub:
         if sum(i.pending_bytes for i in intakes.values()) <= self.policy.pending_bytes_max:
             return
         for intake in intakes.values():
-            intake.settle()
+            intake.release()
         while sum(i.pending_bytes for i in intakes.values()) > self.policy.pending_bytes_max:
             link_id = max(intakes, key=lambda link_id: intakes[link_id].pending_bytes)
-            out.take(link_id, self.links[link_id].drop_pending())
+            out.add(link_id, self.links[link_id].drop_pending())
 
     def push(
         self, peer: PublicKey, message: Entries, now: float
@@ -209,7 +209,7 @@ class Hub:
         out = FanOut(self._connected, self._shelf, now)
         link = self._new_link(peer, now, is_greeted=True)
         effects = link.receive(message, now)
-        out.take(None, effects)
+        out.add(None, effects)
         link.handle_disconnect()  # what waits for others must not stay without a payer
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self._shelf.get(message.conversation)
@@ -219,5 +219,5 @@ class Hub:
         """Let every link do what is due."""
         out = FanOut(self._connected, self._shelf, now)
         for link_id, link in tuple(self.links.items()):
-            out.take(link_id, link.handle_deadline(now))
+            out.add(link_id, link.handle_deadline(now))
         return out.build()

@@ -55,7 +55,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Pending:
     """The entry waits for these, ascending; for none of them where it waits for a grant."""
 
     missing: tuple[EntryId, ...]
@@ -69,13 +69,13 @@ class Held:
     generation: EntryId | None
 
 
-Fate = Unknown | Waiting | Held
+Fate = Unknown | Pending | Held
 
 
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
     """Return what became of an entry."""
     if entry_id in held.log.pending:
-        return Waiting(tuple(held.log.admission.missing_for(entry_id)))
+        return Pending(tuple(held.log.admission.missing_for(entry_id)))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))

@@ -23,7 +23,7 @@ from replica.refusals import ArgumentInvalid, ConversationUnknown
 from syncd.hint import Hint
 
 GREETING = Hello((VERSION,))
-BEAT = Ping(0)
+HEARTBEAT = Ping(0)
 """Received every HEARTBEAT_S, else the link would end as idle."""
 
 

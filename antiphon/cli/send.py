@@ -215,7 +215,12 @@ def _message_of(text: str | None) -> str | None:
 
 
 def _should_wait(
-    session: Session, client: Replica, wish: turns.Wish, wait: bool | None, *, online: bool
+    session: Session,
+    client: Replica,
+    wish: turns.RequestOptions,
+    wait: bool | None,
+    *,
+    online: bool,
 ) -> bool:
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
@@ -257,7 +262,7 @@ async def _ask(
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: turns.Wish,
+    wish: turns.RequestOptions,
     wait_s: float | None,
 ) -> int:
     screen = AnswerScreen(session.out)

@@ -133,7 +133,7 @@ class Checkpoints:
             raise _write_error(error) from error
         finally:
             self._measure(folder)
-        self._make_room(folder, path)
+        self._evict(folder, path)
         return manifest
 
     def _fitting(
@@ -309,7 +309,7 @@ class Checkpoints:
         self.counters.corrupt += broken
         return found, broken
 
-    def _make_room(self, folder: Path, newest: Path) -> None:
+    def _evict(self, folder: Path, newest: Path) -> None:
         """Drop what is of no use, then other conversations, then own older checkpoints."""
         self._prune(folder, MANIFESTS_MAX, newest)
         for name in [name for name in self._sizes if name != folder.name]:

@@ -29,13 +29,13 @@ RUNNING_MAX = 1
 class Host:
     """Answers the requests that name it, one after the other."""
 
-    def __init__(self, client: Replica, handler: RequestHandler) -> None:
-        """Follow through `client`; what is answered is durable there."""
-        self._client = client
+    def __init__(self, replica: Replica, handler: RequestHandler) -> None:
+        """Follow through `replica`; what is answered is durable there."""
+        self._replica = replica
         self._handler = handler
         self._awake = asyncio.Event()
-        self._schedule = Schedule(client.public, running_max=RUNNING_MAX)
-        client.listen(self._receive)
+        self._schedule = Schedule(replica.public, running_max=RUNNING_MAX)
+        replica.listen(self._receive)
 
     @property
     def counters(self) -> AnswerCounters:
@@ -50,7 +50,7 @@ class Host:
     @property
     def waiting(self) -> int:
         """Requests waiting now, those being answered not among them."""
-        return self._schedule.waiting(self._client.shelf.values())
+        return self._schedule.waiting(self._replica.shelf.values())
 
     def _receive(self, event: Event) -> None:
         runs = self._handler.runs
@@ -63,7 +63,7 @@ class Host:
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
                 runs.handle_synchronized(conversation)
-                held = self._client.shelf.get(conversation)
+                held = self._replica.shelf.get(conversation)
                 if held is not None:
                     # What can't be deleted now is no hindrance, and is tried with the next link.
                     with suppress(StoreError):
@@ -76,20 +76,20 @@ class Host:
         while True:
             self._awake.clear()
             decision = self._schedule.start_next(
-                self._client.shelf.values(),
+                self._replica.shelf.values(),
                 is_synchronized=self._is_synchronized,
                 now_ms=now_ms(),
             )
             if decision is None:
                 await self._awake.wait()
-            elif await self._serve(self._client.shelf[decision.conversation], decision):
+            elif await self._serve(self._replica.shelf[decision.conversation], decision):
                 self._schedule.end(decision.request)
             else:
                 # Not even a refusal can be appended. The next start tries again.
                 self._schedule.give_up(decision.request)
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
-        return self._client.state(conversation) is SyncState.SYNCHRONIZED
+        return self._replica.state(conversation) is SyncState.SYNCHRONIZED
 
     async def _serve(self, held: Conversation, decision: Decision) -> bool:
         """Act on a decision, or close its request where that fails; False where both fail.
@@ -124,10 +124,10 @@ class Host:
             case Refuse():
                 await self._handler.refuse(held, decision)
             case GatherHeads(_, _, heads):
-                await self._client.append(held.id, Join(), parents=heads)
+                await self._replica.append(held.id, Join(), parents=heads)
             case _:
                 assert_never(decision)
 
     async def _pause(self, error: AntiphonError) -> None:
         log.warning("could not answer", reason=error.reason, detail=error.detail)
-        await self._client.wait_for(lambda: False, RETRY_AFTER_S)
+        await self._replica.wait_for(lambda: False, RETRY_AFTER_S)

@@ -64,19 +64,19 @@ class RequestHandler:
 
     def __init__(
         self,
-        client: Replica,
+        replica: Replica,
         key: Ed25519PrivateKey,
         worker: Worker,
         journals: Journals,
         offer: Offer,
     ) -> None:
-        """Append through `client`, compute through `worker`, sign drafts with `key`."""
-        self._client = client
+        """Append through `replica`, compute through `worker`, sign drafts with `key`."""
+        self._replica = replica
         self._worker = worker
         self._journals = journals
         self._offer = offer
         self.counters = AnswerCounters()
-        self.runs = RunTable(client, key)
+        self.runs = RunTable(replica, key)
 
     # --- the three ways to an answer ----------------------------------------------
 
@@ -91,7 +91,7 @@ class RequestHandler:
             await self.refuse(held, _refusal(held, request_id, error))
             return
         seal = planned.seal
-        entry = await self._client.append(
+        entry = await self._replica.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
         if entry.id not in held.order.nodes:
@@ -132,7 +132,7 @@ class RequestHandler:
         """Append why a request has no answer."""
         request_id = refusal.request
         basis = held.log.entries[request_id].header.basis
-        await self._client.append(held.id, refusal.body, parents=(request_id,), basis=basis)
+        await self._replica.append(held.id, refusal.body, parents=(request_id,), basis=basis)
         self.counters.refusals += 1
         log.info("refused", request=short(request_id), detail=refusal.detail)
 
@@ -242,7 +242,7 @@ class RequestHandler:
     ) -> EntryId:
         """Append the generation of a finished run, then drop the journal; return its id."""
         body = run.generation(usage, profile=self._offer.profile, numerics_class=numerics_class)
-        entry = await self._client.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
+        entry = await self._replica.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         self._journals.discard(run.plan.request_id)
         self.counters.generations += 1
         log.info(

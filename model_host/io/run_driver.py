@@ -50,7 +50,7 @@ class RunDriver:
         self._journal = journal
         self._show = show
         self._cancellation = Cancellation()
-        self._progress_told_at = 0.0
+        self._progress_shown_at = 0.0
         self.check_cancelled()
 
     def check_cancelled(self) -> None:
@@ -81,7 +81,7 @@ class RunDriver:
         try:
             logits = await self._prefill(hold)
             while self._goes_on():
-                token_id = self._take_next(logits)
+                token_id = self._choose_next(logits)
                 if len(self.run.token_ids) == already + 1:
                     first_token = time.monotonic()
                 if self.run.finished is None:
@@ -106,7 +106,7 @@ class RunDriver:
             run.end(FinishReason.LENGTH, "no entry holds more")
         return run.finished is None
 
-    def _take_next(self, logits: Logits) -> int:
+    def _choose_next(self, logits: Logits) -> int:
         token_id = self.run.choose(logits)
         self._journal.append(token_id)
         self.run.add_token(token_id)
@@ -120,7 +120,7 @@ class RunDriver:
         run, loop = self.run, asyncio.get_running_loop()
 
         def on_progress(found: Found, done: int) -> None:  # in the worker's thread
-            loop.call_soon_threadsafe(self._tell_progress, found, done)
+            loop.call_soon_threadsafe(self._show_progress, found, done)
 
         prefilled = await self._worker.prefill(
             hold,
@@ -141,11 +141,11 @@ class RunDriver:
         )
         return prefilled.logits
 
-    def _tell_progress(self, found: Found, prefilled: int) -> None:
+    def _show_progress(self, found: Found, prefilled: int) -> None:
         """Tell readers now and then how far the prompt is."""
         now = time.monotonic()
-        if now - self._progress_told_at >= PROGRESS_EVERY_S and not self.run.token_ids:
-            self._progress_told_at = now
+        if now - self._progress_shown_at >= PROGRESS_EVERY_S and not self.run.token_ids:
+            self._progress_shown_at = now
             usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
             self._show(self.run.progress(usage, prefilled))
 

@@ -14,9 +14,9 @@ from replica.io import Replica
 class RunTable:
     """The runs of a host by the request each answers."""
 
-    def __init__(self, client: Replica, key: Ed25519PrivateKey) -> None:
-        """Send drafts through `client`, signed with `key`."""
-        self._client = client
+    def __init__(self, replica: Replica, key: Ed25519PrivateKey) -> None:
+        """Send drafts through `replica`, signed with `key`."""
+        self._replica = replica
         self._key = key
         self._drivers: dict[EntryId, RunDriver] = {}
 
@@ -33,8 +33,8 @@ class RunTable:
     def show(self, frame: Draft) -> None:
         """Send a frame of a run, once its seal is at the hub: what it answers must exist first."""
         driver = self._drivers.get(frame.request)
-        if driver is not None and self._client.is_acked(frame.conversation, driver.run.seal_id):
-            self._client.send_draft(sign_draft(frame, self._key))
+        if driver is not None and self._replica.is_acked(frame.conversation, driver.run.seal_id):
+            self._replica.send_draft(sign_draft(frame, self._key))
 
     def handle_admitted(self, conversation: ConversationId) -> None:
         """Tell the runs of a conversation, to which entries came, of their CANCELs."""

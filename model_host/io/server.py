@@ -49,7 +49,7 @@ class HostServer:
     offer: Offer
     host: Host
     worker: Worker
-    client: Replica
+    replica: Replica
     task: "asyncio.Task[None]"
 
     @property
@@ -59,7 +59,7 @@ class HostServer:
 
     async def failed(self) -> None:
         """Raise what ended one of the tasks a host can't live without."""
-        await asyncio.gather(asyncio.shield(self.task), self.client.failed())
+        await asyncio.gather(asyncio.shield(self.task), self.replica.failed())
 
 
 def load_offer(engine: TorchEngine) -> Offer:
@@ -116,26 +116,26 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
-    doorkeeper = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
+    authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     if engine is None:
         engine = await asyncio.to_thread(_load_engine, config)
     offer = load_offer(engine)
     worker = _worker(config, data_dir, engine)
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
     address = listen(server, config.listen)
-    info = HostInfo(doorkeeper.public, address, (offer.profile.info,))
+    info = HostInfo(authenticator.public, address, (offer.profile.info,))
     store_path = data_dir / "log" / "log.db"
-    async with Replica.open(store_path, key, config.hub, follow=True, host=info) as client:
+    async with Replica.open(store_path, key, config.hub, follow=True, host=info) as replica:
         journals = Journals(data_dir / "journal")
-        host = Host(client, RequestHandler(client, key, worker, journals, offer))
-        service = HostService(client, host, worker, offer, doorkeeper)
+        host = Host(replica, RequestHandler(replica, key, worker, journals, offer))
+        service = HostService(replica, host, worker, offer, authenticator)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
         await server.start()
         task = asyncio.create_task(host.run(), name="host")
         try:
-            log.info("host ready", address=address, key=short(doorkeeper.public))
-            yield HostServer(address, doorkeeper.public, offer, host, worker, client, task)
+            log.info("host ready", address=address, key=short(authenticator.public))
+            yield HostServer(address, authenticator.public, offer, host, worker, replica, task)
         finally:
             task.cancel()
             worker.stop()

@@ -23,14 +23,19 @@ class HostService:
     """The calls of HostService."""
 
     def __init__(
-        self, client: Replica, host: Host, worker: Worker, offer: Offer, doorkeeper: Authenticator
+        self,
+        replica: Replica,
+        host: Host,
+        worker: Worker,
+        offer: Offer,
+        authenticator: Authenticator,
     ) -> None:
         """Answer from what the host follows and holds."""
-        self._client = client
+        self._replica = replica
         self._host = host
         self._worker = worker
         self._offer = offer
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Return the byte-level handlers."""
@@ -50,17 +55,17 @@ class HostService:
         self, request: pb.HostServiceAuthenticateRequest, _context: rpc.Context
     ) -> pb.HostServiceAuthenticateResponse:
         """Prove possession of a key."""
-        response = rpc.answer_authenticate(self._doorkeeper, request.request)
+        response = rpc.answer_authenticate(self._authenticator, request.request)
         return pb.HostServiceAuthenticateResponse(response=response)
 
     async def describe(
         self, _request: pb.DescribeRequest, context: rpc.Context
     ) -> pb.DescribeResponse:
         """Say what the host is and how busy."""
-        rpc.caller(self._doorkeeper, context)
+        rpc.caller(self._authenticator, context)
         profile, counters = self._offer.profile, self._worker.counters
         return pb.DescribeResponse(
-            host_key=self._doorkeeper.public,
+            host_key=self._authenticator.public,
             profiles=[
                 pb.Profile(
                     info=profile_to_pb(profile.info),
@@ -88,10 +93,10 @@ class HostService:
         )
 
     def _member(self, conversation: bytes, context: rpc.Context) -> Conversation:
-        peer = rpc.caller(self._doorkeeper, context)
+        peer = rpc.caller(self._authenticator, context)
         if len(conversation) != ID_BYTES:
             raise ArgumentInvalid("conversation: 32 bytes")
-        held = self._client.shelf.get(ConversationId(conversation))
+        held = self._replica.shelf.get(ConversationId(conversation))
         if held is None or not held.is_member(peer):
             raise ConversationUnknown
         return held
@@ -113,7 +118,7 @@ class HostService:
         self, request: pb.CountTokensRequest, context: rpc.Context
     ) -> pb.CountTokensResponse:
         """Count the tokens of a text."""
-        rpc.caller(self._doorkeeper, context)
+        rpc.caller(self._authenticator, context)
         try:
             tokens = len(self._offer.tokenizer.encode(request.text))
         except TokenizerBytesMissing as error:
@@ -124,7 +129,9 @@ class HostService:
         """Drop the derived state of a conversation: from memory, and from disk if asked."""
         held = self._member(request.conversation, context)
         # It costs the host a prefill, which a reader can't ask for in any other way either.
-        if not held.log.membership.may_write(rpc.caller(self._doorkeeper, context), Kind.REQUEST):
+        if not held.log.membership.may_write(
+            rpc.caller(self._authenticator, context), Kind.REQUEST
+        ):
             raise NotAllowed("readers drop nothing")
         tokens, checkpoints = await self._worker.evict(held.id, checkpoints=request.checkpoints)
         return pb.EvictResponse(memory_tokens=tokens, checkpoints=checkpoints)

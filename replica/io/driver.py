@@ -29,15 +29,15 @@ class ReplicaDriver:
     """A replica's core with its store and its clock."""
 
     def __init__(
-        self, core: ReplicaCore, store: Store, acks: SavedAcks, tell: Callable[[Event], None]
+        self, core: ReplicaCore, store: Store, acks: SavedAcks, deliver: Callable[[Event], None]
     ) -> None:
-        """`tell` hears every event, after what it speaks of is durable."""
+        """`deliver` hears every event, after what it speaks of is durable."""
         self.core = core
         self.acks = acks
         self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
         """Frames for the stream there is now; a new one brings a queue of its own."""
         self._store = store
-        self._tell = tell
+        self._deliver = deliver
         self._performer = Performer(store, self._undo)
         self._loads: dict[ConversationId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +89,7 @@ class ReplicaDriver:
                     outbox.put_nowait(frame.data)
             for event in effects.deliver:
                 if conversation_of(event) not in lost:
-                    self._tell(event)
+                    self._deliver(event)
 
         return self._performer.submit(effects.persist, perform, effects.about)
 
@@ -100,7 +100,7 @@ class ReplicaDriver:
         for frame in effects.send:
             self.outbox.put_nowait(frame.data)
         for event in effects.deliver:
-            self._tell(event)
+            self._deliver(event)
 
     def _wake_core_at(self, deadline: float | None) -> None:
         if deadline == self._wake_at:

@@ -12,36 +12,36 @@ from replica.log import Admitted, Duplicate, Entry
 from replica.refusals import ConversationUnknown
 
 
-async def import_entries(client: Replica, entries: tuple[Entry, ...]) -> ConversationId:
+async def import_entries(replica: Replica, entries: tuple[Entry, ...]) -> ConversationId:
     """Store a conversation from a bundle, every entry verified; return its id.
 
     Raises the EntryRefused of the first bad entry; nothing is stored then.
     """
     conversation = entries[0].conversation
-    loaded = await client.store.load(conversation)
+    loaded = await replica.store.load(conversation)
     trial = Conversation.restore(conversation, loaded.entries, loaded.lost)
-    waiting = set(trial.log.pending)
+    pending = set(trial.log.pending)
     new = _admit_all(trial, entries)
-    if missing := tuple(i for i in trial.log.pending if i not in waiting):
+    if missing := tuple(i for i in trial.log.pending if i not in pending):
         raise ConversationUnknown("the bundle lacks entries its own follow", missing=missing)
-    await client.keep(trial, new)
+    await replica.keep(trial, new)
     return conversation
 
 
-async def fetch_missing(client: Replica, conversation: ConversationId) -> int:
+async def fetch_missing(replica: Replica, conversation: ConversationId) -> int:
     """Fetch bodies missing here, those in quarantine too; return how many came.
 
     Lane heads don't show them, since a digest covers headers; so they are asked
     for by id. A missing entry comes by itself: its lane ends before it.
     Raises HubUnreachable, what the hub refuses with, or BodyDigestMismatch.
     """
-    held = await client.load(conversation)
+    held = await replica.load(conversation)
     wanted = [entry.id for entry in held.log.entries.values() if entry.body is None]
     if not wanted:
         return 0
-    found = await client.calls().fetch(conversation, wanted)
+    found = await replica.calls().fetch(conversation, wanted)
     filled = _admit_all(held, found)
-    await client.keep(held, filled)
+    await replica.keep(held, filled)
     return len(filled)
 
 

@@ -10,7 +10,7 @@ from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
-from replica.io.serving import require_loopback
+from replica.io.grpc_server import require_loopback
 from replica.refusals import Unauthenticated
 
 

@@ -143,20 +143,20 @@ def bug() -> AntiphonError:
     return AntiphonError("a bug on this side; its log says more")
 
 
-def caller(doorkeeper: Authenticator, context: Context) -> PublicKey:
+def caller(authenticator: Authenticator, context: Context) -> PublicKey:
     """Return the key the call's ticket is bound to. Raises Unauthenticated."""
     metadata = dict(context.invocation_metadata() or ())
     ticket = metadata.get(TICKET_METADATA, b"")
-    return doorkeeper.holder(ticket if isinstance(ticket, bytes) else b"", now_ms())
+    return authenticator.holder(ticket if isinstance(ticket, bytes) else b"", now_ms())
 
 
 def answer_authenticate(
-    doorkeeper: Authenticator, request: pb.AuthenticateRequest
+    authenticator: Authenticator, request: pb.AuthenticateRequest
 ) -> pb.AuthenticateResponse:
     """Serve one step of Authenticate. Raises ProofInvalid."""
     key = PublicKey(request.client_key)
     if not request.HasField("challenge"):
-        c = doorkeeper.challenge(key, request.client_nonce, now_ms())
+        c = authenticator.challenge(key, request.client_nonce, now_ms())
         return pb.AuthenticateResponse(
             challenge=pb.Challenge(
                 hub_key=c.server_key,
@@ -169,7 +169,7 @@ def answer_authenticate(
             )
         )
     expire_ms = request.challenge.expire_time_ms
-    ticket = doorkeeper.admit(
+    ticket = authenticator.admit(
         key, request.client_nonce, expire_ms, request.client_signature, now_ms()
     )
     return pb.AuthenticateResponse(ticket=ticket)

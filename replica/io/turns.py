@@ -65,7 +65,7 @@ class HostMissing(HostError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestOptions:
     """How the model shall go on."""
 
     host: PublicKey
@@ -126,57 +126,57 @@ TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | Finis
 
 
 async def say(
-    client: Replica, conversation: ConversationId, parts: tuple[Part, ...], place: Place
+    replica: Replica, conversation: ConversationId, parts: tuple[Part, ...], place: Place
 ) -> Entry:
     """Append a user's message at `place`; durable here when it returns."""
     body = Message(Speaker.USER, parts)
-    return await client.append(conversation, body, parents=place.parents, basis=place.basis)
+    return await replica.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
 async def say_as_system(
-    client: Replica, conversation: ConversationId, text: str, place: Place
+    replica: Replica, conversation: ConversationId, text: str, place: Place
 ) -> Entry:
     """Append instructions of the application at `place`."""
     body = Message(Speaker.SYSTEM, (Text(text),))
-    return await client.append(conversation, body, parents=place.parents, basis=place.basis)
+    return await replica.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
-def _request_body(held: Conversation, wish: Wish) -> Request:
+def _request_body(held: Conversation, options: RequestOptions) -> Request:
     return Request(
-        wish.host,
-        wish.sampling,
-        output_tokens_max=wish.output_tokens_max,
-        stop=wish.stop,
+        options.host,
+        options.sampling,
+        output_tokens_max=options.output_tokens_max,
+        stop=options.stop,
         membership_heads=held.log.membership_heads(),
-        answer_by_ms=wish.answer_by_ms,
+        answer_by_ms=options.answer_by_ms,
     )
 
 
 async def say_and_request(
-    client: Replica,
+    replica: Replica,
     conversation: ConversationId,
     parts: tuple[Part, ...],
     place: Place,
-    wish: Wish,
+    options: RequestOptions,
 ) -> Asked:
     """Append a user's message (none: leave it out) and a request behind it, in one go.
 
     Durable here when it returns.
     """
-    asking = _request_body(await client.load(conversation), wish)
+    asking = _request_body(await replica.load(conversation), options)
     bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
-    written = await client.append_chain(
+    written = await replica.append_chain(
         conversation, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
     )
     return Asked(written[0].id if parts else None, written[-1].id)
 
 
 async def ask(
-    client: Replica,
+    replica: Replica,
     conversation: ConversationId,
     text: str | None,
     place: Place,
-    wish: Wish,
+    options: RequestOptions,
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
@@ -186,15 +186,15 @@ async def ask(
     the turn itself stays in the log.
     """
     parts = (Text(text),) if text is not None else ()
-    asked = await say_and_request(client, conversation, parts, place, wish)
+    asked = await say_and_request(replica, conversation, parts, place, options)
     yield asked
     request = asked.request
-    async for event in follow_answer(client, conversation, request, silence_max_s=silence_max_s):
+    async for event in follow_answer(replica, conversation, request, silence_max_s=silence_max_s):
         yield event
 
 
 async def follow_answer(
-    client: Replica,
+    replica: Replica,
     conversation: ConversationId,
     request_id: EntryId,
     *,
@@ -205,7 +205,7 @@ async def follow_answer(
     Waits through the loss of the hub. Raises AnswerOverdue after `silence_max_s`
     without any news, or the error with which the hub refused the request.
     """
-    watch = _Watch(client, conversation, request_id)
+    watch = _Watch(replica, conversation, request_id)
     try:
         while True:
             for event in await watch.news():
@@ -217,9 +217,9 @@ async def follow_answer(
         watch.stop()
 
 
-async def cancel(client: Replica, conversation: ConversationId, request_id: EntryId) -> Entry:
-    """Append a wish that the request is not answered further."""
-    return await client.append(conversation, Cancel(), parents=(request_id,))
+async def cancel(replica: Replica, conversation: ConversationId, request_id: EntryId) -> Entry:
+    """Append a CANCEL, so that the request is not answered further."""
+    return await replica.append(conversation, Cancel(), parents=(request_id,))
 
 
 def raise_if_refused(generation: Generation) -> None:
@@ -262,17 +262,17 @@ class _Watch:
     start or a doubled frame changes nothing.
     """
 
-    def __init__(self, client: Replica, conversation: ConversationId, request_id: EntryId) -> None:
-        self._client = client
+    def __init__(self, replica: Replica, conversation: ConversationId, request_id: EntryId) -> None:
+        self._replica = replica
         self._conversation = conversation
         self._request = request_id
         self._news = asyncio.Event()
         self._refused: Fault | None = None
-        self._is_linked = client.is_linked
+        self._is_linked = replica.is_linked
         self._progress: Progress | None = None
         self._run = 0
         self._shown = bytearray()
-        self.stop: Callable[[], None] = client.listen(self._receive)
+        self.stop: Callable[[], None] = replica.listen(self._receive)
 
     def _receive(self, event: Event) -> None:
         match event:
@@ -304,10 +304,10 @@ class _Watch:
         if self._refused is not None:
             raise error_of(self._refused)
         events: list[TurnEvent] = []
-        if self._client.is_linked != self._is_linked:
+        if self._replica.is_linked != self._is_linked:
             self._is_linked = not self._is_linked
             events.append(LinkBack() if self._is_linked else LinkLost())
-        held = await self._client.load(self._conversation)
+        held = await self._replica.load(self._conversation)
         stream = held.drafts.get(self._request)
         if stream is not None:
             events += self._from_draft(stream)

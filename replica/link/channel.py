@@ -102,14 +102,14 @@ class Channel:
         """Take the next counted frame: ids, then entries, then drafts; None where all is sent."""
         if self.ids_due:
             return self.ids_due.popleft()
-        if taken := self._take_entries(conversation, awaits_acks=awaits_acks):
-            return Entries(self.id, taken)
+        if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
+            return Entries(self.id, entries)
         # Without its seal, which goes with the entries, a reader can't check a draft.
         if self.is_open and self.drafts_due and not self.drafts_ready:
             self.drafts_ready.extend(self._due_drafts(conversation))
         return self.drafts_ready.popleft() if self.drafts_ready else None
 
-    def _take_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
+    def _next_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
         taken: list[Entry] = []
         size = 0
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
@@ -148,7 +148,7 @@ class Channel:
         self.in_flight.clear()
         return acked
 
-    def tell_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
+    def deliver_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
         """Deliver what turned out to be durable at the hub."""
         if acked:
             out.deliver.append(EntriesAcked(self.id, tuple(acked)))
@@ -163,8 +163,8 @@ class Channel:
 
     def settle(self, out: EffectsBuilder) -> None:
         """Become SYNCHRONIZED if nothing is owed either way."""
-        quiet = not self.unacked and not self.wanted
-        if quiet and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
+        is_complete = not self.unacked and not self.wanted
+        if is_complete and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
             self.recheck_at = None
             self.change(SyncState.SYNCHRONIZED, out)
 

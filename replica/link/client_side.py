@@ -15,7 +15,7 @@ from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAdmitted, EntryFailed, SyncState
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.link.seeding import seed
+from replica.link.seed import seed
 from replica.log import Admitted, Entry, Pending
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, NotAllowed
 
@@ -112,7 +112,7 @@ class ClientSide(Exchange):
             channel.busy_checks = 0
             acked = channel.mark_all_acked(held)
             channel.is_open, channel.recheck_at = True, None
-            channel.tell_acked(acked, out)
+            channel.deliver_acked(acked, out)
             channel.change(SyncState.SYNCHRONIZED, out)
             return
         if message.equal and channel.is_open:
@@ -133,7 +133,7 @@ class ClientSide(Exchange):
         if synchronized and not surprising and self._check_later(channel, message, now):
             return
         acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
-        channel.tell_acked(acked, out)
+        channel.deliver_acked(acked, out)
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         channel.change(state, out)
         if message.heads is None or not channel.asked_with_heads:
@@ -197,7 +197,7 @@ class ClientSide(Exchange):
             return
         channel.received_since_check = True
         channel.wanted -= held.log.entries.keys()
-        channel.tell_acked(channel.mark_acked(held, known), out)
+        channel.deliver_acked(channel.mark_acked(held, known), out)
         self._offer_freed(held, message, known, now)
         if was_blocked and not held.is_blocked:
             self.send_open(channel, out, now, with_heads=True)
@@ -216,14 +216,14 @@ class ClientSide(Exchange):
         if channel is None:
             return
         held = self._conversation(channel.id)
-        channel.tell_acked(channel.mark_acked(held, message.ids), out)
+        channel.deliver_acked(channel.mark_acked(held, message.ids), out)
         channel.settle(out)
 
     def _note_ids(
         self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder
     ) -> None:
         channel.wanted = ids - held.log.entries.keys()
-        channel.tell_acked(channel.mark_acked(held, ids & channel.unacked), out)
+        channel.deliver_acked(channel.mark_acked(held, ids & channel.unacked), out)
 
     # --- what the hub refuses -------------------------------------------------------
 

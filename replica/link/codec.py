@@ -200,9 +200,9 @@ def draft_from_pb(raw: pb.Draft) -> Draft:
 
 def entries_to_pb(message: m.Entries) -> pb.Entries:
     """Wrap entries, bytes unchanged; the first one's header tells the conversation."""
-    told = bool(message.entries) and message.entries[0].conversation == message.conversation
+    named = bool(message.entries) and message.entries[0].conversation == message.conversation
     return pb.Entries(
-        conversation=b"" if told else message.conversation,
+        conversation=b"" if named else message.conversation,
         entries=[entry_to_pb(e) for e in message.entries],
     )
 
@@ -359,7 +359,7 @@ def entries_from_pb(raw: pb.Entries) -> m.Entries:
             good.append(entry_from_pb(item))
         except EntryRefused as error:
             refused.append((entry_id(item.header), error))
-    told = raw.conversation or (good[0].conversation if good else b"")
-    if not told and refused:
+    named = raw.conversation or (good[0].conversation if good else b"")
+    if not named and refused:
         raise refused[0][1]
-    return m.Entries(_conversation(told), tuple(good), tuple(refused))
+    return m.Entries(_conversation(named), tuple(good), tuple(refused))

@@ -8,7 +8,7 @@ from replica.ids import PublicKey
 from replica.refusals import NotAllowed
 
 
-def take_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> bool:
+def accept_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> bool:
     """Check a draft against the sealed request's host and keep it; say if it is news (LINK-17).
 
     `sender` is the replica it came from, None where a hub passed it on. Raises

@@ -14,9 +14,9 @@ from replica import limits
 from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.link import comparison as reconcile
 from replica.link.channel import Channel
-from replica.link.draft_intake import take_draft
+from replica.link.comparison import compare_heads, suffix
+from replica.link.draft_intake import accept_draft
 from replica.link.effects import EffectsBuilder
 from replica.link.events import DraftReceived, EntryFailed, StateChanged, SyncState
 from replica.link.intake import Intake
@@ -119,12 +119,12 @@ class Exchange(ABC):
 
         There all ids are exchanged, since heads do not settle it.
         """
-        verdict = reconcile.compare_heads(held.log, heads)
+        verdict = compare_heads(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, reconcile.suffix(held.log, verdict.held))
+            self._queue(channel, held, suffix(held.log, verdict.held))
         return verdict.diverged
 
     def _queue(self, channel: Channel, held: Conversation, entries: Iterable[Entry]) -> None:
@@ -173,7 +173,7 @@ class Exchange(ABC):
         if held is None or not self._may_read(held, peer):
             return
         try:
-            is_news = take_draft(held, message, peer if self.side is Side.HUB else None)
+            is_news = accept_draft(held, message, peer if self.side is Side.HUB else None)
         except AntiphonError as error:
             self._fault(error, held.id, out, message.request)
             return

@@ -26,7 +26,7 @@ from replica.refusals import (
 
 
 @dataclass(slots=True)
-class Taken:
+class Outcome:
     """What became of the entries of one message."""
 
     known: list[EntryId] = field(default_factory=list)
@@ -63,11 +63,11 @@ class Intake:
 
         Returns the ids that are in the log now, new or not.
         """
-        taken = Taken()
+        outcome = Outcome()
         try:
-            held = self._place_for(message, peer)
+            held = self._conversation_for(message, peer)
             if self._is_hub:
-                self._heal(held, message, out)
+                self._repair(held, message, out)
                 self._introduce(held, message, peer, out)
         except AntiphonError as error:
             first = next((e.id for e in message.entries), None)
@@ -77,21 +77,23 @@ class Intake:
             self._refuse(held.id, entry_id, broken_rule, out)
         with held.batch():
             for entry in message.entries:
-                self._admit(held, entry, taken, out)
-        self._finish(held, taken, out)
-        return taken.known
+                self._admit(held, entry, outcome, out)
+        self._finish(held, outcome, out)
+        return outcome.known
 
-    def _finish(self, held: Conversation, taken: Taken, out: EffectsBuilder) -> None:
-        if taken.admitted:
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+    def _finish(self, held: Conversation, outcome: Outcome, out: EffectsBuilder) -> None:
+        if outcome.admitted:
+            out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted)))
         log = held.log
-        missing = sorted(i for i in taken.missing if i not in log.entries and i not in log.pending)
+        missing = sorted(
+            i for i in outcome.missing if i not in log.entries and i not in log.pending
+        )
         if missing:
             self._fault(EntriesMissing(missing=missing), held.id, out)
         if self._is_hub and not log.entries:
             self._forget(held)
 
-    def _place_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
+    def _conversation_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)
         if held is not None:
             return held
@@ -101,24 +103,24 @@ class Intake:
         held = self.shelf[message.conversation] = Conversation(message.conversation)
         return held
 
-    def _heal(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
+    def _repair(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
         """Take back what the store lost of a blocked conversation, whoever brings it (LINK-33).
 
         Its id says what it must be. The sender is told nothing of it.
         """
         if not held.is_blocked:
             return
-        taken, unsaid = Taken(), EffectsBuilder()
+        outcome, unsent = Outcome(), EffectsBuilder()
         back = [e for e in message.entries if e.id in held.damage.missing]
         with held.batch():
             for entry in back:
-                self._admit(held, entry, taken, unsaid)
+                self._admit(held, entry, outcome, unsent)
         here = (held.log.entries, held.log.pending)
-        held.damage.add_missing(i for i in taken.missing if not any(i in known for known in here))
+        held.damage.add_missing(i for i in outcome.missing if not any(i in known for known in here))
         self._drop(e.id for e in back if e.id in self.pending)
-        out.persist += unsaid.persist
-        if taken.admitted:
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+        out.persist += unsent.persist
+        if outcome.admitted:
+            out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted)))
 
     def _introduce(
         self,
@@ -138,21 +140,21 @@ class Intake:
         if held.is_blocked:
             raise self._refusal(held.id, shown, peer)
         is_new = not held.log.entries
-        taken, trial = Taken(), EffectsBuilder()
-        waited = [e.id for e in shown if e.id in held.log.pending]
+        outcome, trial = Outcome(), EffectsBuilder()
+        pending_before = [e.id for e in shown if e.id in held.log.pending]
         with held.batch():
             for entry in shown:
-                self._admit(held, entry, taken, trial)
+                self._admit(held, entry, outcome, trial)
         is_member = peer is not None and held.is_member(peer)
         may_bring = peer is not None and (not is_new or self._may_create(peer))
         if is_new and not (is_member and may_bring):
             self._forget(held)
         else:
             out.persist += trial.persist
-            if taken.admitted:
-                out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+            if outcome.admitted:
+                out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted)))
         if not (is_member and may_bring):
-            self._drop(e.id for e in shown if e.id in self.pending and e.id not in waited)
+            self._drop(e.id for e in shown if e.id in self.pending and e.id not in pending_before)
             raise self._refusal(held.id, shown, peer)
 
     def _refusal(
@@ -175,8 +177,10 @@ class Intake:
         del self.shelf[held.id]
         self._drop(i for i, (conversation, _) in self.pending.items() if conversation == held.id)
 
-    def _admit(self, held: Conversation, entry: Entry, taken: Taken, out: EffectsBuilder) -> None:
-        if entry.id not in held.log.entries and not self._has_room(held, entry):
+    def _admit(
+        self, held: Conversation, entry: Entry, outcome: Outcome, out: EffectsBuilder
+    ) -> None:
+        if entry.id not in held.log.entries and not self._fits_quota(held, entry):
             self._refuse(held.id, entry.id, QuotaExceeded("the conversation is full"), out)
             return
         try:
@@ -187,21 +191,21 @@ class Intake:
         match verdict:
             case Admitted(entries, refused):
                 out.persist += verdict.unstored
-                taken.admitted += entries
-                taken.known += [e.id for e in entries]
-                for waiting, reason in refused:
-                    self._refuse(held.id, waiting.id, reason, out)
+                outcome.admitted += entries
+                outcome.known += [e.id for e in entries]
+                for pending, reason in refused:
+                    self._refuse(held.id, pending.id, reason, out)
             case Duplicate(filled):
                 if filled is not None:
                     out.persist.append(filled)
-                    taken.admitted.append(filled)  # others may have got it without its body, too
+                    outcome.admitted.append(filled)  # others may have got it without its body, too
                 if entry.id in held.log.entries:
-                    taken.known.append(entry.id)
+                    outcome.known.append(entry.id)
             case Pending(missing):
-                taken.missing.update(missing)
+                outcome.missing.update(missing)
                 self._charge(held, entry, out)
 
-    def _has_room(self, held: Conversation, entry: Entry) -> bool:
+    def _fits_quota(self, held: Conversation, entry: Entry) -> bool:
         """Say whether the quota takes an entry; its owners can always end a full conversation."""
         if self._entries_max is None or len(held.log) < self._entries_max:
             return True
@@ -215,12 +219,12 @@ class Intake:
         self.pending[entry.id] = (held.id, entry.size_bytes)
         self.pending_bytes += entry.size_bytes - before
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
-            self.settle()
+            self.release()
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
             self.drop_pending()
             self._fault(PendingFull(), held.id, out)
 
-    def settle(self) -> None:
+    def release(self) -> None:
         """Stop paying for what no longer waits, whoever set it free."""
         for entry_id, (conversation, size) in tuple(self.pending.items()):
             held = self.shelf.get(conversation)

@@ -18,7 +18,6 @@ from replica.conversation import Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import greeting
-from replica.link.beats import Beats
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -26,6 +25,7 @@ from replica.link.effects import Effects, EffectsBuilder
 from replica.link.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
 from replica.link.exchange import Side
 from replica.link.frame import Frame
+from replica.link.heartbeat import Heartbeat
 from replica.link.hub_side import HubSide
 from replica.link.messages import (
     Ack,
@@ -96,7 +96,7 @@ class Link:
         self.intake = self.exchange.intake
         """What waits at this link's expense."""
         self.flow = FlowControl()
-        self._beats = Beats(now)
+        self._heartbeat = Heartbeat(now)
 
     # --- inputs of the client's application -------------------------------
 
@@ -200,20 +200,20 @@ class Link:
         if self.phase is Phase.CLOSED:
             return Effects()
         out, client = EffectsBuilder(), self.exchange
-        if now >= self._beats.idle_at:
+        if now >= self._heartbeat.idle_at:
             fault = Fault.of(LinkIdle())
             self._send(Close(None, fault), out)
             self._end(out, fault)
         elif isinstance(client, ClientSide) and self.phase is Phase.READY:
             channels = client.channels.values()
-            if self._beats.begin(now):
-                self._send(self._beats.ping(self.flow.sent_bytes), out)
+            if self._heartbeat.begin(now):
+                self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
                 client.verify(channels, out, now)
             client.verify([c for c in channels if c.is_check_due(now)], out, now)
             overdue = [c for c in channels if c.is_overdue(now)]
             if overdue:
                 # A lost grant would make every repair wait for the next beat.
-                self._send(self._beats.ping(self.flow.sent_bytes), out)
+                self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
             client.repair(overdue, out, now, may_send=self.flow.may_send())
         return self._finish(out)
 
@@ -226,7 +226,7 @@ class Link:
         out = EffectsBuilder()
         if self.phase is Phase.CLOSED:
             return Effects()
-        self._beats.hear(now)
+        self._heartbeat.note_received(now)
         allowed = _FROM_CLIENT if self.side is Side.HUB else _FROM_HUB
         try:
             if not isinstance(message, allowed):
@@ -286,7 +286,7 @@ class Link:
         self.phase = Phase.READY
         self.peer = message.hub_key
         self.flow.sent_limit = message.credit_bytes
-        self._beats.adopt(message)
+        self._heartbeat.adopt(message)
         out.deliver.append(Welcomed(message))
         for channel in self.channels.values():
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))
@@ -318,8 +318,8 @@ class Link:
         """When to call handle_deadline: seconds on the caller's monotonic clock."""
         if self.phase is Phase.CLOSED:
             return None
-        due = [self._beats.idle_at]
+        due = [self._heartbeat.idle_at]
         if self.side is Side.CLIENT and self.phase is Phase.READY:
-            due.append(self._beats.beat_at)
+            due.append(self._heartbeat.due_at)
             due += [at for c in self.channels.values() for at in c.deadlines()]
         return min(due)

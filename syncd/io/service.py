@@ -81,24 +81,24 @@ class SyncService:
     async def _run_link(
         self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context
     ) -> None:
-        def let_go() -> None:
+        def on_stall() -> None:
             self._driver.disconnect(link_id)
             reader.cancel()
 
-        outbox = Outbox(let_go)
+        outbox = Outbox(on_stall)
         with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
             link_id = self._driver.connect(peer, outbox.put)
             reader = asyncio.create_task(self._read(link_id, frames, outbox), name="link reader")
             try:
-                await outbox.pour(context, _frame)
+                await outbox.write_all(context, _frame)
             finally:
-                let_go()
+                on_stall()
 
     async def _read(self, link_id: LinkId, frames: AsyncIterator[bytes], outbox: Outbox) -> None:
         """Take frames until the peer ends the stream; no faster than it takes the answers."""
         try:
             async for data in frames:
-                await outbox.room()
+                await outbox.drained()
                 await self._driver.receive(link_id, decode_frame(data, "to_hub"), len(data))
         except AntiphonError as error:
             outbox.end(error)
@@ -162,30 +162,32 @@ class SyncService:
         conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
         opening = watch.opening(conversation, cursor, drafts=request.drafts)
 
-        def let_go() -> None:
+        def on_stall() -> None:
             self._driver.disconnect(link_id)
-            beat.cancel()
+            heartbeats.cancel()
 
         async def grant(taken_bytes: int) -> None:
             # gRPC's own flow control has taken it: the reader keeps up.
             await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
 
-        outbox = Outbox(let_go)
+        outbox = Outbox(on_stall)
         with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
             link_id = self._driver.connect(peer, outbox.put, watches=True)
-            beat = asyncio.create_task(self._beat(link_id), name="watch beat")
+            heartbeats = asyncio.create_task(
+                self._send_heartbeats(link_id), name="watch heartbeats"
+            )
             try:
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
-                await outbox.pour(context, _watch_response, grant)
+                await outbox.write_all(context, _watch_response, grant)
             finally:
-                let_go()
+                on_stall()
 
-    async def _beat(self, link_id: LinkId) -> None:
+    async def _send_heartbeats(self, link_id: LinkId) -> None:
         """Beat for a watcher, whose only word was its request; gRPC sees to its being there."""
         while True:
             await asyncio.sleep(limits.HEARTBEAT_S)
-            await self._driver.receive(link_id, watch.BEAT, 0)
+            await self._driver.receive(link_id, watch.HEARTBEAT, 0)
 
 
 def _outcome(entry: EntryId, fault: Fault | None) -> pb.PushOutcome:
@@ -200,7 +202,7 @@ def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
     match fate:
         case queries.Unknown():
             return pb.ResolveResponse(fate=pb.FATE_UNKNOWN)
-        case queries.Waiting(missing):
+        case queries.Pending(missing):
             return pb.ResolveResponse(fate=pb.FATE_PENDING, missing=missing)
         case queries.Held(seal, generation):
             return pb.ResolveResponse(
@@ -221,17 +223,17 @@ def _frame(item: Item) -> bytes | None:
 
 def _watch_response(item: Item) -> bytes | None:
     """Return what a watcher is told of an item; raises what ends the call."""
-    told = item.message if isinstance(item, Frame) else item
-    end = watch.end_of(told)
+    message = item.message if isinstance(item, Frame) else item
+    end = watch.end_of(message)
     if end is not None:
         raise status.error_of(end)
-    match told:
+    match message:
         case Entries():
-            return pb.WatchResponse(entries=entries_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(entries=entries_to_pb(message)).SerializeToString()
         case Hint():
-            return pb.WatchResponse(hint=_hint_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(hint=_hint_to_pb(message)).SerializeToString()
         case Draft():
-            return pb.WatchResponse(draft=draft_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(draft=draft_to_pb(message)).SerializeToString()
         case _:
             return None
 

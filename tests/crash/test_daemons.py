@@ -45,7 +45,7 @@ async def some_words(talk: Talk) -> EntryId:
     """Ask for a long answer, and wait until its first words are shown."""
     await talk.say("Write a long story about the sea.")
     request = await talk.request(sampling=SEEDED, tokens=80)
-    assert await talk.client.wait_for(lambda: len(talk.shown(request)) > 40, 60)
+    assert await talk.replica.wait_for(lambda: len(talk.shown(request)) > 40, 60)
     assert talk.held.order.answer(request) is None
     return request
 
@@ -76,7 +76,7 @@ async def test_an_answer_survives_kill_9_of_the_hub_in_its_middle(tmp_path: Path
             answer = await talk.answer(request)
             assert len(answer.token_ids) == 80
             assert text_of(answer.parts).startswith(talk.shown(request))
-            assert await talk.client.wait_synced(talk.id)
+            assert await talk.replica.wait_synced(talk.id)
             assert not talk.held.order.void
         finally:
             await reborn.kill()

@@ -14,7 +14,7 @@ from replica.io.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_model
-from tests.model_host.io.house import House
+from tests.model_host.io.deployment import Deployment
 from tests.support.talk import key_of
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -80,9 +80,11 @@ def tokenizer(model_file: ModelFile) -> Tokenizer:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, engine_of: Callable[[str], TorchEngine]) -> AsyncIterator[House]:
+async def deployment(
+    tmp_path: Path, engine_of: Callable[[str], TorchEngine]
+) -> AsyncIterator[Deployment]:
     hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
     path = tmp_path / "replica" / "log.db"
-    async with Replica.open(path, key_of(1), hub.address) as client:
-        yield House(tmp_path, engine_of("bf16"), hub, client)
+    async with Replica.open(path, key_of(1), hub.address) as replica:
+        yield Deployment(tmp_path, engine_of("bf16"), hub, replica)
     await hub.stop()

@@ -78,17 +78,17 @@ async def no_pause(_index: int) -> None:
 
 
 class ScriptedHost:
-    """Answers open requests through `client`, which follows as a host."""
+    """Answers open requests through `replica`, which follows as a host."""
 
-    def __init__(self, client: Replica, reply: Reply = echo, pace: Pace = no_pause) -> None:
-        """Use a client opened with `follow=True` and `host=host_info(key)`."""
-        self.client = client
+    def __init__(self, replica: Replica, reply: Reply = echo, pace: Pace = no_pause) -> None:
+        """Use a replica opened with `follow=True` and `host=host_info(key)`."""
+        self.replica = replica
         self.answered = 0
         self._reply = reply
         self._pace = pace
-        self._schedule = Schedule(client.public, running_max=1)
+        self._schedule = Schedule(replica.public, running_max=1)
         self._awake = asyncio.Event()
-        client.listen(self._receive)
+        replica.listen(self._receive)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, EntriesAdmitted) or (
@@ -101,18 +101,18 @@ class ScriptedHost:
         while True:
             self._awake.clear()
             decision = self._schedule.start_next(
-                self.client.shelf.values(),
+                self.replica.shelf.values(),
                 is_synchronized=self._is_synchronized,
                 now_ms=now_ms(),
             )
             if decision is None:
                 await self._awake.wait()
                 continue
-            await self._act(self.client.shelf[decision.conversation], decision)
+            await self._act(self.replica.shelf[decision.conversation], decision)
             self._schedule.end(decision.request)
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
-        return self.client.state(conversation) is SyncState.SYNCHRONIZED
+        return self.replica.state(conversation) is SyncState.SYNCHRONIZED
 
     async def _act(self, held: Conversation, decision: Decision) -> None:
         match decision:
@@ -124,7 +124,7 @@ class ScriptedHost:
             case Refuse():
                 await self._refuse(decision)
             case GatherHeads(_, _, heads):
-                await self.client.append(held.id, Join(), parents=heads)
+                await self.replica.append(held.id, Join(), parents=heads)
 
     async def _answer(self, held: Conversation, ready: Sealable) -> None:
         request = held.order.request(ready.request)
@@ -138,16 +138,16 @@ class ScriptedHost:
             await self._refuse(Refuse(held.id, ready.request, FinishReason.REFUSED, detail))
             return
         prev = seal.prev_seal
-        entry = await self.client.append(held.id, seal, parents=(ready.request,), basis=prev)
+        entry = await self.replica.append(held.id, seal, parents=(ready.request,), basis=prev)
         # Drafts are passed on only once the hub holds the seal.
-        await self.client.wait_for(lambda: not self.client.unsynced(held.id), 10.0)
+        await self.replica.wait_for(lambda: not self.replica.unsynced(held.id), 10.0)
         body = await self._stream(asked, tokens)
-        await self.client.append(held.id, body, parents=(entry.id,), basis=entry.id)
+        await self.replica.append(held.id, body, parents=(entry.id,), basis=entry.id)
         self.answered += 1
 
     async def _refuse(self, refusal: Refuse) -> None:
         request = refusal.request
-        await self.client.append(refusal.conversation, refusal.body, parents=(request,))
+        await self.replica.append(refusal.conversation, refusal.body, parents=(request,))
         self.answered += 1
 
     def _seal(self, held: Conversation, ready: Sealable) -> Seal:
@@ -201,7 +201,7 @@ class ScriptedHost:
         )
 
     def _send(self, draft: Draft) -> None:
-        self.client.send_draft(sign_draft(draft, self.client.key))
+        self.replica.send_draft(sign_draft(draft, self.replica.key))
 
 
 def host_info(key: Ed25519PrivateKey) -> HostInfo:
@@ -216,11 +216,11 @@ async def scripted_host(
     """Run a scripted host with its store and key in `folder`; linked when entered."""
     key = load_or_create(folder / "identity.key")
     path = folder / "log" / "log.db"
-    async with Replica.open(path, key, hub_address, follow=True, host=host_info(key)) as client:
-        host = ScriptedHost(client, reply, pace)
+    async with Replica.open(path, key, hub_address, follow=True, host=host_info(key)) as replica:
+        host = ScriptedHost(replica, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:
-            await client.wait_for(lambda: client.is_linked, 10.0)
+            await replica.wait_for(lambda: replica.is_linked, 10.0)
             yield host
         finally:
             task.cancel()
@@ -250,7 +250,7 @@ def _usage(asked: Asked) -> Usage:
 
 async def _serve(hub: str, folder: Path) -> None:
     async with scripted_host(folder, hub) as host:
-        key = host.client.public.hex()
+        key = host.replica.public.hex()
         print(f"host 127.0.0.1:0 {key} {PROFILE.name} {PROFILE.digest.hex()}", flush=True)
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):

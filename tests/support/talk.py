@@ -36,26 +36,26 @@ def key_of(number: int) -> Ed25519PrivateKey:
 
 
 class Talk:
-    """One conversation of one client with one host."""
+    """One conversation of one replica with one host."""
 
-    def __init__(self, client: Replica, conversation: ConversationId, host: PublicKey) -> None:
-        self.client = client
+    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
+        self.replica = replica
         self.id = conversation
         self.host = host
         self.drafted: dict[EntryId, bytearray] = {}
-        client.listen(self._receive)
+        replica.listen(self._receive)
 
     @classmethod
-    async def begin(cls, client: Replica, host: PublicKey) -> "Talk":
+    async def begin(cls, replica: Replica, host: PublicKey) -> "Talk":
         """Create a conversation with `host` in it."""
-        conversation = await client.create(Genesis((client.public,)))
+        conversation = await replica.create(Genesis((replica.public,)))
         grant = Member(Grant(host, Role.HOST))
-        await client.append(conversation, grant, parents=(EntryId(conversation),))
-        return cls(client, conversation, host)
+        await replica.append(conversation, grant, parents=(EntryId(conversation),))
+        return cls(replica, conversation, host)
 
     @property
     def held(self) -> Conversation:
-        return self.client.shelf[self.id]
+        return self.replica.shelf[self.id]
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, DraftReceived):
@@ -69,12 +69,12 @@ class Talk:
         tip = tips[-1] if tips else None
         if at is not None:
             basis = self.held.log.entries[at].header.basis
-            return await self.client.append(
+            return await self.replica.append(
                 self.id, body, parents=(at,), basis=basis, conflict=Conflict.FORK
             )
         parents = frontier(self.held.order, tip)
         basis = tip.id if tip else None
-        return await self.client.append(self.id, body, parents=parents, basis=basis)
+        return await self.replica.append(self.id, body, parents=parents, basis=basis)
 
     async def say(self, text: str, speaker: Speaker = Speaker.USER) -> Entry:
         """Append a message."""
@@ -91,7 +91,7 @@ class Talk:
         """Ask again for the answer to the same message, on the same basis; `more` changes it."""
         entry = self.held.log.entries[request]
         body = replace(self.held.log.body(request), **more)
-        again = await self.client.append(
+        again = await self.replica.append(
             self.id, body, parents=entry.header.parents, basis=entry.header.basis,
             conflict=Conflict.FORK,
         )  # fmt: skip
@@ -100,11 +100,11 @@ class Talk:
     async def cancel(self, request: EntryId) -> None:
         """Ask that a request is answered no further."""
         basis = self.held.log.entries[request].header.basis
-        await self.client.append(self.id, Cancel(), parents=(request,), basis=basis)
+        await self.replica.append(self.id, Cancel(), parents=(request,), basis=basis)
 
     async def answer(self, request: EntryId) -> Generation:
         """Wait for the answer."""
-        await self.client.wait_for(
+        await self.replica.wait_for(
             lambda: self.held.order.answer(request) is not None, ANSWER_TIMEOUT_S
         )
         found = self.held.order.answer(request)

@@ -178,7 +178,7 @@ def test_who_is_no_member_gets_no_hint_whatever_it_is_sent(scene: HostScene):
         link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf={}, now=0.0)
         connected = Connected({LinkId(1): link}, {LinkId(1): set()}, {LinkId(1)})
         out = FanOut(connected, dict(scene.hub.shelf), 0.0)
-        out.tell(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
+        out.send(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
         assert len(out.build().hints) == hints
 
 

@@ -22,15 +22,15 @@ from syncd.queries import (
     Fetched,
     Held,
     LaneRange,
+    Pending,
     Right,
     Unknown,
-    Waiting,
     fate_of,
     fetch,
     outcomes,
     permitted,
 )
-from tests.support.counting import calls, grows_linearly
+from tests.support.call_count import calls, grows_linearly
 from tests.support.sample import Sample
 from tests.support.stories import answer
 from tests.support.writers import Writer, said
@@ -103,9 +103,9 @@ def test_a_waiting_entry_names_all_that_is_not_here_at_all(sample: Sample) -> No
     other = Writer(2).write(sample.id, said("never sent"), parents=[sample.genesis])
     last = sample.owner.write(sample.id, said("both"), parents=[line[-1], other])
     sample.add(line[1], line[3], last)
-    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[2].id, other.id))))
+    assert fate_of(sample.held, last.id) == Pending(tuple(sorted((line[2].id, other.id))))
     sample.add(line[2])
-    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[0].id, other.id))))
+    assert fate_of(sample.held, last.id) == Pending(tuple(sorted((line[0].id, other.id))))
 
 
 def test_what_a_waiting_body_lists_is_among_what_it_waits_for(sample: Sample) -> None:
@@ -116,13 +116,13 @@ def test_what_a_waiting_body_lists_is_among_what_it_waits_for(sample: Sample) ->
     revoked = sample.owner.write(sample.id, body, parents=[sample.genesis], listed=[lost])
     after = sample.owner.write(sample.id, Member(Revocation(Writer(3).public)), parents=[revoked])
     sample.add(revoked, after)
-    assert fate_of(sample.held, after.id) == Waiting((lost.id,))
+    assert fate_of(sample.held, after.id) == Pending((lost.id,))
 
 
 def test_an_entry_that_lacks_only_a_grant_waits_for_no_entry(sample: Sample) -> None:
     stranger = Writer(2).write(sample.id, said("let me in"), parents=[sample.genesis])
     sample.add(stranger)
-    assert fate_of(sample.held, stranger.id) == Waiting(())
+    assert fate_of(sample.held, stranger.id) == Pending(())
 
 
 def test_a_request_is_told_with_its_seal_and_its_generation(sample: Sample) -> None:

@@ -38,7 +38,7 @@ class HeldUp:
         self._go_on.set()
 
     async def _cancelled(self) -> None:
-        client = self.host.client
+        client = self.host.replica
         (order,) = (held.order for held in client.shelf.values())
         (request,) = order.requests
         assert await client.wait_for(lambda: order.is_cancelled(request), 10.0)

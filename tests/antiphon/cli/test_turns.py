@@ -15,7 +15,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId
 from replica.io import turns
 from replica.io.replica import Replica
-from replica.io.turns import Delta, Discarded, Finished, Prefilling, Wish
+from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
 from replica.log.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
@@ -38,8 +38,8 @@ class Scene:
     reached: asyncio.Event
 
     @property
-    def wish(self) -> Wish:
-        return Wish(self.host.client.public, Sampling(seed=1))
+    def wish(self) -> RequestOptions:
+        return RequestOptions(self.host.replica.public, Sampling(seed=1))
 
     @property
     def here(self) -> Place:
@@ -75,7 +75,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         genesis = client.shelf[conversation].log.genesis
         assert genesis is not None
         await client.append(
-            conversation, Member(Grant(host.client.public, Role.HOST)), parents=(genesis.id,)
+            conversation, Member(Grant(host.replica.public, Role.HOST)), parents=(genesis.id,)
         )
         made = Scene(tmp_path, stack, hub, host, client, conversation, gate, reached)
         yield made
@@ -135,8 +135,8 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
     await scene.reached.wait()
     (request,) = scene.client.shelf[scene.conversation].order.requests
     await turns.cancel(scene.client, scene.conversation, request)
-    order = scene.host.client.shelf[scene.conversation].order
-    await scene.host.client.wait_for(lambda: order.is_cancelled(request), 10.0)
+    order = scene.host.replica.shelf[scene.conversation].order
+    await scene.host.replica.wait_for(lambda: order.is_cancelled(request), 10.0)
     scene.gate.set()
     events = await asking
     finished = events[-1]
@@ -202,7 +202,7 @@ async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
 
 async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
     held = scene.client.shelf[scene.conversation]
-    host = scene.host.client.public
+    host = scene.host.replica.public
     assert turns.choose_host(held, ()) == host
     assert turns.choose_host(held, (scene.client.public, host)) == host
     with pytest.raises(turns.HostMissing):

@@ -33,7 +33,7 @@ class Gate:
     def open(self, answers: int) -> None:
         """Let answers go on, and wait until there are so many."""
         self.go_on.set()
-        client = self.host.client
+        client = self.host.replica
         assert self.world.background.run(
             client.wait_for(lambda: self.host.answered == answers and not owed(client), 10.0)
         )

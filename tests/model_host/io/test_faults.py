@@ -30,25 +30,25 @@ from replica.log.body import (
 )
 from replica.log.entry import Conflict
 from replica.log.kinds import Kind
-from tests.model_host.io.house import House
+from tests.model_host.io.deployment import Deployment
 from tests.support.talk import Talk, text_of
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 STORY = "Write a very long story about the sea."
 
 
-async def is_well(house: House, host: HostServer) -> bool:
+async def is_well(deployment: Deployment, host: HostServer) -> bool:
     """Say whether the host still answers another conversation."""
-    other = await Talk.begin(house.client, host.key)
+    other = await Talk.begin(deployment.replica, host.key)
     _, answer = await other.ask("Name a colour.", tokens=3)
     return len(answer.token_ids) == 3 and not host.task.done()
 
 
-async def some_words(house: House, talk: Talk, **more) -> EntryId:
+async def some_words(deployment: Deployment, talk: Talk, **more) -> EntryId:
     """Ask for a long answer, and wait until its first words are shown."""
     await talk.say(STORY)
     request = await talk.request(tokens=1000, sampling=SEEDED, **more)
-    assert await house.client.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    assert await deployment.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     return request
 
 
@@ -56,10 +56,10 @@ async def some_words(house: House, talk: Talk, **more) -> EntryId:
 
 
 async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         with monkeypatch.context() as patch:
             step, decoded = TorchEngine.step, iter(range(5))
 
@@ -74,32 +74,34 @@ async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
         assert answer.finish_detail.startswith("HOST_FAILED: ")
         assert len(answer.token_ids) == 6
         assert text_of(answer.parts) == talk.shown(request) != ""
-        assert list(house.journals.iterdir()) == []
-        assert await is_well(house, host)
+        assert list(deployment.journals.iterdir()) == []
+        assert await is_well(deployment, host)
         # What the engine left half written is no part of what comes next.
         _, after = await talk.ask("Name a colour.", tokens=4)
         assert len(after.token_ids) == 4
-    async with house.host() as host:
-        assert await is_well(house, host)
+    async with deployment.host() as host:
+        assert await is_well(deployment, host)
 
 
-async def test_a_plan_that_fails_refuses_the_request(house: House, monkeypatch: pytest.MonkeyPatch):
+async def test_a_plan_that_fails_refuses_the_request(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
     def fail(*_args, **_more):
         raise ZeroDivisionError
 
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         with monkeypatch.context() as patch:
             patch.setattr(request_handler, "plan", fail)
             request, answer = await talk.ask("Hello.")
         assert answer.finish_reason == FinishReason.REFUSED
         assert answer.finish_detail.startswith("HOST_FAILED: ")
         assert request not in talk.held.order.seal_of
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)
 
 
 async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_start(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
     tried = asyncio.Event()
 
@@ -110,33 +112,33 @@ async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_star
         tried.set()
         raise ZeroDivisionError
 
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         with monkeypatch.context() as patch:
             patch.setattr(request_handler, "plan", fail)
             patch.setattr(request_handler, "finish_detail", fail_again)
             await talk.say("Hello.")
             request = await talk.request()
             await asyncio.wait_for(tried.wait(), 20)
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)
         assert talk.held.order.answer(request) is None
-    async with house.host():
+    async with deployment.host():
         assert (await talk.answer(request)).finish_reason != FinishReason.REFUSED
 
 
 async def test_a_log_that_takes_nothing_leaves_the_request_open(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        append, refusals = host.client.append, iter(range(2))
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        append, refusals = host.replica.append, iter(range(2))
 
         async def full_at_first(conversation, body, **more):
             if next(refusals, None) is not None:
                 raise StoreError("no space")
             return await append(conversation, body, **more)
 
-        monkeypatch.setattr(host.client, "append", full_at_first)
+        monkeypatch.setattr(host.replica, "append", full_at_first)
         _, answer = await talk.ask("Name a colour.", tokens=3)
         assert len(answer.token_ids) == 3
         assert host.host.counters.refusals == 0
@@ -146,13 +148,13 @@ async def test_a_log_that_takes_nothing_leaves_the_request_open(
 
 
 async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_shown(
-    house: House, engine_of: Callable[[str], TorchEngine]
+    deployment: Deployment, engine_of: Callable[[str], TorchEngine]
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        request = await some_words(house, talk, profile=host.profile.digest)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        request = await some_words(deployment, talk, profile=host.profile.digest)
     shown = talk.shown(request)
-    async with house.host(engine_of("fp32")) as host:
+    async with deployment.host(engine_of("fp32")) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert answer.finish_detail.startswith("PROFILE_UNKNOWN: ")
@@ -164,74 +166,76 @@ async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_show
         assert len(more.token_ids) == 3
 
 
-async def test_a_request_cancelled_while_its_host_is_away_ends_with_what_was_shown(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        request = await some_words(house, talk)
+async def test_a_request_cancelled_while_its_host_is_away_ends_with_what_was_shown(
+    deployment: Deployment,
+):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        request = await some_words(deployment, talk)
     shown = talk.shown(request)
     await talk.cancel(request)
-    async with house.host() as host:
+    async with deployment.host() as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.CANCELLED
         assert text_of(answer.parts).startswith(shown)
         assert len(answer.token_ids) < 1000
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)
 
 
 async def test_a_sealed_request_against_newer_rules_keeps_what_was_shown(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        request = await some_words(house, talk, stop=("x" * 100,))
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        request = await some_words(deployment, talk, stop=("x" * 100,))
     monkeypatch.setattr("model_host.stop.STOP_STRING_BYTES_MAX", 10)
-    async with house.host() as host:
+    async with deployment.host() as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert answer.finish_detail.startswith("STOP_INVALID: ")
         assert text_of(answer.parts).startswith(talk.shown(request))
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)
 
 
-async def test_tokens_of_another_recipe_are_kept_and_not_put_in_words(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        request = await some_words(house, talk)
-    file = house.engine.file
+async def test_tokens_of_another_recipe_are_kept_and_not_put_in_words(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        request = await some_words(deployment, talk)
+    file = deployment.engine.file
     file = replace(file, template=file.template.replace("SmolLM", "Sam"))
-    async with house.host(replace(house.engine, file=file)) as host:
+    async with deployment.host(replace(deployment.engine, file=file)) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert len(answer.token_ids) > 3
         assert (answer.parts, answer.visible_bytes) == ((), 0)
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)
 
 
 async def test_a_run_closed_without_computing_leaves_no_checkpoint(
-    house: House, engine_of: Callable[[str], TorchEngine]
+    deployment: Deployment, engine_of: Callable[[str], TorchEngine]
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        cut_off = await some_words(house, talk)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        cut_off = await some_words(deployment, talk)
     root = EntryId(talk.id)
     text = Text("List ten animals, five cities and seven rivers, each with a description.")
-    said = await talk.client.append(talk.id, Message(Speaker.USER, (text,)), parents=(root,))
+    said = await talk.replica.append(talk.id, Message(Speaker.USER, (text,)), parents=(root,))
     body = Request(talk.host, Sampling(), output_tokens_max=60)
     fork = Conflict.FORK
-    branch = (await talk.client.append(talk.id, body, parents=(said.id,), conflict=fork)).id
-    async with house.host(engine_of("fp32")) as host:
+    branch = (await talk.replica.append(talk.id, body, parents=(said.id,), conflict=fork)).id
+    async with deployment.host(engine_of("fp32")) as host:
         await talk.answer(branch)
         closed = await talk.answer(cut_off)
         assert closed.finish_reason == FinishReason.INTERRUPTED
         assert len(closed.token_ids) > 3
         node = talk.held.order.nodes[talk.held.order.seal_of[cut_off]]
         question = Message(Speaker.USER, (Text("What were we talking about?"),))
-        said = await talk.client.append(
+        said = await talk.replica.append(
             talk.id, question, parents=(node.generation,), basis=node.id
         )
-        more = await talk.client.append(talk.id, body, parents=(said.id,), basis=node.id)
+        more = await talk.replica.append(talk.id, body, parents=(said.id,), basis=node.id)
         answer = await talk.answer(more.id)
-        await house.kept(talk, host, 2)
+        await deployment.kept(talk, host, 2)
         held = {manifest.seal for manifest in await host.worker.checkpoints(talk.id)}
         assert held == {talk.held.order.seal_of[branch], talk.held.order.seal_of[more.id]}
         await host.worker.evict(talk.id, checkpoints=True)
@@ -242,14 +246,14 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 async def test_a_run_that_had_finished_keeps_its_finish_reason(
-    house: House,
+    deployment: Deployment,
     engine_of: Callable[[str], TorchEngine],
     monkeypatch: pytest.MonkeyPatch,
     dtype: str,
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        append, refused = host.client.append, asyncio.Event()
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        append, refused = host.replica.append, asyncio.Event()
 
         async def full(conversation, body, **more):
             if isinstance(body, Generation):
@@ -257,12 +261,12 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
                 raise StoreError("no space")
             return await append(conversation, body, **more)
 
-        monkeypatch.setattr(host.client, "append", full)
+        monkeypatch.setattr(host.replica, "append", full)
         await talk.say("What is the capital of France? Answer in one word.")
         request = await talk.request(tokens=60)
         await asyncio.wait_for(refused.wait(), 30)
     await talk.cancel(request)
-    async with house.host(engine_of(dtype)) as host:
+    async with deployment.host(engine_of(dtype)) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.STOP
         assert answer.token_ids[-1] in host.offer.stop_ids
@@ -272,45 +276,45 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         assert host.worker.counters.checkpoints == 0
 
 
-async def test_a_zeroed_tail_of_a_journal_is_computed_again(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        request = await some_words(house, talk)
-    (path,) = house.journals.iterdir()
+async def test_a_zeroed_tail_of_a_journal_is_computed_again(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        request = await some_words(deployment, talk)
+    (path,) = deployment.journals.iterdir()
     data = path.read_bytes()
     at = HEAD_BYTES + 4 * TOKEN_BYTES
     path.write_bytes(data[:at] + bytes(len(data) - at))
     shown = talk.shown(request)
-    async with house.host() as host:
-        await house.client.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
+    async with deployment.host() as host:
+        await deployment.replica.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
         await talk.cancel(request)
         answer = await talk.answer(request)
     assert text_of(answer.parts).startswith(shown)
 
 
-async def test_journals_of_answered_requests_are_cleared_away(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        await some_words(house, talk)
-    (path,) = house.journals.iterdir()
-    kept = shutil.copy(path, house.folder / "kept")
-    async with house.host() as host:
+async def test_journals_of_answered_requests_are_cleared_away(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        await some_words(deployment, talk)
+    (path,) = deployment.journals.iterdir()
+    kept = shutil.copy(path, deployment.folder / "kept")
+    async with deployment.host() as host:
         (request,) = talk.held.order.requests
         await talk.cancel(request)
         await talk.answer(request)
     shutil.copy(kept, path)
-    (house.journals / "notes.journal").write_bytes(b"a stranger's")
-    async with house.host() as host:
-        assert await is_well(house, host)
-    assert [p.name for p in house.journals.iterdir()] == ["notes.journal"]
+    (deployment.journals / "notes.journal").write_bytes(b"a stranger's")
+    async with deployment.host() as host:
+        assert await is_well(deployment, host)
+    assert [p.name for p in deployment.journals.iterdir()] == ["notes.journal"]
 
 
 # --- limits -------------------------------------------------------------------------
 
 
-async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         text = "The sea is blue. " * 91 + STORY
         request, first = await talk.ask(text, tokens=40, sampling=SEEDED)
         assert first.usage.prompt_tokens < 512 < first.usage.prompt_tokens + len(first.token_ids)
@@ -320,26 +324,26 @@ async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(house:
 
 
 async def test_an_answer_ends_before_its_entry_would_grow_too_large(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(run_driver, "BODY_BYTES_MAX", 4096 + 100)
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         request, answer = await talk.ask(STORY, tokens=100)
         assert answer.finish_reason == FinishReason.LENGTH
         assert 5 < len(answer.token_ids) < 20
         node = talk.held.order.nodes[talk.held.order.seal_of[request]]
         body = talk.held.log.body(request)
-        more = await talk.client.append(talk.id, body, parents=(node.generation,), basis=node.id)
+        more = await talk.replica.append(talk.id, body, parents=(node.generation,), basis=node.id)
         assert len((await talk.answer(more.id)).token_ids) > 5
 
 
-async def test_a_prefill_cut_short_counts_no_prompt(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_a_prefill_cut_short_counts_no_prompt(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         await talk.say("The sea is blue. " * 350)
         request = await talk.request(tokens=10)
-        await house.client.wait_for(lambda: request in talk.held.order.seal_of, 20)
+        await deployment.replica.wait_for(lambda: request in talk.held.order.seal_of, 20)
         await talk.cancel(request)
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED
@@ -349,16 +353,16 @@ async def test_a_prefill_cut_short_counts_no_prompt(house: House):
 
 
 async def test_a_host_says_so_when_it_can_make_nothing_durable(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         await talk.ask("Name a colour.", tokens=3)
 
         async def fail(_entries):
             raise RuntimeError("on purpose")
 
-        monkeypatch.setattr(host.client.store, "append", fail)
+        monkeypatch.setattr(host.replica.store, "append", fail)
         await talk.say("Name another.")
         with pytest.raises(RuntimeError, match="on purpose"):
             await asyncio.wait_for(host.failed(), 20)
@@ -367,13 +371,13 @@ async def test_a_host_says_so_when_it_can_make_nothing_durable(
 # --- what others write on the membership track --------------------------------------
 
 
-async def test_more_membership_heads_than_a_seal_names_are_gathered_first(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_more_membership_heads_than_a_seal_names_are_gathered_first(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         for number in range(70):
-            author = Author(house.client.key, epoch=number + 1)
+            author = Author(deployment.replica.key, epoch=number + 1)
             grant = Member(Grant(PublicKey(bytes([number]) * 32), Role.READER))
-            await house.client.append_entry(
+            await deployment.replica.append_entry(
                 author.write(talk.held, grant, parents=(talk.id,), salt=bytes(16), time_ms=0)
             )
         _, answer = await talk.ask("Name a colour.", tokens=3)
@@ -385,10 +389,10 @@ async def test_more_membership_heads_than_a_seal_names_are_gathered_first(house:
 
 
 async def test_a_seal_that_does_not_count_ends_its_request(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         with monkeypatch.context() as patch:
             # As if the host's membership were another than it believes.
             patch.setattr(
@@ -399,4 +403,4 @@ async def test_a_seal_that_does_not_count_ends_its_request(
             _, answer = await talk.ask("Name a colour.", tokens=3)
         assert answer.finish_reason == FinishReason.REFUSED
         assert "does not count" in answer.finish_detail
-        assert await is_well(house, host)
+        assert await is_well(deployment, host)

@@ -13,7 +13,7 @@ from replica.errors import StoreError
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Sampling
 from replica.refusals import StoreFull
-from tests.model_host.io.house import House
+from tests.model_host.io.deployment import Deployment
 from tests.support.callers import until
 from tests.support.files import file_size_limit, full_disk
 from tests.support.talk import Talk, text_of
@@ -31,78 +31,80 @@ def failures_at(host: HostServer) -> list[EntryFailed]:
         if isinstance(event, EntryFailed):
             found.append(event)
 
-    host.client.listen(note)
+    host.replica.listen(note)
     return found
 
 
-async def assert_the_log_is_one(house: House, host: HostServer, talk: Talk) -> None:
+async def assert_the_log_is_one(deployment: Deployment, host: HostServer, talk: Talk) -> None:
     """Check that person, hub and host hold the same log, on disk as in memory."""
-    assert await house.client.wait_synced(talk.id)
-    assert await host.client.wait_synced(talk.id)
+    assert await deployment.replica.wait_synced(talk.id)
+    assert await host.replica.wait_synced(talk.id)
     assert not talk.held.order.void
     assert talk.held.log.equivocations() == []
-    for store in (house.client.store, host.client.store, house.hub.driver.store):
+    for store in (deployment.replica.store, host.replica.store, deployment.hub.driver.store):
         assert {e.id for e in (await store.load(talk.id)).entries} == talk.held.log.entries.keys()
 
 
 async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_there_is_room(
-    house: House,
+    deployment: Deployment,
 ):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         await talk.ask("Name a colour.", tokens=3)
         failed = failures_at(host)
-        async with full_disk(host.client.store):
+        async with full_disk(host.replica.store):
             await talk.say("Name another.")
             request = await talk.request(tokens=3)
-            assert await host.client.wait_for(lambda: bool(failed), PATIENCE_S)
+            assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
             fault = failed[0].fault
             assert (fault.reason, fault.next_step) == (StoreFull.reason, StoreFull.next_step)
             assert request not in talk.held.order.seal_of
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 3
-        await assert_the_log_is_one(house, host, talk)
+        await assert_the_log_is_one(deployment, host, talk)
 
 
-async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(
+    deployment: Deployment,
+):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
         request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await house.client.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        async with full_disk(host.client.store):
-            assert await host.client.wait_for(lambda: bool(failed), PATIENCE_S)
+        assert await deployment.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        async with full_disk(host.replica.store):
+            assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
             assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(house, host, talk)
-        assert list(house.journals.iterdir()) == []
+        await assert_the_log_is_one(deployment, host, talk)
+        assert list(deployment.journals.iterdir()) == []
 
 
-async def test_an_answer_that_finds_the_hub_full_is_delivered_later(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_an_answer_that_finds_the_hub_full_is_delivered_later(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
         request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await house.client.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        async with full_disk(house.hub.driver.store):
-            assert await host.client.wait_for(lambda: bool(failed), PATIENCE_S)
+        assert await deployment.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        async with full_disk(deployment.hub.driver.store):
+            assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
             assert failed[0].fault.reason == StoreFull.reason
             assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 16
-        await assert_the_log_is_one(house, host, talk)
+        await assert_the_log_is_one(deployment, host, talk)
 
 
-async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
+async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         await talk.say(STORY)
         request = await talk.request(tokens=80, sampling=SEEDED)
-        assert await house.client.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        (journal,) = house.journals.iterdir()
+        assert await deployment.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        (journal,) = deployment.journals.iterdir()
         limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
         # Their lines would not get into the captured output either.
         with capture_logs() as logs, file_size_limit(limit):
@@ -114,15 +116,15 @@ async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(house: Hou
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 80
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(house, host, talk)
+        await assert_the_log_is_one(deployment, host, talk)
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
 
 
-async def test_a_checkpoint_that_finds_no_room_costs_nothing_but_itself(house: House):
-    async with house.host() as host:
-        talk = await Talk.begin(house.client, host.key)
-        folder = house.checkpoints / sha256(talk.id).hexdigest()
+async def test_a_checkpoint_that_finds_no_room_costs_nothing_but_itself(deployment: Deployment):
+    async with deployment.host() as host:
+        talk = await Talk.begin(deployment.replica, host.key)
+        folder = deployment.checkpoints / sha256(talk.id).hexdigest()
         folder.mkdir()
         (folder / "00000000.pack").symlink_to("/dev/full")
         request, answer = await talk.ask("Tell me of the sea. " * 20, tokens=4, sampling=SEEDED)
@@ -132,8 +134,8 @@ async def test_a_checkpoint_that_finds_no_room_costs_nothing_but_itself(house: H
         assert list(folder.iterdir()) == []
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
-        await house.kept(talk, host, 1)
-    async with house.host() as host:
+        await deployment.kept(talk, host, 1)
+    async with deployment.host() as host:
         restored = await talk.answer(await talk.regenerate(request))
         assert host.worker.counters.restores == 1
     assert restored.token_ids == answer.token_ids

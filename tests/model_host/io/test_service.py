@@ -37,16 +37,16 @@ async def talk_and_host(
     path = tmp_path / "replica" / "log.db"
     async with (
         start_host(config, engine_of("bf16")) as host,
-        Replica.open(path, key_of(1), hub.address) as client,
+        Replica.open(path, key_of(1), hub.address) as replica,
     ):
-        yield await Talk.begin(client, host.key), host
+        yield await Talk.begin(replica, host.key), host
     await hub.stop()
 
 
 async def test_a_host_describes_its_profile_and_counts(talk_and_host: tuple[Talk, HostServer]):
     talk, host = talk_and_host
     await talk.ask("Hello.", tokens=3)
-    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+    async with HostCalls(host.address, talk.replica.key, host.key) as calls:
         described = await calls.describe()
     assert described.host_key == host.key
     assert described.profiles[0].info.digest == host.profile.digest
@@ -63,7 +63,7 @@ async def test_only_members_learn_of_a_conversation(talk_and_host: tuple[Talk, H
                 await stranger.list_checkpoints(conversation)
             # The same words for "no such conversation" and "not yours".
             assert refused.value.detail == str(ConversationUnknown())
-    async with HostCalls(host.address, talk.client.key, host.key) as member:
+    async with HostCalls(host.address, talk.replica.key, host.key) as member:
         assert await member.list_checkpoints(talk.id)
 
 
@@ -74,15 +74,15 @@ async def test_a_reader_evicts_nothing_and_nobody_what_is_being_answered(
     reader = key_of(7)
     grant = Grant(PublicKey(reader.public_key().public_bytes_raw()), Role.READER)
     heads = tuple(talk.held.log.membership_heads())
-    await talk.client.append(talk.id, Member(grant), parents=heads)
+    await talk.replica.append(talk.id, Member(grant), parents=heads)
     await talk.say("Write a very long story about the sea.")
     request = await talk.request(tokens=60)
-    await talk.client.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    await talk.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     asked = pb.EvictRequest(conversation=talk.id, checkpoints=True)
     async with HostCalls(host.address, reader, host.key) as calls:
         with pytest.raises(NotAllowed):
             await calls._call("Evict", asked)
-    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+    async with HostCalls(host.address, talk.replica.key, host.key) as calls:
         with pytest.raises(AntiphonError) as refused:
             await calls._call("Evict", asked)
         assert refused.value.reason == "CACHE_BUSY"
@@ -95,7 +95,7 @@ async def test_a_host_can_be_described_at_any_moment_of_a_turn(
 ):
     talk, host = talk_and_host
     seen: set[tuple[int, int]] = set()
-    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+    async with HostCalls(host.address, talk.replica.key, host.key) as calls:
 
         async def describe() -> None:
             while host.worker.counters.checkpoints < 2:
@@ -117,10 +117,10 @@ async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
     talk, host = talk_and_host
     secret = load_or_create_secret(tmp_path / "host" / "ticket.secret")
     authenticator = Authenticator(load_or_create(tmp_path / "host" / "identity.key"), secret)
-    key, nonce, then = talk.client.key, bytes(32), rpc.now_ms() - TICKET_LIFETIME_S * 1000
-    challenge = authenticator.challenge(talk.client.public, nonce, then)
+    key, nonce, then = talk.replica.key, bytes(32), rpc.now_ms() - TICKET_LIFETIME_S * 1000
+    challenge = authenticator.challenge(talk.replica.public, nonce, then)
     proof = prove(key, nonce, challenge, expected_server=host.key, now_ms=then)
-    expired = authenticator.admit(talk.client.public, nonce, challenge.expire_time_ms, proof, then)
+    expired = authenticator.admit(talk.replica.public, nonce, challenge.expire_time_ms, proof, then)
     methods = pb.DESCRIPTOR.services_by_name["HostService"].methods
     async with grpc.aio.insecure_channel(host.address) as channel:
         for name in [method.name for method in methods if method.name != "Authenticate"]:
@@ -136,7 +136,7 @@ async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
 
 async def test_a_malformed_argument_gets_a_typed_answer(talk_and_host: tuple[Talk, HostServer]):
     talk, host = talk_and_host
-    async with HostCalls(host.address, talk.client.key, host.key) as calls:
+    async with HostCalls(host.address, talk.replica.key, host.key) as calls:
         with pytest.raises(ArgumentInvalid):
             await calls.list_checkpoints(ConversationId(b"short"))
 
@@ -145,7 +145,7 @@ async def test_a_host_with_another_key_than_expected_is_refused(
     talk_and_host: tuple[Talk, HostServer],
 ):
     talk, host = talk_and_host
-    async with HostCalls(host.address, talk.client.key, talk.client.public) as calls:
+    async with HostCalls(host.address, talk.replica.key, talk.replica.public) as calls:
         with pytest.raises(AntiphonError) as refused:
             await calls.describe()
     assert refused.value.reason == "PEER_IDENTITY_CHANGED"

@@ -28,7 +28,7 @@ from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid
 from tests.model_host.engine import tiny_model
-from tests.model_host.io.house import House
+from tests.model_host.io.deployment import Deployment
 from tests.support.talk import Talk
 
 ROOT = Path(__file__).parents[3]
@@ -124,12 +124,12 @@ def test_the_shortest_context_there_is_computes_like_a_longer_one(
 
 
 async def test_a_context_shorter_than_the_self_tests_canary_serves(
-    house: House, model_path: Path, engine_of: Callable[[str], TorchEngine]
+    deployment: Deployment, model_path: Path, engine_of: Callable[[str], TorchEngine]
 ):
     short = TorchEngine.load(model_path, dtype="bf16", threads=2, context_tokens=64)
     assert short.numerics_class == engine_of("bf16").numerics_class
-    async with house.host(short) as host:
-        talk = await Talk.begin(house.client, host.key)
+    async with deployment.host(short) as host:
+        talk = await Talk.begin(deployment.replica, host.key)
         _, answer = await talk.ask("Write a very long story.", tokens=0)
         assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
         used = answer.usage.prompt_tokens + len(answer.token_ids)

@@ -12,7 +12,7 @@ from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Fault, Message, Open, Opened
-from replica.link.seeding import SEEDINGS_MAX
+from replica.link.seed import SEEDINGS_MAX
 from replica.log.entry import Entry
 from replica.refusals import (
     ConversationUnknown,

@@ -146,11 +146,11 @@ async def test_a_damaged_hub_starts_and_is_healed_by_a_member(
     async with disk.running_hub() as hub:
         served = hub.driver.hub.shelf
         assert served[written.id].is_blocked is (name in CLOSING)
-        async with Replica.open(disk.replica, written.owner.key, hub.address) as client:
-            await client.follow(other)
-            assert await client.wait_synced(other)
-            await client.follow(written.id)
-            assert await client.wait_synced(written.id)
+        async with Replica.open(disk.replica, written.owner.key, hub.address) as replica:
+            await replica.follow(other)
+            assert await replica.wait_synced(other)
+            await replica.follow(written.id)
+            assert await replica.wait_synced(written.id)
         assert served[written.id].log.digest == written.held.log.digest
         assert not served[written.id].damage
         assert not served[written.id].log.pending
@@ -192,12 +192,12 @@ async def test_a_lost_revocation_lets_nobody_in_again(
             if isinstance(event, EntryFailed):
                 failures.append(event)
 
-        async with Replica.open(disk.replica, written.eve.key, hub.address, follow=True) as client:
-            client.listen(receive)
-            await client.follow(written.id)
-            assert await client.wait_for(lambda: bool(failures), PATIENCE_S)
+        async with Replica.open(disk.replica, written.eve.key, hub.address, follow=True) as replica:
+            replica.listen(receive)
+            await replica.follow(written.id)
+            assert await replica.wait_for(lambda: bool(failures), PATIENCE_S)
             assert failures[0].fault.reason == NOT_FOUND
-            assert client.shelf[written.id].log.entries.keys() == {e.id for e in mine}
+            assert replica.shelf[written.id].log.entries.keys() == {e.id for e in mine}
         caller = await calling(hub, pins, written.eve)
         # Her whole log but the revocation, which would make her a member of a new conversation.
         assert await reasons_of_all_calls(caller, written, *mine, eve) == {NOT_FOUND}
@@ -240,27 +240,27 @@ async def test_a_damaged_replica_is_healed_by_its_hub(
     await disk.fill(disk.replica, [*written.all, written.other])
     await disk.damage(disk.replica, getattr(written, name))
     parents = (written.genesis.id,)
-    async with Replica.open(disk.replica, written.owner.key) as client:
-        held = await client.load(written.id)
+    async with Replica.open(disk.replica, written.owner.key) as replica:
+        held = await replica.load(written.id)
         assert held.is_blocked is (name in CLOSING)
         if held.is_blocked:
             with pytest.raises(ConversationDamaged):
-                await client.append(written.id, said("x"), parents=parents)
+                await replica.append(written.id, said("x"), parents=parents)
     async with (
         disk.running_hub() as hub,
-        Replica.open(disk.replica, written.owner.key, hub.address, follow=follow) as client,
+        Replica.open(disk.replica, written.owner.key, hub.address, follow=follow) as replica,
     ):
         if follow:
-            assert await client.wait_for(lambda: written.id in client.shelf, PATIENCE_S)
+            assert await replica.wait_for(lambda: written.id in replica.shelf, PATIENCE_S)
         else:
-            await client.follow(written.id)
-        assert await client.wait_synced(written.id)
-        held = client.shelf[written.id]
+            await replica.follow(written.id)
+        assert await replica.wait_synced(written.id)
+        held = replica.shelf[written.id]
         assert held.log.digest == written.held.log.digest
         assert not held.damage
-        assert await client.store.load(written.id) == Loaded(written.all, NOTHING_LOST)
-        await client.append(written.id, said("x"), parents=parents)
-        assert await client.wait_synced(written.id)
+        assert await replica.store.load(written.id) == Loaded(written.all, NOTHING_LOST)
+        await replica.append(written.id, said("x"), parents=parents)
+        assert await replica.wait_synced(written.id)
 
 
 async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
@@ -279,24 +279,24 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
 
     async with (
         disk.running_hub() as hub,
-        Replica.open(disk.replica, written.owner.key, hub.address, follow=True) as client,
+        Replica.open(disk.replica, written.owner.key, hub.address, follow=True) as replica,
     ):
-        client.listen(receive)
+        replica.listen(receive)
         other = ConversationId(written.other.id)
-        assert await client.wait_for(lambda: other in client.shelf, PATIENCE_S)
-        assert await client.wait_synced(other)
-        assert await client.wait_for(lambda: len(failures) > 2, PATIENCE_S)
+        assert await replica.wait_for(lambda: other in replica.shelf, PATIENCE_S)
+        assert await replica.wait_synced(other)
+        assert await replica.wait_for(lambda: len(failures) > 2, PATIENCE_S)
         assert {f.conversation for f in failures} == {written.id}
         assert {f.fault.reason for f in failures} == {StoreCorrupt.reason}
-        assert client.is_linked
+        assert replica.is_linked
 
 
 # --- one's own entries ------------------------------------------------------------------------
 
 
-async def own_epochs(client: Replica, conversation: ConversationId) -> list[int]:
-    held = await client.load(conversation)
-    own = (e for e in held.log.entries.values() if e.header.author == client.public)
+async def own_epochs(replica: Replica, conversation: ConversationId) -> list[int]:
+    held = await replica.load(conversation)
+    own = (e for e in held.log.entries.values() if e.header.author == replica.public)
     return [e.header.epoch for e in sorted(own, key=lambda e: e.order_key)]
 
 
@@ -320,16 +320,16 @@ async def test_a_lost_entry_of_ones_own_keeps_its_place_in_its_lane(
     async with disk.running_hub() as hub:
         address = hub.address if is_linked else None
         for _ in range(2):
-            async with Replica.open(disk.replica, writer.key, address) as client:
-                await client.follow(genesis.conversation)
+            async with Replica.open(disk.replica, writer.key, address) as replica:
+                await replica.follow(genesis.conversation)
                 if is_linked:
-                    assert await client.wait_synced(genesis.conversation)
+                    assert await replica.wait_synced(genesis.conversation)
                 for text in ("one", "two"):
-                    said_now = await client.append(
+                    said_now = await replica.append(
                         genesis.conversation, said(text), parents=(EntryId(genesis.id),)
                     )
                     assert said_now.header.epoch != writer.epoch
-                held = await client.load(genesis.conversation)
+                held = await replica.load(genesis.conversation)
                 assert len(held.log.at(said_now.header.lane, 1)) == 1
                 # What comes back from elsewhere finds its place free.
                 assert held.log.at(lost.header.lane, lost.header.seq) == ()

@@ -43,35 +43,35 @@ async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
 
 
 class Talker:
-    """A client, what failed at it, and one line of messages."""
+    """A replica, what failed at it, and one line of messages."""
 
-    def __init__(self, client: Replica) -> None:
-        self.client = client
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
         self.failures: list[EntryFailed] = []
-        client.listen(self._receive)
+        replica.listen(self._receive)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, EntryFailed):
             self.failures.append(event)
 
     async def begin(self) -> "Talker":
-        self.id = await self.client.create(Genesis((self.client.public,)))
+        self.id = await self.replica.create(Genesis((self.replica.public,)))
         self.last = EntryId(self.id)
         return self
 
     async def append(self, *bodies: Any) -> list[Entry]:
         entries = []
         for body in bodies:
-            entries.append(await self.client.append(self.id, body, parents=(self.last,)))
+            entries.append(await self.replica.append(self.id, body, parents=(self.last,)))
             self.last = entries[-1].id
         return entries
 
     async def grant(self, reader: "Talker") -> None:
         body = Member(Grant(reader.public, Role.READER))
-        await self.client.append(self.id, body, parents=(EntryId(self.id),))
+        await self.replica.append(self.id, body, parents=(EntryId(self.id),))
 
     async def stored(self) -> set[EntryId]:
-        return {entry.id for entry in (await self.client.store.load(self.id)).entries}
+        return {entry.id for entry in (await self.replica.store.load(self.id)).entries}
 
 
 async def at(hub: HubServer, conversation: ConversationId) -> set[EntryId]:
@@ -172,29 +172,29 @@ async def test_an_upload_that_found_no_room_goes_on_where_it_stood(served: Serve
 async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
     hub: HubServer, tmp_path: Path, is_linked: bool
 ):
-    async with Replica.open(tmp_path / "me.db", key_of(1), hub.address) as client:
-        me = await Talker(client).begin()
+    async with Replica.open(tmp_path / "me.db", key_of(1), hub.address) as replica:
+        me = await Talker(replica).begin()
         await me.append(said("one"))
-        assert await client.wait_synced(me.id)
+        assert await replica.wait_synced(me.id)
         if not is_linked:
             await hub.stop()
-            assert await client.wait_for(lambda: not client.is_linked, PATIENCE_S)
+            assert await replica.wait_for(lambda: not replica.is_linked, PATIENCE_S)
         (two,) = await me.append(said("two"))
         before = await me.stored()
-        async with full_disk(client.store):
+        async with full_disk(replica.store):
             with pytest.raises(StoreFull) as caught:
                 await me.append(LONG)
             assert caught.value.next_step == StoreFull.next_step
             assert await me.stored() == before
         if not is_linked:
             hub = await start(HubConfig(data_dir=tmp_path / "hub", listen=hub.address))
-        assert await client.wait_synced(me.id)
+        assert await replica.wait_synced(me.id)
         (long,) = await me.append(LONG)
         assert long.header.parents == (two.id,)
-        assert await client.wait_synced(me.id)
+        assert await replica.wait_synced(me.id)
         everything = before | {long.id}
         assert await me.stored() == await at(hub, me.id) == everything
-        log = client.shelf[me.id].log
+        log = replica.shelf[me.id].log
         assert log.entries.keys() == everything
         assert log.equivocations() == []
     await hub.stop()

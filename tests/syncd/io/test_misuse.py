@@ -79,7 +79,7 @@ async def test_what_waits_for_one_stream_is_bounded_in_bytes(
 
 
 async def test_who_does_not_read_is_not_read(served: ServedHub, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(outbox_module, "ROOMY_BYTES", 300_000)
+    monkeypatch.setattr(outbox_module, "LOW_WATER_BYTES", 300_000)
     link = served.owner.link()
     await link.send(HELLO, Open(served.id, bytes(32), ()))
     hub = served.hub.driver.hub

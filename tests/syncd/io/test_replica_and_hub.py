@@ -1,4 +1,4 @@
-"""A client with and without its hub: what is not there yet is counted, and sent later."""
+"""A replica with and without its hub: what is not there yet is counted, and sent later."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,63 +50,63 @@ async def hub(tmp_path: Path) -> AsyncIterator[HubOnOff]:
     await made.stop()
 
 
-async def say(client: Replica, conversation: ConversationId, *texts: str) -> None:
+async def say(replica: Replica, conversation: ConversationId, *texts: str) -> None:
     """Append messages, each after the newest."""
     for text in texts:
-        place = newest_place(await client.load(conversation))
-        await client.append(conversation, said(text), parents=place.parents, basis=place.basis)
+        place = newest_place(await replica.load(conversation))
+        await replica.append(conversation, said(text), parents=place.parents, basis=place.basis)
 
 
-async def parted(client: Replica, hub: HubOnOff) -> None:
-    """Stop the hub, and wait until the client knows."""
+async def parted(replica: Replica, hub: HubOnOff) -> None:
+    """Stop the hub, and wait until the replica knows."""
     await hub.stop()
-    assert await client.wait_for(lambda: not client.is_linked, 10.0)
+    assert await replica.wait_for(lambda: not replica.is_linked, 10.0)
 
 
 async def test_without_any_hub_nothing_is_synced(tmp_path: Path):
-    async with Replica.open(tmp_path / "store", ME.key) as client:
-        conversation = await client.create(Genesis((client.public,)))
-        await say(client, conversation, "one", "two")
-        assert client.unsynced(conversation) == 3
-    async with Replica.open(tmp_path / "store", ME.key) as client:
-        await client.load(conversation)
-        assert client.unsynced(conversation) == 3
+    async with Replica.open(tmp_path / "store", ME.key) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        await say(replica, conversation, "one", "two")
+        assert replica.unsynced(conversation) == 3
+    async with Replica.open(tmp_path / "store", ME.key) as replica:
+        await replica.load(conversation)
+        assert replica.unsynced(conversation) == 3
 
 
 async def test_a_hub_never_met_holds_nothing(tmp_path: Path, hub: HubOnOff):
     await hub.stop()
-    async with Replica.open(tmp_path / "store", ME.key, hub.address) as client:
-        conversation = await client.create(Genesis((client.public,)))
-        await say(client, conversation, "one")
-        assert client.unsynced(conversation) == 2
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        await say(replica, conversation, "one")
+        assert replica.unsynced(conversation) == 2
         await hub.start()
-        assert await client.wait_synced(conversation)
-        assert client.unsynced(conversation) == 0
+        assert await replica.wait_synced(conversation)
+        assert replica.unsynced(conversation) == 0
 
 
 async def test_what_is_written_without_the_hub_is_unsynced_until_it_is_back(
     tmp_path: Path, hub: HubOnOff
 ):
-    async with Replica.open(tmp_path / "store", ME.key, hub.address) as client:
-        conversation = await client.create(Genesis((client.public,)))
-        await say(client, conversation, "one", "two")
-        assert await client.wait_synced(conversation)
-        await parted(client, hub)
-        assert client.unsynced(conversation) == 0
-        await say(client, conversation, "three", "four")
-        assert client.unsynced(conversation) == 2
-        assert client.state(conversation) is SyncState.OFFLINE
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        await say(replica, conversation, "one", "two")
+        assert await replica.wait_synced(conversation)
+        await parted(replica, hub)
+        assert replica.unsynced(conversation) == 0
+        await say(replica, conversation, "three", "four")
+        assert replica.unsynced(conversation) == 2
+        assert replica.state(conversation) is SyncState.OFFLINE
     for address in (None, hub.address):
-        async with Replica.open(tmp_path / "store", ME.key, address) as client:
-            await client.load(conversation)
-            assert client.unsynced(conversation) == 2
-            await client.follow(conversation)
-            assert client.unsynced(conversation) == 2
+        async with Replica.open(tmp_path / "store", ME.key, address) as replica:
+            await replica.load(conversation)
+            assert replica.unsynced(conversation) == 2
+            await replica.follow(conversation)
+            assert replica.unsynced(conversation) == 2
     await hub.start()
-    async with Replica.open(tmp_path / "store", ME.key, hub.address) as client:
-        await client.follow(conversation)
-        assert await client.wait_synced(conversation)
-        assert client.unsynced(conversation) == 0
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        await replica.follow(conversation)
+        assert await replica.wait_synced(conversation)
+        assert replica.unsynced(conversation) == 0
     assert hub.server is not None
     assert len(hub.server.driver.hub.shelf[conversation].log) == 5
 
@@ -135,14 +135,14 @@ async def test_what_the_hub_refused_it_does_not_hold(tmp_path: Path, hub: HubOnO
     await hub.stop()
     hub.entries_max = 2
     await hub.start()
-    async with Replica.open(tmp_path / "store", ME.key, hub.address) as client:
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
         refused: list[EntryId | None] = []
-        client.listen(lambda e: refused.append(e.entry) if isinstance(e, EntryFailed) else None)
-        conversation = await client.create(Genesis((client.public,)))
-        await say(client, conversation, "one", "too many")
-        assert await client.wait_for(lambda: bool(refused), 10.0)
-        await parted(client, hub)
-        assert client.unsynced(conversation) == 1
+        replica.listen(lambda e: refused.append(e.entry) if isinstance(e, EntryFailed) else None)
+        conversation = await replica.create(Genesis((replica.public,)))
+        await say(replica, conversation, "one", "too many")
+        assert await replica.wait_for(lambda: bool(refused), 10.0)
+        await parted(replica, hub)
+        assert replica.unsynced(conversation) == 1
 
 
 async def test_a_conversation_the_hub_had_to_leave_is_opened_again(
@@ -151,22 +151,22 @@ async def test_a_conversation_the_hub_had_to_leave_is_opened_again(
     monkeypatch.setattr(core, "REOPEN_FIRST_S", 0.01)
     assert hub.server is not None
     driver = hub.server.driver
-    async with Replica.open(tmp_path / "store", ME.key, hub.address) as client:
-        conversation = await client.create(Genesis((client.public,)))
-        assert await client.wait_synced(conversation)
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        assert await replica.wait_synced(conversation)
         driver._undo(StoreError("a broken page"), {conversation})
-        assert await client.wait_for(
-            lambda: not client.is_acked(conversation, EntryId(conversation)), 10.0
+        assert await replica.wait_for(
+            lambda: not replica.is_acked(conversation, EntryId(conversation)), 10.0
         )
-        assert client.state(conversation) is SyncState.OFFLINE
-        await say(client, conversation, "still here")
-        assert await client.wait_synced(conversation)
+        assert replica.state(conversation) is SyncState.OFFLINE
+        await say(replica, conversation, "still here")
+        assert await replica.wait_synced(conversation)
     assert len(driver.hub.shelf[conversation].log) == 2
 
 
 async def test_a_listener_that_raises_stops_nothing(tmp_path: Path):
-    async with Replica.open(tmp_path / "store", ME.key) as client:
-        client.listen(lambda _event: {}.pop("bug"))
-        conversation = await client.create(Genesis((client.public,)))
-        await say(client, conversation, "one")
-        assert client.unsynced(conversation) == 2
+    async with Replica.open(tmp_path / "store", ME.key) as replica:
+        replica.listen(lambda _event: {}.pop("bug"))
+        conversation = await replica.create(Genesis((replica.public,)))
+        await say(replica, conversation, "one")
+        assert replica.unsynced(conversation) == 2

@@ -116,15 +116,15 @@ async def test_a_client_stays_linked_through_many_tickets(
 ):
     events: list[Event] = []
     links = served.hub.driver.hub.links
-    path = tmp_path / "client.db"
-    async with Replica.open(path, served.writer.key, served.hub.address) as client:
-        await client.follow(served.id)
-        assert await client.wait_synced(served.id)
-        client.listen(events.append)
+    path = tmp_path / "replica.db"
+    async with Replica.open(path, served.writer.key, served.hub.address) as replica:
+        await replica.follow(served.id)
+        assert await replica.wait_synced(served.id)
+        replica.listen(events.append)
         before = set(links)
         await live_through_tickets(served, proofs)
         assert set(links) == before
-        assert client.state(served.id) is SyncState.SYNCHRONIZED
+        assert replica.state(served.id) is SyncState.SYNCHRONIZED
         assert not [e for e in events if isinstance(e, LinkClosed)]
 
 

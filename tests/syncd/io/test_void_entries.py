@@ -26,13 +26,13 @@ from tests.support.writers import Writer, said
 class Views:
     """The hub's view of the conversation, and that of a member's replica."""
 
-    def __init__(self, served: ServedHub, client: Replica) -> None:
-        self.served, self.client = served, client
+    def __init__(self, served: ServedHub, replica: Replica) -> None:
+        self.served, self.replica = served, replica
 
     async def both(self) -> list[Conversation]:
         """Return both views once the replica has caught up."""
-        shelf, digest = self.client.shelf, held(self.served).log.digest
-        assert await self.client.wait_for(
+        shelf, digest = self.replica.shelf, held(self.served).log.digest
+        assert await self.replica.wait_for(
             lambda: self.served.id in shelf and shelf[self.served.id].log.digest == digest,
             PATIENCE_S,
         )
@@ -57,8 +57,8 @@ async def views(served: ServedHub, tmp_path: Path) -> AsyncIterator[Views]:
     reader = Writer(5)
     await grant(served, reader, Role.READER)
     path = tmp_path / "replica.db"
-    async with Replica.open(path, reader.key, served.hub.address, follow=True) as client:
-        yield Views(served, client)
+    async with Replica.open(path, reader.key, served.hub.address, follow=True) as replica:
+        yield Views(served, replica)
 
 
 async def test_what_a_role_may_not_write_counts_for_nobody(served: ServedHub, views: Views):

@@ -13,13 +13,13 @@ from syncd.io.server import HubServer
 from tests.support.talk import Talk
 
 
-class House:
+class Deployment:
     """One hub and one person; the host keeps its folder from one life to the next."""
 
-    def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, client: Replica) -> None:
+    def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, replica: Replica) -> None:
         self.folder = folder
         self.hub = hub
-        self.client = client
+        self.replica = replica
         self.engine = engine
 
     @asynccontextmanager
@@ -39,6 +39,6 @@ class House:
 
     async def kept(self, talk: Talk, host: HostServer, count: int) -> None:
         """Wait until the checkpoint behind the last answer is written."""
-        await self.client.wait_for(lambda: False, 0.0)
+        await self.replica.wait_for(lambda: False, 0.0)
         while host.worker.counters.checkpoints < count:
             await host.worker.checkpoints(talk.id)

@@ -7,19 +7,19 @@ from replica import limits
 from replica.link.messages import Ping, Welcome
 
 
-class Beats:
+class Heartbeat:
     """When something was heard last, and when the next beat is due."""
 
     def __init__(self, now: float) -> None:
         """Start as if something was heard now."""
-        self._last_heard = now
-        self._last_beat = now
+        self._received_at = now
+        self._begun_at = now
         self._pause_s = limits.HEARTBEAT_S
         self._nonce = 0
 
-    def hear(self, now: float) -> None:
+    def note_received(self, now: float) -> None:
         """Take it that the peer is there."""
-        self._last_heard = now
+        self._received_at = now
 
     def adopt(self, message: Welcome) -> None:
         """Beat as often as the hub's idle time-out asks."""
@@ -28,18 +28,18 @@ class Beats:
     @property
     def idle_at(self) -> float:
         """When the link ends unless something is heard before."""
-        return self._last_heard + limits.IDLE_TIMEOUT_S
+        return self._received_at + limits.IDLE_TIMEOUT_S
 
     @property
-    def beat_at(self) -> float:
+    def due_at(self) -> float:
         """When the next beat is due."""
-        return self._last_beat + self._pause_s
+        return self._begun_at + self._pause_s
 
     def begin(self, now: float) -> bool:
         """Say whether a beat is due, and begin it."""
-        is_due = now >= self.beat_at
+        is_due = now >= self.due_at
         if is_due:
-            self._last_beat = now
+            self._begun_at = now
         return is_due
 
     def ping(self, sent_bytes: int) -> Ping:

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from replica.io.serving import listen, require_loopback
+from replica.io.grpc_server import listen, require_loopback
 from replica.refusals import ArgumentInvalid
 
 

@@ -5,8 +5,8 @@ Pure, and private to exchange.py.
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.link import comparison as reconcile
 from replica.link.channel import Channel
+from replica.link.comparison import suffix
 from replica.log import MEMBERSHIP_TRACKS
 
 SEEDINGS_MAX = 3
@@ -29,7 +29,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
         # does not know the conversation begins none.
         channel.queue(held.remaining_membership())
         return True
-    everything = reconcile.suffix(held.log, ())
+    everything = suffix(held.log, ())
     channel.is_open = True
     channel.unacked = {entry.id for entry in everything}
     if channel.seedings > 1:
