@@ -1,7 +1,7 @@
-"""The effects of one input to the hub: those of one link, and all that follows on the others.
+"""The effects of one input to the hub: those of one link, and the resulting ones of the others.
 
-Pure (spec/04-link §7). What one link admits, the others are offered; a
-watcher that is sent something gets a hint with it.
+Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
+A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
 from collections.abc import Iterable
@@ -30,29 +30,29 @@ LinkId = NewType("LinkId", int)
 
 @dataclass(frozen=True, slots=True)
 class HubEffects:
-    """The driver performs these now, in this order."""
+    """Effects that the driver performs now, in this order."""
 
     persist: tuple[Entry, ...] = ()
-    """Durable BEFORE anything in `send` leaves."""
+    """Durable before any frame of `send` is written."""
     send: tuple[tuple[LinkId, Frame], ...] = ()
     hints: tuple[tuple[LinkId, Hint], ...] = ()
-    """For watchers, after what they are sent."""
+    """Hints for watchers, after the frames sent to them."""
     closed: tuple[LinkId, ...] = ()
     """Links whose streams end after `send`."""
 
 
 @dataclass(slots=True)
 class Connected:
-    """The links of a hub, and what each peer is told beside its conversations."""
+    """The links of a hub, with the listings and hints each peer gets."""
 
     links: dict[LinkId, Link] = field(default_factory=dict)
     listed: dict[LinkId, set[ConversationId]] = field(default_factory=dict)
-    """Conversations a follower has been told of."""
+    """Conversations already listed to a follower."""
     watchers: set[LinkId] = field(default_factory=set)
 
 
 class FanOut:
-    """Collects effects while one input is handled."""
+    """Collects the effects of one input."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FanOut:
         now: float,
         brought: Iterable[EntryId] = (),
     ) -> None:
-        """Start empty; `brought` is what the source itself has just sent."""
+        """Start empty; `brought` are the ids the source itself has just sent."""
         self._connected = connected
         self._shelf = shelf
         self._now = now
@@ -71,9 +71,9 @@ class FanOut:
         self._closed: list[LinkId] = []
 
     def add(self, source: LinkId | None, effects: Effects) -> None:
-        """Take one link's effects and let its events reach the others.
+        """Add one link's effects, and offer its events to the other links.
 
-        Without a source, as of a Push, nobody reads what is to be sent.
+        Without a source, as for a Push, the frames to send are dropped.
         """
         self._persist += effects.persist
         if source is not None:
@@ -90,18 +90,18 @@ class FanOut:
                     pass
 
     def send(self, link_id: LinkId, message: Message) -> None:
-        """Send one message that no link asked for."""
+        """Send one message outside the effects of a link."""
         self._send.append((link_id, Frame.of(message, "to_client")))
 
     def list_all(self, link_id: LinkId) -> None:
-        """Name all its conversations to a follower that has just arrived (LINK-8)."""
+        """List all conversations of a follower that has just connected (LINK-8)."""
         if not self._connected.links[link_id].follows:
             return
         for held in sorted(self._shelf.values(), key=lambda c: c.id):
             self._list(link_id, held)
 
     def build(self) -> HubEffects:
-        """Freeze what was collected, with a hint for each watcher that is sent something."""
+        """Return the collected effects, with a hint for each watcher that is sent entries."""
         hints = self._hints() if self._connected.watchers else ()
         return HubEffects(tuple(self._persist), tuple(self._send), hints, tuple(self._closed))
 
@@ -111,7 +111,7 @@ class FanOut:
         ids = [entry.id for entry in entries]
         membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
         for link_id, link in self._connected.links.items():
-            # What another link brought and the source's entries set free is new to it too.
+            # Pending entries of other links, admitted with these, are new to the source too.
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
                 self.add(link_id, link.offer(conversation, lacking, self._now))
@@ -134,7 +134,7 @@ class FanOut:
             self.add(link_id, link.list_conversations([item]))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
-        # LINK-27: in the step that checks membership, and of what goes out with it.
+        # LINK-27: in the step that checks membership, and about the entries sent in it.
         news = {
             link_id: frame.message.conversation
             for link_id, frame in self._send

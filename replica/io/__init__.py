@@ -1,4 +1,4 @@
-"""A replica's drivers: store, hub link, calls, keys, daemons. Everything else here is pure."""
+"""A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
 from replica.io import keys, rpc, status, turns
 from replica.io.blobs import Blobs

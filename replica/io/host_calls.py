@@ -62,13 +62,13 @@ class HostCalls:
                     method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
                 )
             except Unauthenticated:
-                self._ticket = None  # expired, or the host was reborn: once more with a new one
+                self._ticket = None  # expired, or the host restarted: retry once with a new one
                 if attempt:
                     raise
         raise AssertionError("the loop returns or raises")
 
     async def describe(self) -> pb.DescribeResponse:
-        """Ask what the host offers and how busy it is."""
+        """Return the host's profile and load."""
         response: pb.DescribeResponse = await self._call("Describe", pb.DescribeRequest())
         return response
 

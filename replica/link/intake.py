@@ -1,7 +1,9 @@
-"""Taking entries from a peer: who may add, what waits, what is refused (spec/04-link §5).
+"""Admission of entries from a peer: strangers, pending and refused entries (spec/04-link §5).
 
-Pure, and private to exchange.py. What waits is charged to the link that
-delivered it, so nobody fills another's buffer.
+Pure, and private to exchange.py. A pending entry is charged to the link that
+delivered it, so no peer uses up another's quota. A stranger becomes a member by
+the log it brings (DECISIONS D22), and otherwise learns nothing (DECISIONS D21).
+A blocked conversation admits its lost entries from any peer (DECISIONS D46).
 """
 
 from collections.abc import Callable, Iterable
@@ -27,16 +29,16 @@ from replica.refusals import (
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the entries of one message."""
+    """The outcome of admitting the entries of one message."""
 
     known: list[EntryId] = field(default_factory=list)
-    """In the log, whether new or not."""
+    """Ids in the log, new or not."""
     admitted: list[Entry] = field(default_factory=list)
     missing: set[EntryId] = field(default_factory=set)
 
 
 class Intake:
-    """Admission at one end of a link; `pending_bytes` is what waits at its expense."""
+    """Admission at one end of a link; `pending_bytes` are the pending bytes charged to it."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Intake:
         may_create: Callable[[PublicKey], bool],
         entries_max: int | None,
     ) -> None:
-        """Share the shelf; only a hub asks who its peer is."""
+        """Use the caller's shelf; only a hub checks membership of its peer."""
         self.shelf = shelf
         self.pending: dict[EntryId, tuple[ConversationId, int]] = {}
         self.pending_bytes = 0
@@ -59,7 +61,7 @@ class Intake:
     def receive(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
     ) -> list[EntryId]:
-        """Admit each entry; persist, deliver, and say what is refused or missing (LINK-13).
+        """Admit each entry, and report the refused and the missing ones (LINK-13).
 
         Returns the ids that are in the log now, new or not.
         """
@@ -104,9 +106,9 @@ class Intake:
         return held
 
     def _repair(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
-        """Take back what the store lost of a blocked conversation, whoever brings it (LINK-33).
+        """Admit entries that the store lost of a blocked conversation, from any peer (LINK-33).
 
-        Its id says what it must be. The sender is told nothing of it.
+        Their ids prove their content. The sender gets no answer about them.
         """
         if not held.is_blocked:
             return
@@ -129,10 +131,11 @@ class Intake:
         peer: PublicKey | None,
         out: EffectsBuilder,
     ) -> None:
-        """Let a stranger show the log that makes it a member; raise ConversationUnknown else.
+        """Admit the membership entries a stranger brings; raise unless they make it a member.
 
-        A stranger hears nothing of what it sent, and nothing of it waits here:
-        any other answer would tell it that the conversation is here.
+        None of a stranger's entries stays pending and none is answered for, since
+        any difference would show that the conversation is here. Raises
+        ConversationUnknown or CreateForbidden.
         """
         if peer is not None and held.is_member(peer):
             return
@@ -160,9 +163,9 @@ class Intake:
     def _refusal(
         self, conversation: ConversationId, shown: list[Entry], peer: PublicKey | None
     ) -> AntiphonError:
-        """Return why a stranger is not let in: the same, whether the conversation is here or not.
+        """Return the refusal of a stranger, the same whether the conversation is here or not.
 
-        What it may create is told by its own entries alone.
+        It depends on the stranger's own entries alone.
         """
         if peer is None or self._may_create(peer):
             return ConversationUnknown()
@@ -173,7 +176,7 @@ class Intake:
         return CreateForbidden() if alone.is_member(peer) else ConversationUnknown()
 
     def _forget(self, held: Conversation) -> None:
-        """Take back a conversation that came to nothing."""
+        """Remove a conversation that was not begun after all."""
         del self.shelf[held.id]
         self._drop(i for i, (conversation, _) in self.pending.items() if conversation == held.id)
 
@@ -198,7 +201,7 @@ class Intake:
             case Duplicate(filled):
                 if filled is not None:
                     out.persist.append(filled)
-                    outcome.admitted.append(filled)  # others may have got it without its body, too
+                    outcome.admitted.append(filled)  # other links may lack its body, too
                 if entry.id in held.log.entries:
                     outcome.known.append(entry.id)
             case Pending(missing):
@@ -206,7 +209,7 @@ class Intake:
                 self._charge(held, entry, out)
 
     def _fits_quota(self, held: Conversation, entry: Entry) -> bool:
-        """Say whether the quota takes an entry; its owners can always end a full conversation."""
+        """Say whether an entry fits the quota; owners have a reserve for membership entries."""
         if self._entries_max is None or len(held.log) < self._entries_max:
             return True
         roles = held.log.membership.roles.get(entry.header.author, ())
@@ -225,7 +228,7 @@ class Intake:
             self._fault(PendingFull(), held.id, out)
 
     def release(self) -> None:
-        """Stop paying for what no longer waits, whoever set it free."""
+        """Release the charge for entries that are no longer pending."""
         for entry_id, (conversation, size) in tuple(self.pending.items()):
             held = self.shelf.get(conversation)
             if held is None or entry_id not in held.log.pending:
@@ -233,7 +236,7 @@ class Intake:
                 self.pending_bytes -= size
 
     def drop_pending(self) -> None:
-        """Forget entries this link delivered that still wait for others."""
+        """Drop the pending entries this link delivered."""
         self._drop(self.pending)
 
     def _drop(self, entry_ids: Iterable[EntryId]) -> None:

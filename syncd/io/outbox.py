@@ -1,7 +1,9 @@
-"""What waits for one stream, and writing it to a peer that may not read (spec/04-link §4).
+"""The bounded queue of one stream, and its writer (spec/04-link §4).
 
-A write blocks for as long as the peer takes nothing, and gRPC can't take it
-back; so a peer that stalls is let go of at once, and told when it reads again.
+A write blocks while the peer does not read, and gRPC can't cancel it. The link
+of a stalled peer is dropped at once (DECISIONS D35), and the call ends with the
+reason when the peer reads again. Sizes are those of the bytes written
+(DECISIONS D28).
 """
 
 import asyncio
@@ -17,9 +19,9 @@ from syncd.hint import Hint
 
 OUTBOX_MESSAGES_MAX = 20_000
 LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
-"""While more than this waits, nothing more is taken from the peer that does not read."""
+"""While more bytes than these are queued, no frames are read from the peer."""
 _HINT_BYTES = 256
-"""About what a hint takes: it is encoded when it is written."""
+"""Approximate size of a hint, which is encoded only when it is written."""
 
 Item = Frame | Hint
 
@@ -29,10 +31,10 @@ def _size(item: Item) -> int:
 
 
 class Outbox:
-    """Frames in order for one stream; filling it never blocks the performer."""
+    """The queue of one stream, in order; `put` never blocks the performer."""
 
     def __init__(self, on_stall: Callable[[], None]) -> None:
-        """Start empty; `on_stall` is called once, when the peer does not read."""
+        """Start empty; `on_stall` is called once, if the peer does not read."""
         self._queue: asyncio.Queue[Item | None] = asyncio.Queue()
         self._bytes = 0
         self._is_drained = asyncio.Event()
@@ -50,12 +52,12 @@ class Outbox:
             self._stall()
 
     def end(self, error: AntiphonError) -> None:
-        """End the stream, and say why."""
+        """End the stream with a Close that names the error."""
         self.put(Frame.of(Close(None, Fault.of(error)), "to_client"))
         self.put(None)
 
     async def drained(self) -> None:
-        """Wait until not much waits any more."""
+        """Wait until at most LOW_WATER_BYTES are queued."""
         await self._is_drained.wait()
 
     async def write_all(
@@ -64,10 +66,10 @@ class Outbox:
         encode: Callable[[Item], bytes | None],
         on_written: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """Write what comes until the stream ends; skip what `encode` makes None of.
+        """Write items until the stream ends; skip those that `encode` turns into None.
 
-        `on_written` is told how many bytes the peer has taken in all. Raises
-        SlowReader once a peer that stalled reads again, and what `encode` raises.
+        `on_written` is called with the bytes written in all. Raises SlowReader
+        once a stalled peer reads again, and the errors of `encode`.
         """
         loop = asyncio.get_running_loop()
         written_bytes = 0
@@ -99,7 +101,7 @@ class Outbox:
             self._is_drained.set()
 
     def _stall(self) -> None:
-        """Give up on a peer that does not read: nothing more may pile up for it."""
+        """Empty the queue and end the stream, because the peer does not read."""
         if self._is_stalled:
             return
         self._is_stalled = True
