@@ -15,8 +15,8 @@ from replica import limits
 from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
+from replica.link import comparison
 from replica.link.channel import Channel
-from replica.link.comparison import compare_heads, suffix
 from replica.link.draft_intake import accept_draft
 from replica.link.effects import EffectsBuilder
 from replica.link.events import DraftReceived, EntryFailed, StateChanged, SyncState
@@ -120,12 +120,12 @@ class Exchange(ABC):
 
         If there are any, all ids are exchanged, since heads do not suffice.
         """
-        verdict = compare_heads(held.log, heads)
+        verdict = comparison.compare_heads(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, suffix(held.log, verdict.held))
+            self._queue(channel, held, comparison.suffix(held.log, verdict.held))
         return verdict.diverged
 
     def _queue(self, channel: Channel, held: Conversation, entries: Iterable[Entry]) -> None:

@@ -7,8 +7,8 @@ forbidden (DECISIONS D21). A blocked replica seeds without the genesis
 
 from replica import limits
 from replica.conversation import Conversation
+from replica.link import comparison
 from replica.link.channel import Channel
-from replica.link.comparison import suffix
 from replica.log import MEMBERSHIP_TRACKS
 
 SEEDINGS_MAX = 3
@@ -32,7 +32,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
         # a hub that does not know the conversation does not begin it.
         channel.queue(held.remaining_membership())
         return True
-    everything = suffix(held.log, ())
+    everything = comparison.suffix(held.log, ())
     channel.is_open = True
     channel.unacked = {entry.id for entry in everything}
     if channel.seedings > 1:

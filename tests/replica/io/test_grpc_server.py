@@ -1,4 +1,4 @@
-"""Without TLS nothing leaves the machine (spec/09-trust §2)."""
+"""Without TLS a daemon listens on loopback only (spec/09-trust §2)."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""When a client beats, and when a silent link ends (spec/04-link §4, LINK-7)."""
+"""The times of heartbeats and the end of an idle link (spec/04-link §4, LINK-7)."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.support.writers import Writer
 WELCOME = greeting.welcome(Writer(1).public)
 
 
-def test_a_beat_is_due_after_its_pause_and_once() -> None:
+def test_a_heartbeat_is_due_once_after_its_pause() -> None:
     heartbeat = Heartbeat(100.0)
     assert heartbeat.due_at == 100.0 + limits.HEARTBEAT_S
     assert not heartbeat.begin(heartbeat.due_at - 0.001)
@@ -23,20 +23,22 @@ def test_a_beat_is_due_after_its_pause_and_once() -> None:
     assert heartbeat.due_at == due + limits.HEARTBEAT_S
 
 
-def test_silence_ends_a_link_and_any_word_puts_it_off() -> None:
+def test_a_link_is_idle_unless_a_message_is_received() -> None:
     heartbeat = Heartbeat(100.0)
     assert heartbeat.idle_at == 100.0 + limits.IDLE_TIMEOUT_S
     heartbeat.note_received(150.0)
     assert heartbeat.idle_at == 150.0 + limits.IDLE_TIMEOUT_S
     assert heartbeat.begin(120.0)
-    assert heartbeat.idle_at == 150.0 + limits.IDLE_TIMEOUT_S  # our own beat is no sign of the peer
+    assert (
+        heartbeat.idle_at == 150.0 + limits.IDLE_TIMEOUT_S
+    )  # our own heartbeat is no message of the peer
 
 
 @pytest.mark.parametrize(
     ("idle_timeout_ms", "pause_s"),
     [(60_000, 20.0), (600_000, 20.0), (15_000, 5.0), (3_000, 1.0), (10, 1.0)],
 )
-def test_a_client_beats_thrice_within_the_hubs_patience(
+def test_a_client_sends_three_heartbeats_per_idle_timeout(
     idle_timeout_ms: int, pause_s: float
 ) -> None:
     heartbeat = Heartbeat(0.0)
@@ -44,6 +46,6 @@ def test_a_client_beats_thrice_within_the_hubs_patience(
     assert heartbeat.due_at == pause_s
 
 
-def test_beats_are_numbered_and_name_what_was_sent() -> None:
+def test_heartbeats_are_numbered_and_name_the_bytes_sent() -> None:
     heartbeat = Heartbeat(0.0)
     assert [heartbeat.ping(n) for n in (0, 70, 70)] == [Ping(1, 0), Ping(2, 70), Ping(3, 70)]

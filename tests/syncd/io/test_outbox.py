@@ -1,4 +1,4 @@
-"""What waits for one stream is counted in the bytes that will be written."""
+"""The queue of one stream is counted in the bytes that will be written."""
 
 from replica import limits
 from replica.ids import ConversationId, EntryId
@@ -11,7 +11,7 @@ CONVERSATION = ConversationId(bytes(32))
 
 
 class Stream:
-    """An outbox, and how often it was let go of."""
+    """An outbox, and the number of calls of `on_stall`."""
 
     def __init__(self) -> None:
         self.stalls = 0
@@ -45,14 +45,14 @@ async def test_many_small_frames_are_bounded_by_their_number() -> None:
     assert stream.stalls == 1
 
 
-async def test_a_hint_waits_beside_frames() -> None:
+async def test_many_hints_are_bounded_by_their_number() -> None:
     stream = Stream()
     hint = Hint(CONVERSATION, None, (), 0, (), ())
     stream.put(hint, OUTBOX_MESSAGES_MAX + 1)
     assert stream.stalls == 1
 
 
-async def test_what_was_stalls_of_takes_nothing_more() -> None:
+async def test_a_stalled_outbox_accepts_nothing_more() -> None:
     stream = Stream()
     stream.put(Frame.of(Pong(1), "to_client"), 2 * OUTBOX_MESSAGES_MAX)
     assert stream.stalls == 1
