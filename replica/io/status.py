@@ -53,7 +53,7 @@ def code_of(error: AntiphonError) -> grpc.StatusCode:
 
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: AntiphonError) -> NoReturn:
-    """End a call with the error as status and ErrorInfo, and with RetryInfo if it has a delay."""
+    """End a call with the error as status and ErrorInfo, and RetryInfo if it is retryable."""
     info = error_details_pb2.ErrorInfo(
         reason=error.reason, domain=DOMAIN, metadata={"next_step": error.next_step}
     )

@@ -22,7 +22,7 @@ class Heartbeat:
         self._received_at = now
 
     def adopt(self, message: Welcome) -> None:
-        """Set the pause to a third of the hub's idle time-out, HEARTBEAT_S at most."""
+        """Set the pause to a third of the hub's idle time-out, between 1 s and HEARTBEAT_S."""
         self._pause_s = max(1.0, min(limits.HEARTBEAT_S, message.idle_timeout_ms / 3000))
 
     @property
