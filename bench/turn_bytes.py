@@ -30,7 +30,7 @@ from replica.conversation.place import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.keys import load_or_create, public
 from replica.io.replica import Replica
-from replica.io.turns import Wish, say_and_request
+from replica.io.turns import RequestOptions, say_and_request
 from replica.log.body import (
     Generation,
     Genesis,
@@ -67,7 +67,7 @@ class Talk:
 
     async def turn(self, text: str) -> Generation:
         held = self.replica.shelf[self.id]
-        wish = Wish(self.host, Sampling())
+        wish = RequestOptions(self.host, Sampling())
         asked = await say_and_request(
             self.replica, self.id, (Text(text),), newest_place(held), wish
         )

@@ -3,7 +3,8 @@
 Pure; replica/io/performer.py drives it over a store, the simulator over a disk.
 Work is queued in the order in which a core returned it. All queued work is made
 durable in one commit and then performed in that order, so every visible effect
-depends on durable entries alone.
+depends on durable entries alone (DECISIONS D75). A refused commit fails only the
+work that depends on it (DECISIONS D76).
 """
 
 from collections import deque

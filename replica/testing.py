@@ -1,16 +1,16 @@
-"""A hub core and clients joined in memory: for tests, ours and other people's.
+"""An in-memory network of a hub core and clients, for tests (DECISIONS D85).
 
     network = Network(Hub(hub_key, Policy()))
     ada = network.connect(ada_key)
     ada.open(conversation)
     ada.append(entry)                  # persisted, sent, acked, passed on to all others
     network.loses = lambda message: isinstance(message, Ack)
-    network.advance(limits.RESYNC_S)   # everyone does what is due by then
+    network.advance(limits.RESYNC_S)   # all links do the work that is due by then
 
 Synchronous and deterministic: each call delivers everything that follows from
-it before it returns. Messages travel as bytes, so the codec is under test too.
-Time stands still until `advance`. Each side keeps what it was sent and what it
-made durable, for a test to look at.
+it before it returns. Messages are sent as bytes, so the codec is tested too.
+The clock is advanced by `advance` only. Each side records the messages it
+received and the entries it made durable, for tests to inspect.
 """
 
 from collections import deque
@@ -37,12 +37,12 @@ from replica.link import (
 from replica.log import Entry
 
 LinkId = Any
-"""Whatever the hub core names its links by."""
+"""The hub core's name of a link."""
 _T = TypeVar("_T")
 
 
 class HubEffects(Protocol):
-    """What a hub core wants done: persist first, then send, then end links."""
+    """The effects of a hub core: persist first, then send, then end links."""
 
     @property
     def persist(self) -> tuple[Entry, ...]:
@@ -54,14 +54,14 @@ class HubEffects(Protocol):
 
     @property
     def closed(self) -> Iterable[LinkId]:
-        """Links that end."""
+        """Links to end."""
 
 
 class HubCore(Protocol):
-    """The part of a hub that links talk to; syncd.hub.Hub is one."""
+    """The part of a hub that links use; syncd.hub.Hub implements it."""
 
     def connect(self, peer: PublicKey, now: float) -> LinkId:
-        """Take a new link of an authenticated key."""
+        """Add a link of an authenticated key; return its name."""
 
     def disconnect(self, link_id: LinkId) -> None:
         """Forget a link."""
@@ -69,10 +69,10 @@ class HubCore(Protocol):
     def receive(
         self, link_id: LinkId, message: Message, now: float, frame_bytes: int = 0
     ) -> HubEffects:
-        """Take one message."""
+        """Receive one message; `frame_bytes` is its encoded size."""
 
     def handle_deadlines(self, now: float) -> HubEffects:
-        """Do what is due."""
+        """Do the work that is due at `now`, in seconds."""
 
 
 def of(kind: type[_T], items: Iterable[object]) -> list[_T]:
@@ -90,7 +90,7 @@ def shelf_of(*entries: Entry) -> MemoryShelf:
 
 
 class Peer:
-    """The client end of one link: what it stored, sent and received, and told its application."""
+    """The client end of one link, with all it stored, sent, received and delivered."""
 
     def __init__(self, network: "Network", public: PublicKey, shelf: MemoryShelf) -> None:
         """Use `Network.connect` instead."""
@@ -104,7 +104,7 @@ class Peer:
         self.received: list[Message] = []
         self.events: list[Event] = []
 
-    # --- what it does -------------------------------------------------------
+    # --- actions ------------------------------------------------------------
 
     def open(
         self,
@@ -113,26 +113,26 @@ class Peer:
         acked: Iterable[Position] = (),
         drafts: bool = True,
     ) -> None:
-        """Sync a conversation."""
+        """Start syncing a conversation."""
         now = self.network.now
         self.perform(self.link.open(conversation, now, acked=acked, drafts=drafts))
 
     def append(self, *entries: Entry) -> None:
-        """Append entries of one's own. Raises EntryRefused."""
+        """Append entries of this client. Raises EntryRefused."""
         for entry in entries:
             self.perform(self.link.append(entry, self.network.now))
 
     def send(self, *messages: Message) -> None:
-        """Send any messages, also some that no honest client sends."""
+        """Send any messages, also invalid ones."""
         for message in messages:
             self.perform(Effects(send=(Frame.of(message, "to_hub"),)))
 
     def receive(self, message: Message) -> None:
-        """Take a message as if the hub had sent it now."""
+        """Receive a message as if the hub had sent it now."""
         self.perform(self.link.receive(message, self.network.now))
 
     def perform(self, effects: Effects) -> None:
-        """Do what the link wants done, and deliver all that follows."""
+        """Perform effects of the link, and deliver everything that follows."""
         self.stored += effects.persist
         self.sent += [frame.message for frame in effects.send]
         self.events += effects.deliver
@@ -143,48 +143,48 @@ class Peer:
         self.network.run()
 
     def handle_deadline(self) -> None:
-        """Let the link do what is due."""
+        """Let the link do the work that is due."""
         self.perform(self.link.handle_deadline(self.network.now))
 
-    # --- what became of it --------------------------------------------------
+    # --- results ------------------------------------------------------------
 
     def held(self, conversation: ConversationId) -> Conversation:
-        """Return a conversation as this client has it."""
+        """Return this client's copy of a conversation."""
         return self.shelf[conversation]
 
     def state(self, conversation: ConversationId) -> SyncState:
-        """Return what this client believes of a conversation it has open."""
+        """Return the sync state of a conversation that is open."""
         return self.link.channels[conversation].state
 
     @property
     def faults(self) -> list[str]:
-        """The reasons this client was told, in order, also those something was closed with."""
-        told = (m.fault if isinstance(m, Close) else m for m in self.received)
-        return [fault.reason for fault in of(Fault, told)]
+        """The reasons of the faults received, in order, those of Close messages included."""
+        faults = (m.fault if isinstance(m, Close) else m for m in self.received)
+        return [fault.reason for fault in of(Fault, faults)]
 
 
 class Network:
-    """A hub and any number of clients, without loss unless `loses` says so."""
+    """A hub and any number of clients; only messages that `loses` selects are lost."""
 
     def __init__(self, hub: HubCore) -> None:
         """Start at time 0 with no client."""
         self.hub = hub
         self.now = 0.0
-        """Seconds on everyone's monotonic clock."""
+        """The time on all clocks, in seconds."""
         self.stored: list[Entry] = []
-        """What the hub made durable, in order."""
+        """Entries the hub made durable, in order."""
         self.peers: dict[LinkId, Peer] = {}
         self.closed: list[LinkId] = []
         """Links the hub ended, in order."""
         self.loses: Callable[[Message], bool] = lambda _message: False
-        """Says of each message, in both directions, whether it is lost on its way."""
+        """Decides for each message, in both directions, whether it is lost."""
         self._queue: deque[Callable[[], None]] = deque()
         self._is_running = False
 
     def connect(
         self, public: PublicKey, *, shelf: MemoryShelf | None = None, hello: Hello | None = None
     ) -> Peer:
-        """Link a client; its shelf outlives the link if given."""
+        """Link a client; a given `shelf` can be used again after the link ended."""
         peer = Peer(self, public, MemoryShelf() if shelf is None else shelf)
         peer.link_id = self.hub.connect(public, self.now)
         self.peers[peer.link_id] = peer
@@ -192,42 +192,42 @@ class Network:
         return peer
 
     def disconnect(self, peer: Peer) -> None:
-        """Cut a client off; both sides learn of it."""
+        """Disconnect a client; both sides are notified."""
         self.silence(peer)
         self.hub.disconnect(peer.link_id)
         peer.events += peer.link.handle_disconnect().deliver
 
     def silence(self, peer: Peer) -> None:
-        """Cut a client off; neither side learns of it."""
+        """Disconnect a client; neither side is notified."""
         self.peers.pop(peer.link_id, None)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, then let everyone do what is due."""
+        """Advance the clock, then let all sides do the work that is due."""
         self.now += seconds
         for peer in tuple(self.peers.values()):
             peer.handle_deadline()
         self.perform(self.hub.handle_deadlines(self.now))
 
     def perform(self, effects: HubEffects) -> None:
-        """Do what the hub wants done, and deliver all that follows."""
-        self._take(effects)
+        """Perform effects of the hub, and deliver everything that follows."""
+        self._queue_effects(effects)
         self.run()
 
-    # --- the wire -------------------------------------------------------------
+    # --- delivery -------------------------------------------------------------
 
     def carry_to_hub(self, peer: Peer, frame: Frame) -> None:
-        """Put a client's frame on the wire."""
+        """Queue a client's frame for the hub, unless it is lost."""
         if not self.loses(frame.message):
             self._queue.append(partial(self._arrive_at_hub, peer, frame.data))
 
     def do_next(self, step: Callable[[], None]) -> None:
-        """Take a step once everything before it has been done."""
+        """Queue a step behind all deliveries queued before it."""
         self._queue.append(step)
 
     def run(self) -> None:
-        """Deliver until nothing is on the way."""
+        """Deliver until the queue is empty."""
         if self._is_running:
-            return  # called from within: the outer call goes on
+            return  # called by a delivery: the outer call continues
         self._is_running = True
         try:
             while self._queue:
@@ -238,14 +238,14 @@ class Network:
     def _arrive_at_hub(self, peer: Peer, data: bytes) -> None:
         if peer.link_id in self.peers:
             message = decode_frame(data, "to_hub")
-            self._take(self.hub.receive(peer.link_id, message, self.now, len(data)))
+            self._queue_effects(self.hub.receive(peer.link_id, message, self.now, len(data)))
 
     def _arrive_at_client(self, peer: Peer, data: bytes) -> None:
         message = decode_frame(data, "to_client")
         peer.received.append(message)
         peer.perform(peer.link.receive(message, self.now, len(data)))
 
-    def _take(self, effects: HubEffects) -> None:
+    def _queue_effects(self, effects: HubEffects) -> None:
         self.stored += effects.persist
         for link_id, frame in effects.send:
             peer = self.peers.get(link_id)

@@ -1,6 +1,6 @@
 """Write the tables of chapters 10 and 11 from the code: `python -m spec.tables`.
 
-tests/test_repo.py compares the chapters with these tables.
+tests/test_repo.py compares the chapters with the output of this module.
 """
 
 import importlib
@@ -40,7 +40,7 @@ MEANINGS = {
     "FRAME_BYTES_MAX": ("quota", "bytes of a frame", "FRAME_TOO_LARGE"),
     "CREDIT_BYTES": ("quota", "bytes of counted frames ahead of the reader", "CREDIT_EXCEEDED"),
     "PENDING_LINK_BYTES_MAX": ("quota", "bytes of pending entries, per link", "PENDING_FULL"),
-    "PENDING_BYTES_MAX": ("quota", "bytes of pending entries, per hub", "PENDING_FULL"),
+    "PENDING_BYTES_MAX": ("quota", "bytes of pending entries, all links of a hub", "PENDING_FULL"),
     "CONVERSATIONS_PER_LINK_MAX": ("quota", "conversations open on a link", "QUOTA_EXCEEDED"),
     "MEMBERSHIP_RESERVE": (
         "quota",
@@ -54,27 +54,31 @@ MEANINGS = {
         "bytes of a model host's address, and of a profile's name",
         "ARGUMENT_INVALID",
     ),
-    "TICKET_LIFETIME_S": ("quota", "seconds a ticket is valid", "TICKET_INVALID"),
+    "TICKET_LIFETIME_S": ("quota", "seconds for which a ticket is valid", "TICKET_INVALID"),
     "METADATA_BYTES_MAX": ("quota", "bytes of a fault; its lists are cut to fit", ""),
     "IDS_PER_FRAME": ("quota", "ids of one Ids frame", ""),
     "FETCH_IDS_MAX": ("quota", "ids of one Fetch", "ARGUMENT_INVALID"),
     "IDLE_TIMEOUT_S": ("quota", "seconds of silence before a link ends", "LINK_IDLE"),
     "HEARTBEAT_S": ("quota", "seconds between two heartbeats of a client", ""),
     "RESYNC_S": ("quota", "seconds without an ack before heads are compared again", ""),
-    "DENIED_RECHECK_S": ("quota", "seconds before a client reopens a denied conversation", ""),
+    "DENIED_RECHECK_S": (
+        "quota",
+        "seconds before a client reopens a denied conversation",
+        "",
+    ),
     "STOP_STRING_BYTES_MAX": ("quota", "bytes of a stop string, 1 at least", "STOP_INVALID"),
     "DRAFT_BYTES_MAX": ("quota", "bytes of a running draft; the rest is dropped", ""),
     "BLOB_BYTES_MAX": ("quota", "bytes of a blob", "BLOB_TOO_LARGE"),
     "BLOBS_BYTES_MAX": ("quota", "bytes of all blobs of a conversation", "QUOTA_EXCEEDED"),
     "OUTBOX_BYTES_MAX": ("quota", "bytes queued for one stream", "SLOW_READER"),
-    "WRITE_TIMEOUT_S": ("quota", "seconds a write to a stream may block", "SLOW_READER"),
+    "WRITE_TIMEOUT_S": ("quota", "seconds in which a stream may accept no byte", "SLOW_READER"),
     "BLOB_CHUNK_BYTES": ("quota", "bytes of one piece of a blob", ""),
 }
-"""Per limit: its kind, the quantity it bounds, and the reason of an error beyond it."""
+"""Per limit: its kind, the quantity it bounds, and the reason of the refusal beyond it."""
 
 
 def errors() -> str:
-    """Return the table of reasons, one row per reason."""
+    """Return the table of reasons, one row per class that defines one."""
     rows = ["| reason | cause | next step | retry | status |", "|---|---|---|---|---|"]
     for kind in classes():
         instance = kind.__new__(kind)
@@ -86,7 +90,7 @@ def errors() -> str:
 
 
 def classes() -> list[type[AntiphonError]]:
-    """Return the error classes of the project but for the CLI's, the first of each reason."""
+    """Return the error classes of the project, the first of each reason, without the CLI's."""
     for package in ("antiphon", "replica", "syncd", "model_host"):
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
@@ -125,7 +129,7 @@ TABLES = {"errors": ("10-errors.md", errors), "limits": ("11-limits.md", limits_
 
 
 def chapter_with(name: str) -> tuple[Path, str]:
-    """Return the path of a chapter, and its text with the table from the code."""
+    """Return the path of a chapter, and its text with the table generated from the code."""
     file, table = TABLES[name]
     path = FOLDER / file
     pattern = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)

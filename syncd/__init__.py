@@ -1,1 +1,1 @@
-"""The hub: transport and durability."""
+"""The hub: transport and durability. Modules outside io/ are pure (DECISIONS D83)."""

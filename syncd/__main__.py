@@ -12,11 +12,11 @@ from replica.io import explain, log_to_stderr, stop_with_supervisor
 from syncd.io import HubConfig, serve
 
 FLAGS = {"host_keys": "--host-key"}
-"""Flags that are not the setting's name."""
+"""Flags whose name differs from the setting's."""
 
 
 def main() -> int:
-    """Read settings, run, and say in words what went wrong."""
+    """Read the settings and run; print a message on errors. Returns the exit code."""
     log_to_stderr()
     parser = argparse.ArgumentParser(prog="python -m syncd", description="Run an Antiphon hub.")
     for name, field in HubConfig.model_fields.items():

@@ -1,7 +1,7 @@
-"""The effects of one input to the hub: those of one link, and all that follows on the others.
+"""The effects of one input to the hub: those of one link, and the resulting ones of the others.
 
-Pure (spec/04-link §7). What one link admits, the others are offered; a
-watcher that is sent something gets a hint with it.
+Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
+A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
 from collections.abc import Callable, Iterable
@@ -34,24 +34,24 @@ LinkId = NewType("LinkId", int)
 
 @dataclass(frozen=True, slots=True)
 class HubEffects:
-    """The driver performs these now, in this order."""
+    """Effects that the driver performs now, in this order."""
 
     persist: tuple[Entry, ...] = ()
-    """Durable BEFORE anything in `send` leaves."""
+    """Durable before any frame of `send` is written."""
     send: tuple[tuple[LinkId, Frame], ...] = ()
     hints: tuple[tuple[LinkId, Hint], ...] = ()
-    """For watchers, after what they are sent."""
+    """Hints for watchers, after the frames sent to them."""
     closed: tuple[LinkId, ...] = ()
     """Links whose streams end after `send`."""
 
 
 @dataclass(slots=True)
 class Connected:
-    """The links of a hub, and what each peer is told beside its conversations."""
+    """The links of a hub, with the listings and hints each peer gets."""
 
     links: dict[LinkId, Link] = field(default_factory=dict)
     listed: dict[LinkId, set[ConversationId]] = field(default_factory=dict)
-    """Conversations a follower has been told of."""
+    """Conversations already listed to a follower."""
     watchers: set[LinkId] = field(default_factory=set)
 
     def hosts(self, vouches_for: Callable[[PublicKey], bool]) -> tuple[LinkedHost, ...]:
@@ -67,7 +67,7 @@ class Connected:
 
 
 class FanOut:
-    """Collects effects while one input is handled."""
+    """Collects the effects of one input."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class FanOut:
         now: float,
         brought: Iterable[EntryId] = (),
     ) -> None:
-        """Start empty; `brought` is what the source itself has just sent."""
+        """Start empty; `brought` are the ids the source itself has just sent."""
         self._connected = connected
         self._shelf = shelf
         self._now = now
@@ -85,10 +85,10 @@ class FanOut:
         self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
 
-    def take(self, source: LinkId | None, effects: Effects) -> None:
-        """Take one link's effects and let its events reach the others.
+    def add(self, source: LinkId | None, effects: Effects) -> None:
+        """Add one link's effects, and offer its events to the other links.
 
-        Without a source, as of a Push, nobody reads what is to be sent.
+        Without a source, as for a Push, the frames to send are dropped.
         """
         self._persist += effects.persist
         if source is not None:
@@ -104,12 +104,12 @@ class FanOut:
                 case _:
                     pass
 
-    def tell(self, link_id: LinkId, message: Message) -> None:
-        """Send one message that no link asked for."""
+    def send(self, link_id: LinkId, message: Message) -> None:
+        """Send one message outside the effects of a link."""
         self._send.append((link_id, Frame.of(message, "to_client")))
 
     def list_all(self, link_id: LinkId) -> None:
-        """Name all its conversations to a follower that has just arrived (LINK-8)."""
+        """List all conversations of a follower that has just connected (LINK-8)."""
         if not self._connected.links[link_id].follows:
             return
         peer = self._connected.links[link_id].peer
@@ -131,7 +131,7 @@ class FanOut:
             else frame
             for frame in effects.send
         ]
-        self.take(link_id, replace(effects, send=tuple(named)))
+        self.add(link_id, replace(effects, send=tuple(named)))
 
     def bound_pending(self, bytes_max: int) -> None:
         """While all links hold more pending bytes, let the link that holds most drop its own."""
@@ -139,13 +139,13 @@ class FanOut:
         if sum(link.intake.pending_bytes for link in links.values()) <= bytes_max:
             return
         for link in links.values():
-            link.intake.settle()
+            link.intake.release()
         while sum(link.intake.pending_bytes for link in links.values()) > bytes_max:
             link_id = max(links, key=lambda link_id: links[link_id].intake.pending_bytes)
-            self.take(link_id, links[link_id].drop_pending())
+            self.add(link_id, links[link_id].drop_pending())
 
     def build(self) -> HubEffects:
-        """Freeze what was collected, with a hint for each watcher that is sent something."""
+        """Return the collected effects, with a hint for each watcher that is sent entries."""
         hints = self._hints() if self._connected.watchers else ()
         return HubEffects(tuple(self._persist), tuple(self._send), hints, tuple(self._closed))
 
@@ -155,10 +155,10 @@ class FanOut:
         ids = [entry.id for entry in entries]
         membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
         for link_id, link in self._connected.links.items():
-            # What another link brought and the source's entries set free is new to it too.
+            # Pending entries of other links, admitted with these, are new to the source too.
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
-                self.take(link_id, link.offer(conversation, lacking, self._now))
+                self.add(link_id, link.offer(conversation, lacking, self._now))
         if membership_changed:
             self.list_one(conversation)
 
@@ -168,16 +168,16 @@ class FanOut:
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.links.items():
             if link_id != source:
-                self.take(link_id, link.offer_drafts(draft.conversation, draft.request))
+                self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
 
     def _list(self, link_id: LinkId, item: ListingItem) -> None:
         listed = self._connected.listed[link_id]
         if item.conversation not in listed:
             listed.add(item.conversation)
-            self.take(link_id, self._connected.links[link_id].list_conversations([item]))
+            self.add(link_id, self._connected.links[link_id].list_conversations([item]))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
-        # LINK-27: in the step that checks membership, and of what goes out with it.
+        # LINK-27: in the step that checks membership, and about the entries sent in it.
         news = {
             link_id: frame.message.conversation
             for link_id, frame in self._send

@@ -1,8 +1,8 @@
-"""What a small client needs for its next append (spec/04-link §9).
+"""Hints: the positions a level-1 client needs for its next append (spec/04-link §9).
 
-Pure. A hint is computed by the core, in the step that checks the reader's
-membership: read off later, it would name what is not durable yet, or what
-was written after the reader was revoked.
+Pure. A hint is computed in the step that checks the reader's membership
+(DECISIONS D33). Computed later, it could name entries that are not durable yet,
+or that were written after the reader was revoked.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from replica.order import frontier
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Where the next entry of one author goes; `tip` is also its basis."""
+    """The place of one author's next entry; `tip` is also its basis."""
 
     conversation: ConversationId
     tip: EntryId | None
     parents: tuple[EntryId, ...]
     lamport: int
-    """On a fresh lane."""
+    """The lamport of an entry on a fresh lane."""
     own_heads: tuple[Position, ...]
     membership_heads: tuple[EntryId, ...]
 

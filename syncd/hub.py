@@ -114,7 +114,7 @@ class Hub:
 
     def _leave(self, conversation: ConversationId, fault: Fault, out: FanOut) -> None:
         for link_id, link in self.links.items():
-            out.take(link_id, link.leave(conversation, fault))
+            out.add(link_id, link.leave(conversation, fault))
 
     def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
@@ -208,7 +208,7 @@ class Hub:
         conversation = conversation_of(message)
         gone = self._refusal(conversation)
         if gone is not None:
-            out.tell(link_id, Fault.of(gone, conversation))
+            out.send(link_id, Fault.of(gone, conversation))
             return out.build()
         if conversation is not None:
             self._shelf.touch(conversation)
@@ -218,7 +218,7 @@ class Hub:
             out.welcome(link_id, effects, self._connected.hosts(self.policy.vouches_for))
             out.list_all(link_id)
         else:
-            out.take(link_id, effects)
+            out.add(link_id, effects)
         if link.intake.pending_bytes > waited_bytes:
             out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
@@ -238,7 +238,7 @@ class Hub:
         out = FanOut(self._connected, self._shelf, now)
         link = self._new_link(peer, now, is_greeted=True)
         effects = link.receive(message, now)
-        out.take(None, effects)
+        out.add(None, effects)
         link.handle_disconnect()  # what waits for others must not stay without a payer
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self._shelf.get(message.conversation)
@@ -248,7 +248,7 @@ class Hub:
         """Let every link do what is due."""
         out = FanOut(self._connected, self._shelf, now)
         for link_id, link in tuple(self.links.items()):
-            out.take(link_id, link.handle_deadline(now))
+            out.add(link_id, link.handle_deadline(now))
         return out.build()
 
 

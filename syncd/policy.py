@@ -1,6 +1,7 @@
-"""What an operator sets beyond the protocol: quotas (spec/11-limits), and vouching (LINK-29).
+"""The operator's policy: quotas (spec/11-limits) and hosts vouched for (LINK-29).
 
-Who may read or write a conversation is not decided here: the log says it.
+The log decides who may read or write a conversation. A hub vouches for hosts,
+and admission does not depend on it (DECISIONS D45).
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from replica.ids import PublicKey
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An operator's own rules: they refuse what comes in, and never decide admission."""
+    """An operator's rules, which can refuse entries and links but never decide admission."""
 
     creators: frozenset[PublicKey] | None = None
     """Keys that may create (or re-seed) conversations; None for everyone."""
@@ -23,14 +24,14 @@ class Policy:
     """Conversations held in memory at a time, but for those in use; the others are loaded when
     a member asks for them."""
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
-    """Bytes all links together may keep waiting for missing entries."""
+    """Bytes of pending entries of all links together."""
     host_keys: frozenset[PublicKey] = frozenset()
-    """Keys of the operator's own model hosts, HOSTS_MAX at most, so that a Welcome has all."""
+    """Keys of the operator's model hosts; HOSTS_MAX at most, so that a Welcome names all."""
 
     def may_create(self, key: PublicKey) -> bool:
-        """Say whether `key` may bring a conversation that is not here."""
+        """Say whether `key` may create a conversation."""
         return self.creators is None or key in self.creators
 
     def vouches_for(self, key: PublicKey) -> bool:
-        """Say whether `key` is a model host of the operator's own."""
+        """Say whether `key` is one of the operator's model hosts."""
         return key in self.host_keys

@@ -1,8 +1,9 @@
-"""Who may ask a hub, and the answers that need no link (spec/04-link §7 to §9).
+"""Rights of callers, and the answers that need no link (spec/04-link §7 to §9).
 
-Pure. A servicer parses, calls these and wraps what they return. They answer
-from memory: the driver flushes the conversation before it passes an answer on,
-because what is admitted may still be on its way to the disk.
+Pure. A servicer parses, calls these and encodes their results. They answer from
+memory, so the driver flushes the conversation before it sends an answer: entries
+admitted meanwhile may not be durable yet (DECISIONS D36). "Not found" covers
+absent, lost and forbidden conversations (DECISIONS D21).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from replica.refusals import (
     NotAllowed,
 )
 
-# --- who may ask ----------------------------------------------------------------
+# --- rights ---------------------------------------------------------------------
 
 
 class Right(Enum):
@@ -34,9 +35,9 @@ class Right(Enum):
 
 
 def permitted(held: Conversation | None, peer: PublicKey, right: Right) -> Conversation:
-    """Return the conversation if `peer` may use it so. Raises ConversationUnknown, NotAllowed."""
+    """Return the conversation if `peer` has the right. Raises ConversationUnknown, NotAllowed."""
     if held is None or not held.is_member(peer):
-        # LINK-9: the same words for "no such conversation" and "not yours".
+        # LINK-9: the same error for "no such conversation" and "not yours".
         raise ConversationUnknown
     roles = held.log.membership.roles[peer]
     if right is Right.WRITE_BLOBS and roles <= {Role.READER}:
@@ -55,8 +56,8 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The entry waits for these, ascending; for none of them where it waits for a grant."""
+class Pending:
+    """The entry is pending until these arrive, ascending; none if it waits for a grant."""
 
     missing: tuple[EntryId, ...]
 
@@ -69,13 +70,13 @@ class Held:
     generation: EntryId | None
 
 
-Fate = Unknown | Waiting | Held
+Fate = Unknown | Pending | Held
 
 
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
-    """Return what became of an entry."""
+    """Return the fate of an entry."""
     if entry_id in held.log.pending:
-        return Waiting(tuple(held.log.admission.missing_for(entry_id)))
+        return Pending(tuple(held.log.admission.missing_for(entry_id)))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))
@@ -84,12 +85,12 @@ def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
 # --- Fetch ----------------------------------------------------------------------
 
 FETCHED_BYTES = limits.FRAME_BYTES_MAX // 2
-"""Responses of a Fetch are cut here: one more entry and the framing still fit a frame."""
+"""Size at which a response of Fetch is cut, so that one more entry still fits a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRange:
-    """A run of one lane, from `seq_start` to before `seq_end`; 0 is the lane's end."""
+    """Positions of one lane, from `seq_start` to before `seq_end`; 0 is the lane's end."""
 
     lane: Lane
     seq_start: int
@@ -102,7 +103,7 @@ class Fetched:
 
     entries: tuple[Entry, ...]
     absent: tuple[EntryId, ...] = ()
-    """Asked for and not held, ascending; in the last response."""
+    """Requested ids that are not held, ascending; in the last response."""
 
 
 def fetch(
@@ -114,7 +115,7 @@ def fetch(
 ) -> Iterator[Fetched]:
     """Select entries by id and by lane range; yield them cut into responses.
 
-    What is answered is settled by this call, not when the responses are read.
+    The entries are chosen by this call, not when the responses are read.
     Raises ArgumentInvalid.
     """
     if len(ids) > limits.FETCH_IDS_MAX:
@@ -126,7 +127,7 @@ def fetch(
 
 
 def _in_ranges(log: Log, ranges: Iterable[LaneRange]) -> set[EntryId]:
-    """Return the ids in these ranges; a position is looked up once, however often it is named."""
+    """Return the ids in these ranges; each position is looked up once."""
     runs: dict[Lane, list[LaneRange]] = {}
     for wanted in ranges:
         runs.setdefault(wanted.lane, []).append(wanted)
@@ -160,20 +161,20 @@ def _responses(
 # --- Push -----------------------------------------------------------------------
 
 _MESSAGE_WIDE = (ConversationUnknown.reason, CreateForbidden.reason)
-"""Reasons to refuse a message as a whole, whichever entry the fault names."""
+"""Reasons that refuse a message as a whole, although the fault may name an entry."""
 
 
 def outcomes(
     ids: Iterable[EntryId], faults: Sequence[Fault], held: Conversation | None
 ) -> dict[EntryId, Fault | None]:
-    """Return per pushed entry why it is not durable; None where it will be (LINK-24)."""
+    """Return per pushed entry the fault that refused it, None if it will be durable (LINK-24)."""
     as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
     if as_a_whole is not None:
-        # That an entry is here all the same is not for a stranger to know.
+        # A stranger must not learn that an entry is here nevertheless.
         return dict.fromkeys(ids, replace(as_a_whole, entry=None))
     known = held.log.entries if held is not None else {}
-    # The first fault of an entry says it; under None stands the first that names no entry.
+    # The first fault of each entry counts; the key None has the first that names no entry.
     fault_of = {fault.entry: fault for fault in reversed(faults)}
-    # What waits already, for another link, causes no fault here.
+    # An entry that is pending for another link causes no fault here.
     otherwise = fault_of.get(None) or Fault.of(EntriesMissing())
     return {i: None if i in known else fault_of.get(i, otherwise) for i in ids}

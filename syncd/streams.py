@@ -1,9 +1,9 @@
-"""The long calls of each key: how many there are, and until when a proof vouches for them.
+"""The streams of each key: their number and their lifetime (LINK-28).
 
-Pure. A stream outlives no ticket: its end is put off by each new proof of the
-key on the same connection, so that a stolen ticket gains nothing from the
-proofs of its owner (LINK-28). A stream counts until its call has ended, also
-one that nobody reads.
+Pure. A stream ends with the lifetime of its key's last proof. Only a new proof
+on the same connection extends it, so that a stolen ticket gains nothing from its
+owner's proofs (DECISIONS D34). A stream counts until its call has ended, even if
+the peer does not read.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from replica.refusals import QuotaExceeded
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One Link or Watch under way; `expire` is called once when no proof is young enough."""
+    """One running Link or Watch; `expire` is called once, when its last proof is too old."""
 
     peer: PublicKey
     connection: str
@@ -27,10 +27,10 @@ class Stream:
 
 
 class Streams:
-    """All Link and Watch calls under way."""
+    """All running Link and Watch calls."""
 
     def __init__(self, per_key_max: int, lifetime_s: float = limits.TICKET_LIFETIME_S) -> None:
-        """Take at most so many of one key; a proof vouches for `lifetime_s`."""
+        """Allow at most `per_key_max` streams of one key; a proof is valid for `lifetime_s`."""
         self._per_key_max = per_key_max
         self._lifetime_s = lifetime_s
         self._held: dict[PublicKey, list[Stream]] = {}
@@ -38,7 +38,7 @@ class Streams:
     def begin(
         self, peer: PublicKey, connection: str, now: float, expire: Callable[[], None]
     ) -> Stream:
-        """Count a call of a key with a valid ticket; `end` follows. Raises QuotaExceeded."""
+        """Add a call of a key with a valid ticket; call `end` after it. Raises QuotaExceeded."""
         held = self._held.get(peer, [])
         if len(held) >= self._per_key_max:
             raise QuotaExceeded(f"this key holds {len(held)} links already")
@@ -47,20 +47,20 @@ class Streams:
         return stream
 
     def end(self, stream: Stream) -> None:
-        """Forget a call that has ended."""
+        """Remove a call that has ended."""
         held = self._held[stream.peer]
         held.remove(stream)
         if not held:
             del self._held[stream.peer]
 
     def renew(self, peer: PublicKey, connection: str, now: float) -> None:
-        """Take it that `peer` has just proved its key on this connection."""
+        """Extend the streams of `peer` on this connection after a new proof of its key."""
         for stream in self._held.get(peer, ()):
             if stream.connection == connection:
                 stream.proved_at = now
 
     def handle_deadlines(self, now: float) -> None:
-        """End each stream that no proof vouches for any more."""
+        """End each stream whose last proof is too old."""
         for held in tuple(self._held.values()):
             for stream in tuple(held):
                 is_due = now >= stream.proved_at + self._lifetime_s

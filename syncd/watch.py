@@ -1,7 +1,7 @@
-"""A Watch is a link whose client half the hub speaks itself (spec/04-link §9).
+"""A Watch as a link whose client side the hub plays itself (spec/04-link §9).
 
-Pure. The request becomes an Open, gRPC's flow control the credit, and a beat
-stands in for a peer whose only message was its request.
+Pure. The request becomes an Open, gRPC's flow control becomes the credit, and
+the hub sends the heartbeats of the watcher, whose only message is its request.
 """
 
 from collections.abc import Sequence
@@ -23,25 +23,25 @@ from replica.refusals import ArgumentInvalid, ConversationUnknown
 from syncd.hint import Hint
 
 GREETING = Hello((VERSION,))
-BEAT = Ping(0)
-"""Received every HEARTBEAT_S, else the link would end as idle."""
+HEARTBEAT = Ping(0)
+"""Received every HEARTBEAT_S, since the link would end as idle otherwise."""
 
 
 def opening(conversation: ConversationId, cursor: Sequence[Position], *, drafts: bool) -> Open:
     """Return the Open of a watcher that holds the lanes up to `cursor`. Raises ArgumentInvalid."""
     if any(head.lane.track not in set(Track) for head in cursor):
         raise ArgumentInvalid("cursor: no such track")
-    # With the digest of the cursor itself, "nothing new" comes back as "equal".
+    # With the digest of the cursor itself, "nothing new" is answered as "equal".
     return Open(conversation, digest_of(sorted(cursor)), tuple(cursor), drafts)
 
 
 def grant(taken_bytes: int) -> Credit:
-    """Return the credit of a watcher that has taken so many bytes in all: it keeps up."""
+    """Return the credit of a watcher to which `taken_bytes` were written in all."""
     return Credit(taken_bytes + limits.CREDIT_BYTES)
 
 
 def end_of(item: Message | Hint) -> Fault | None:
-    """Return why a Watch ends with this message of the hub; None where it goes on."""
+    """Return the fault that ends a Watch with this message of the hub; None if it goes on."""
     match item:
         case Fault():
             return item

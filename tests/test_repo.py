@@ -177,6 +177,8 @@ def test_doubles_use_the_rules_of_the_core() -> None:
     """A copy of a rule drifts, and a test of the copy proves nothing."""
     for folder in ("simulation", "support"):
         for path in _files(".py", under=ROOT / "tests" / folder):
+            if "planted" in path.parts:  # bugs are planted in the cores themselves
+                continue
             imported = _imports(path)
             driven = CORES.keys() & imported.keys()
             names = {name for named in imported.values() for name in named}

@@ -27,7 +27,7 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import HostCalls, Replica, Wish, load_or_create, public, turns
+from replica.io import HostCalls, Replica, RequestOptions, load_or_create, public, turns
 from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -139,7 +139,7 @@ class Demo:
         body = held.log.body(request.id)
         assert isinstance(body, Request), "what was answered is a request"
         place = place_at(held, request.header.parents[0])
-        wish = Wish(body.host, body.sampling, body.output_tokens_max)
+        wish = RequestOptions(body.host, body.sampling, body.output_tokens_max)
         self.stage.say("the same question to the same context, with the same seed:")
         again = await self._turn(replica, None, place=place, wish=wish)
         usage = again.generation.usage
@@ -232,11 +232,11 @@ class Demo:
         text: str | None,
         *,
         place: Place | None = None,
-        wish: Wish | None = None,
+        wish: RequestOptions | None = None,
     ) -> turns.Finished:
         held = replica.shelf[self.conversation]
         place = place or newest_place(held)
-        wish = wish or Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
+        wish = wish or RequestOptions(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
         self.stage.question(text)
         before = self.relay.bytes_total
         finished: turns.Finished | None = None
@@ -279,7 +279,7 @@ class Demo:
     async def _write_offline(self, replica: Replica, name: str, text: str) -> EntryId:
         held = await replica.load(self.conversation)
         place = newest_place(held)
-        wish = Wish(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
+        wish = RequestOptions(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
         asked = await turns.say_and_request(replica, held.id, (Text(text),), place, wish)
         self.stage.say(f"replica {name}, offline: {text}")
         return asked.request

@@ -170,7 +170,12 @@ def _message_of(text: str | None) -> str | None:
 
 
 def _should_wait(
-    session: Session, replica: Replica, wish: turns.Wish, wait: bool | None, *, online: bool
+    session: Session,
+    replica: Replica,
+    wish: turns.RequestOptions,
+    wait: bool | None,
+    *,
+    online: bool,
 ) -> bool:
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
@@ -212,7 +217,7 @@ async def _ask(
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: turns.Wish,
+    wish: turns.RequestOptions,
     wait_s: float | None,
 ) -> int:
     events = take_turn(session, replica, held, text, place, wish, silence_max_s=wait_s)

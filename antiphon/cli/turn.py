@@ -10,7 +10,7 @@ from antiphon.cli.rows import generation_record, words_of
 from antiphon.cli.session import Choices, Session
 from replica.conversation import Conversation, Place
 from replica.ids import EntryId, PublicKey, short
-from replica.io import Replica, TurnEvent, Wish, choose_host, now_ms, turns
+from replica.io import Replica, RequestOptions, TurnEvent, choose_host, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
 from replica.log import Genesis, Kind, Sampling
 from replica.refusals import ArgumentInvalid
@@ -50,7 +50,7 @@ def wish_for(
     *,
     host: PublicKey | None = None,
     changes: dict[str, Any] | None = None,
-) -> Wish:
+) -> RequestOptions:
     """Return how to ask: the conversation's defaults, changed by what was given.
 
     A seed is minted where none is set, so that every answer can be replayed.
@@ -67,7 +67,7 @@ def wish_for(
         seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
         sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
     linked = tuple(known.key for known in replica.hub.hosts)
-    return Wish(
+    return RequestOptions(
         choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
     )
 
@@ -78,7 +78,7 @@ async def take_turn(
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: Wish,
+    wish: RequestOptions,
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:

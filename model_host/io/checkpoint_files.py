@@ -5,7 +5,8 @@
                                       <n>-<lineage>.manifest  written last, renamed into place
 
 Derived state: any file may be deleted at any time. Nothing is used before its length,
-digest, MAC and lineage have been checked; what fails is removed, and the caller prefills.
+digest, MAC and lineage have been checked; a file that fails is removed, and the caller
+prefills. Old checkpoints are evicted after the new one is written (DECISIONS D74).
 Not thread-safe, and one process per folder.
 """
 
@@ -45,7 +46,7 @@ from model_host.kv import (
 )
 
 PACK_BYTES_MAX = 64 << 20
-# Branches and turns of one conversation that stay restorable; older ones go first.
+# Branches and turns of one conversation that stay restorable; the oldest are removed first.
 MANIFESTS_MAX = 32
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -57,9 +58,9 @@ class _Files:
     sizes: dict[Path, int] = field(default_factory=dict)
 
     def undo(self) -> None:
-        """Cut each file back to what it was; remove it if it wasn't there."""
+        """Truncate each file to its former size; remove it if it wasn't there."""
         for path, size in self.sizes.items():
-            # What can't be undone on a failing disk is unreferenced, and pruned later.
+            # Files that can't be undone on a failing disk are unreferenced, and pruned later.
             with suppress(OSError):
                 if size:
                     os.truncate(path, size)
@@ -68,7 +69,7 @@ class _Files:
 
 
 class Checkpoints:
-    """A PageStore (model_host/kv/page_store.py) on disk; those unused for longest go first."""
+    """A PageStore (model_host/kv/page_store.py) on disk, which evicts the least recently used."""
 
     def __init__(self, root: Path, *, mac_key: bytes, budget_bytes: int) -> None:
         """Keep checkpoints below `root`, created private; authenticate with `mac_key`.
@@ -88,7 +89,7 @@ class Checkpoints:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes all checkpoints take on disk."""
+        """Return the bytes of all checkpoints on disk."""
         return sum(self._sizes.values())
 
     def manifests(self, conversation: bytes) -> list[Manifest]:
@@ -112,8 +113,8 @@ class Checkpoints:
     ) -> Manifest | None:
         """Store the keys and values of `ids`; fsynced. See PageStore.
 
-        Only groups not yet stored for the same lineage are written; others make room once
-        this one is whole, so the budget is exceeded meanwhile. Raises CheckpointTooLarge,
+        Only groups not yet stored for the same lineage are written. Others are evicted once
+        this one is complete, so the budget is exceeded meanwhile. Raises CheckpointTooLarge,
         CheckpointDiskFull or CheckpointWriteFailed.
         """
         if not ids:
@@ -133,16 +134,16 @@ class Checkpoints:
             raise _write_error(error) from error
         finally:
             self._measure(folder)
-        self._make_room(folder, path)
+        self._evict(folder, path)
         return manifest
 
     def _fitting(
         self, folder: Path, namespace: bytes, lineage: Lineage, tokens: int, cache: KVCache
     ) -> tuple[dict[bytes, Group], int]:
-        """Return the stored groups a checkpoint can go on from, and its first pack file.
+        """Return the stored groups a checkpoint can extend, and its first pack file.
 
-        Where old and new together exceed the budget it is written whole into files of its
-        own, beside the old ones, and these go once it is there. Raises CheckpointTooLarge.
+        If old and new together exceed the budget, it is written whole into files of its own
+        beside the old ones, which are removed afterwards. Raises CheckpointTooLarge.
         """
         if tokens * cache.bytes_per_token > self._budget_bytes:
             raise CheckpointTooLarge(
@@ -255,7 +256,7 @@ class Checkpoints:
             self._discard(folder, manifest)
             raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
         cache.commit(tokens)
-        with suppress(OSError):  # a file system that takes no more writes can still be read
+        with suppress(OSError):  # a file system that refuses writes can still be read
             os.utime(path)
         self._measure(folder)
         return tokens
@@ -263,7 +264,7 @@ class Checkpoints:
     def _read_groups(
         self, folder: Path, manifest: Manifest, start: int, tokens: int, cache: KVCache
     ) -> None:
-        """Read, check and copy groups one by one; nothing is valid before the last one is.
+        """Read, check and copy groups one by one; none is valid before the last one is.
 
         One buffer of a group's size stays in the processor's cache from read to copy.
         """
@@ -291,13 +292,13 @@ class Checkpoints:
         self.counters.corrupt += 1
         self._prune(folder, MANIFESTS_MAX)
 
-    # --- room -------------------------------------------------------------------
+    # --- eviction ---------------------------------------------------------------
 
     def _folder(self, conversation: bytes) -> Path:
         return self._root / hashlib.sha256(conversation).hexdigest()
 
     def _load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
-        """Return the manifests, newest first, and how many were broken and removed."""
+        """Return the manifests, newest first, and the number of broken ones removed."""
         paths = sorted(_manifests(folder), key=_changed_ns, reverse=True)
         found, broken = [], 0
         for path in paths:
@@ -309,8 +310,8 @@ class Checkpoints:
         self.counters.corrupt += broken
         return found, broken
 
-    def _make_room(self, folder: Path, newest: Path) -> None:
-        """Drop what is of no use, then other conversations, then own older checkpoints."""
+    def _evict(self, folder: Path, newest: Path) -> None:
+        """Remove unused files, then other conversations, then this one's older checkpoints."""
         self._prune(folder, MANIFESTS_MAX, newest)
         for name in [name for name in self._sizes if name != folder.name]:
             if self.nbytes <= self._budget_bytes:
@@ -323,7 +324,7 @@ class Checkpoints:
     def _prune(self, folder: Path, keep: int, newest: Path | None = None) -> None:
         """Remove all but the newest manifests, and the files that none refers to.
 
-        `newest` counts as such whatever the clock said when the others were written.
+        `newest` counts as the newest, whatever the times of the others.
         """
         found, _ = self._load(folder)
         found.sort(key=lambda each: each[0] != newest)
@@ -351,7 +352,7 @@ def _write_error(error: OSError) -> CheckpointWriteFailed:
 
 
 def _drop(path: Path) -> None:
-    """Remove a file; where the file system refuses, what is left is found broken again."""
+    """Remove a file; if the file system refuses, it is found broken again later."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -379,7 +380,7 @@ def _open(path: Path, mode: str) -> FileIO:
 
 
 def _write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """Write all bytes; one call may take only some."""
+    """Write all bytes; one call may write only a part."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]
@@ -400,12 +401,12 @@ def _read_group(file: FileIO, group: Group, payload: Bytes) -> None:
         raise CheckpointCorrupt("a group's bytes aren't those that were written.")
 
 
-# Anyone may delete or add files at any time, and disks fail: what can't be looked at
-# counts as absent here, and is found broken where it is read.
+# Anyone may delete or add files at any time, and disks fail. A file that can't be examined
+# counts as absent here, and is found broken when it is read.
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Return what lies in a folder."""
+    """Return the paths in a folder."""
     with suppress(OSError):
         return list(folder.iterdir())
     return []
@@ -416,7 +417,7 @@ def _manifests(folder: Path) -> list[Path]:
 
 
 def _changed_ns(path: Path) -> int:
-    """Return when a file was last written or, for a manifest, restored from."""
+    """Return the time in ns at which a file was last written or, for a manifest, restored from."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return 0
@@ -431,5 +432,5 @@ def _folder_bytes(folder: Path) -> int:
 
 
 def _last_used_ns(folder: Path) -> int:
-    """Return when a checkpoint of the folder was last written or restored."""
+    """Return the time in ns at which a checkpoint of the folder was last written or restored."""
     return max(map(_changed_ns, _manifests(folder)), default=0)

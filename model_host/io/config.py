@@ -1,4 +1,4 @@
-"""What an operator sets: TOML file < environment ANTIPHON_HOST_* < flags."""
+"""The host's settings, in rising precedence: TOML file, environment ANTIPHON_HOST_*, flags."""
 
 from pathlib import Path
 from typing import Literal
@@ -31,9 +31,9 @@ class HostConfig(BaseSettings):
     dtype: Literal["bf16", "fp32"] = "bf16"
     """Number format of the computation."""
     context_tokens: int = 0
-    """Tokens a context may hold; 0 for all the model can. Less shortens the start-up self-test."""
+    """Tokens of a context; 0 for the model's limit. Fewer shorten the start-up self-test."""
     threads: int = 0
-    """Threads of the computation; 0 takes what torch chooses."""
+    """Threads of the computation; 0 for torch's choice."""
     kv_bytes_max: int = 2 * GIB
     """KV memory of all conversations."""
     checkpoint_bytes_max: int = 8 * GIB

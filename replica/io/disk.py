@@ -1,7 +1,7 @@
-"""Private files, durable folders, and what disk errors mean.
+"""Private files, durable folders, and the typed errors of disks.
 
-What the store, the key files and the blobs share. A new or renamed file
-survives power loss only once its folder was synced too.
+Common to the store, the key files and the blobs. A new or renamed file
+survives power loss only after its folder was synced too.
 """
 
 import errno
@@ -19,7 +19,7 @@ FILE_MODE = 0o600
 
 
 def make_folder(path: Path) -> None:
-    """Create `path` and what is missing above it, open to this user alone, durably."""
+    """Create `path` and its missing parents durably, open to this user alone."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -37,17 +37,17 @@ def sync_folder(path: Path) -> None:
 
 
 DISK_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
-"""What reading and writing may raise; the last where SQLite's own words repeat damaged text."""
+"""Errors of reading and writing; the last is raised if SQLite's message repeats damaged text."""
 
 
 def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreError:
-    """Return the refusal that tells what a disk error means for the caller."""
+    """Return the typed error for a disk error."""
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt("the file itself is damaged: its schema is no text")
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return StoreFull(str(error)) if full else StoreError(str(error))
-    # The low byte is the primary code, what is above it says where (sqlite.org/rescode.html).
+    # The low byte is the primary code, the higher ones extend it (sqlite.org/rescode.html).
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(str(error))

@@ -1,6 +1,6 @@
-"""Drives a replica's core: store, clock, and the order of effects (spec/04-link §7).
+"""The driver of a replica's core: store, clock, and the order of effects (spec/04-link §7).
 
-The twin of syncd/io/driver.py. The stream to the hub is replica/io/hub_link.py's.
+The counterpart of syncd/io/driver.py. replica/io/hub_link.py runs the stream to the hub.
 """
 
 import asyncio
@@ -28,15 +28,19 @@ class ReplicaDriver:
     """A replica's core with its store and its clock."""
 
     def __init__(
-        self, core: ReplicaCore, store: EntryStore, acks: SavedAcks, tell: Callable[[Event], None]
+        self,
+        core: ReplicaCore,
+        store: EntryStore,
+        acks: SavedAcks,
+        deliver: Callable[[Event], None],
     ) -> None:
-        """`tell` hears every event, after what it speaks of is durable."""
+        """Call `deliver` with every event, after its entries are durable."""
         self.core = core
         self.acks = acks
         self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        """Frames for the stream there is now; a new one brings a queue of its own."""
+        """Frames for the current stream; each stream has a queue of its own."""
         self._store = store
-        self._tell = tell
+        self._deliver = deliver
         self._performer = Performer(store, self._undo)
         self._loads: dict[ConversationId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,11 +48,11 @@ class ReplicaDriver:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start performing."""
+        """Start performing effects."""
         self._performer.start()
 
     async def stop(self) -> None:
-        """End what was begun in the background, finish what is queued, then stop."""
+        """Cancel background tasks, finish the queued effects, then stop."""
         self._wake_core_at(None)
         tasks = tuple(self._tasks)
         for task in tasks:
@@ -57,15 +61,15 @@ class ReplicaDriver:
         await self._performer.stop()
 
     async def failed(self) -> None:
-        """Raise what ended the task that makes appends durable; else wait for ever."""
+        """Raise the error that ended the performer; wait for ever if it runs."""
         await self._performer.failed()
 
     async def flush(self) -> None:
-        """Wait until what is queued so far is durable and performed. Raises StoreError."""
+        """Wait until the effects queued so far are durable and performed. Raises StoreError."""
         await self._performer.flush()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run something until the driver stops."""
+        """Run a coroutine as a task, which is cancelled when the driver stops."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -74,7 +78,7 @@ class ReplicaDriver:
     # --- effects ------------------------------------------------------------------------
 
     def do(self, effects: ReplicaEffects) -> "asyncio.Future[None]":
-        """Perform what the core wants; the future ends once it is durable and shown."""
+        """Perform effects of the core; the future ends once they are durable and delivered."""
         self._wake_core_at(effects.wake_at)
         for conversation, positions in effects.acked:
             self.acks.save(conversation, positions)
@@ -88,7 +92,7 @@ class ReplicaDriver:
                     outbox.put_nowait(frame.data)
             for event in effects.deliver:
                 if conversation_of(event) not in lost:
-                    self._tell(event)
+                    self._deliver(event)
 
         return self._performer.submit(effects.persist, perform, effects.about)
 
@@ -97,13 +101,13 @@ class ReplicaDriver:
         return self.do(self.core.append(entry, time.monotonic(), more_follow=more_follow))
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
-        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        """Pass a refused commit to the core, and deliver at once: all queued work will fail."""
         effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())
         self._wake_core_at(effects.wake_at)
         for frame in effects.send:
             self.outbox.put_nowait(frame.data)
         for event in effects.deliver:
-            self._tell(event)
+            self._deliver(event)
 
     def _wake_core_at(self, deadline: float | None) -> None:
         if deadline == self._wake_at:
@@ -123,7 +127,7 @@ class ReplicaDriver:
     # --- loading --------------------------------------------------------------------------
 
     async def load(self, conversation: ConversationId) -> Conversation:
-        """Return a conversation held here, however many ask at a time.
+        """Return a conversation held here; concurrent calls share one load.
 
         Raises ConversationUnknown, StoreError.
         """
@@ -135,7 +139,7 @@ class ReplicaDriver:
         return held
 
     async def loading(self, conversation: ConversationId) -> None:
-        """Wait for a load that the core asked for, if there is one. Raises StoreError."""
+        """Wait for a load that is in progress, if there is one. Raises StoreError."""
         task = self._loads.get(conversation)
         if task is not None:
             await asyncio.shield(task)
@@ -144,7 +148,7 @@ class ReplicaDriver:
         task = self._loads.get(conversation)
         if task is None:
             task = self._loads[conversation] = self.spawn(self._load(conversation))
-            # The core tries again; whoever waits for the load is told as well.
+            # The core tries again; callers that wait for the load get the error as well.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 

@@ -1,4 +1,4 @@
-"""What comes in beside the link: whole conversations from files, bodies from the hub.
+"""Entries that do not come over the link: conversations from files, bodies from the hub.
 
 Every entry is verified before it is stored, as on the link.
 """
@@ -20,20 +20,20 @@ async def import_entries(replica: Replica, entries: tuple[Entry, ...]) -> Conver
     conversation = entries[0].conversation
     loaded = await replica.store.load(conversation)
     trial = Conversation.restore(conversation, loaded.entries, loaded.lost)
-    waiting = set(trial.log.pending)
+    pending = set(trial.log.pending)
     new = _admit_all(trial, entries)
-    if missing := tuple(i for i in trial.log.pending if i not in waiting):
+    if missing := tuple(i for i in trial.log.pending if i not in pending):
         raise ConversationUnknown("the bundle lacks entries its own follow", missing=missing)
     await replica.keep(trial, new)
     return conversation
 
 
 async def fetch_missing(replica: Replica, conversation: ConversationId) -> int:
-    """Fetch bodies missing here, those in quarantine too; return how many came.
+    """Fetch missing bodies, those in quarantine too; return their number.
 
-    Lane heads don't show them, since a digest covers headers; so they are asked
-    for by id. A missing entry comes by itself: its lane ends before it.
-    Raises HubUnreachable, what the hub refuses with, or BodyDigestMismatch.
+    They are requested by id, since digests cover headers only and lane heads
+    don't show missing bodies. A missing entry needs no request: its lane ends
+    before it. Raises HubUnreachable, the hub's refusal, or BodyDigestMismatch.
     """
     held = await replica.load(conversation)
     wanted = [entry.id for entry in held.log.entries.values() if entry.body is None]
@@ -46,7 +46,7 @@ async def fetch_missing(replica: Replica, conversation: ConversationId) -> int:
 
 
 def _admit_all(held: Conversation, entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Admit entries; return what is new, bodies that were missing included."""
+    """Admit entries; return the new ones, and those whose missing body was filled."""
     new: list[Entry] = []
     for entry in entries:
         match held.admit(entry):

@@ -10,7 +10,7 @@ from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
-from replica.io.serving import require_loopback
+from replica.io.grpc_server import require_loopback
 from replica.refusals import Unauthenticated
 
 
@@ -62,13 +62,13 @@ class HostCalls:
                     method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
                 )
             except Unauthenticated:
-                self._ticket = None  # expired, or the host was reborn: once more with a new one
+                self._ticket = None  # expired, or the host restarted: retry once with a new one
                 if attempt:
                     raise
         raise AssertionError("the loop returns or raises")
 
     async def describe(self) -> pb.DescribeResponse:
-        """Ask what the host offers and how busy it is."""
+        """Return the host's profile and load."""
         response: pb.DescribeResponse = await self._call("Describe", pb.DescribeRequest())
         return response
 

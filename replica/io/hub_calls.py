@@ -1,4 +1,8 @@
-"""The unary calls of a hub, with one ticket kept fresh (spec/04-link §3)."""
+"""The calls of a hub's services, with one ticket kept fresh (spec/04-link §3).
+
+The key is proved again on the same connection, so that streams outlive the
+ticket they began with (DECISIONS D34).
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
@@ -64,12 +68,12 @@ class HubCalls:
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
-        """Prove the key now and then, so that streams on this channel outlive their ticket."""
+        """Prove the key regularly during the block, so that streams outlive their ticket."""
 
         async def renew() -> None:
             while True:
                 await asyncio.sleep(limits.TICKET_LIFETIME_S / 3)
-                with suppress(AntiphonError):  # the streams tell what is wrong with the hub
+                with suppress(AntiphonError):  # the streams report errors of the hub
                     await self.authenticate()
 
         renewing = asyncio.create_task(renew(), name="ticket renewal")
@@ -92,20 +96,20 @@ class HubCalls:
                     method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
                 )
             except Unauthenticated:
-                self._ticket = None  # expired, or the hub was reborn: once more with a new one
+                self._ticket = None  # expired, or the hub restarted: retry once with a new one
                 if attempt:
                     raise
         raise AssertionError("the loop returns or raises")
 
     async def _stream(self, name: str, request: Any, **options: float) -> AsyncGenerator[Any, None]:
-        """Yield the answers of a server stream; a ticket that was refused is replaced once."""
+        """Yield the responses of a server stream; a refused ticket is replaced once."""
         method = getattr(self._stub, name)
         is_last = False
         while True:
             call = method(request, metadata=await self._ticket_metadata(), **options)
             try:
                 async for response in call:
-                    is_last = True  # begun anew it would say the same again
+                    is_last = True  # a retry would repeat the responses
                     yield response
             except grpc.aio.AioRpcError as error:
                 known = status.from_rpc_error(error)
@@ -122,7 +126,7 @@ class HubCalls:
     async def push(
         self, conversation: ConversationId, entries: tuple[Entry, ...]
     ) -> dict[EntryId, Fault | None]:
-        """Append entries; per entry None once it is durable, else its fault."""
+        """Append entries; return per entry None if it is durable, else its fault."""
         request = pb.PushRequest(
             conversation=conversation, entries=[entry_to_pb(e) for e in entries]
         )
@@ -132,13 +136,13 @@ class HubCalls:
         }
 
     async def resolve(self, conversation: ConversationId, entry: EntryId) -> pb.ResolveResponse:
-        """Ask what became of an entry or a request."""
+        """Return the fate of an entry; of a request, also its seal and generation."""
         request = pb.ResolveRequest(conversation=conversation, id=entry)
         response: pb.ResolveResponse = await self._call("Resolve", request)
         return response
 
     async def fetch(self, conversation: ConversationId, ids: Sequence[EntryId]) -> list[Entry]:
-        """Return those of the entries asked for that the hub holds, checked but for signatures."""
+        """Return the entries of `ids` that the hub holds; signatures are not checked yet."""
         found: list[Entry] = []
         for at in range(0, len(ids), limits.FETCH_IDS_MAX):
             wanted = pb.FetchRequest(
@@ -152,10 +156,10 @@ class HubCalls:
     async def watch(
         self, conversation: ConversationId, cursor: Iterable[Position]
     ) -> AsyncIterator[tuple[Entry, ...]]:
-        """Yield what the hub has behind the lane heads `cursor`, and then what arrives.
+        """Yield the hub's entries behind the lane heads `cursor`, then new ones as they arrive.
 
-        A hub ends it now and then; call again with the heads of then. Raises
-        HubUnreachable, LinkIdle and what the hub refuses with.
+        A hub may end the stream; call again with the heads reached. Raises
+        HubUnreachable, LinkIdle and the hub's refusal.
         """
         request = pb.WatchRequest(conversation=conversation, cursor=heads_to_pb(cursor))
         async with self.renewed(), aclosing(self._stream("Watch", request)) as responses:
@@ -164,6 +168,6 @@ class HubCalls:
                     yield entries_from_pb(response.entries).entries
 
     async def delete(self, conversation: ConversationId) -> int:
-        """Delete a conversation from the hub (owners only); return how many entries went."""
+        """Delete a conversation from the hub (owners only); return the number of entries."""
         response = await self._call("Delete", pb.DeleteRequest(conversation=conversation))
         return int(response.entries)

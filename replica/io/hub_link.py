@@ -1,7 +1,6 @@
-"""The stream to one hub, made again whenever it drops (spec/04-link).
+"""The stream to one hub, reconnected whenever it ends (spec/04-link).
 
-Thin: what is sent and believed is the core's, what is performed and when is
-replica/io/driver.py's.
+The core decides what is sent; replica/io/driver.py performs its effects.
 """
 
 import asyncio
@@ -23,17 +22,17 @@ _Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class HubLink:
-    """Keeps a replica linked to a hub, stream after stream."""
+    """Keeps a replica linked to a hub, one stream after another."""
 
     def __init__(self, driver: ReplicaDriver, calls: HubCalls) -> None:
         """Link through `calls` for as long as `run` is awaited."""
         self.last_error: AntiphonError | None = None
-        """Why the last stream ended or did not begin; None while the hub answers."""
+        """The error that ended or prevented the last stream; None while the hub answers."""
         self._driver = driver
         self._calls = calls
 
     async def run(self) -> None:
-        """Link, and link again with growing pauses, until cancelled."""
+        """Connect, and reconnect with growing pauses, until cancelled."""
         core = self._driver.core
         while True:
             fault = None
@@ -43,7 +42,7 @@ class HubLink:
                 if self.last_error is None or self.last_error.reason != error.reason:
                     log.info("hub link down", reason=error.reason, detail=error.detail)
                 self.last_error = error
-                # Also where no link ever was: whoever waits for the hub learns it is not there.
+                # Also if there never was a link, so that callers waiting for the hub are notified.
                 fault = Fault.of(error)
             finally:
                 self._driver.do(core.disconnected(time.monotonic(), fault))
@@ -67,7 +66,7 @@ class HubLink:
         finally:
             writer.cancel()
             call.cancel()
-            await asyncio.gather(writer, return_exceptions=True)  # the reader tells what is wrong
+            await asyncio.gather(writer, return_exceptions=True)  # the reader raises the error
 
     async def _read_all(self, call: _Call) -> None:
         core = self._driver.core

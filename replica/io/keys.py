@@ -1,8 +1,8 @@
 """Key files: Ed25519 identities and the secrets beside them.
 
-A key is unencrypted PEM (PKCS#8) that only its owner may read; the passphrase
-belongs to backups, since a daemon starts without anybody there to type one.
-Losing the file loses the identity: no peer can vouch for a key.
+A key is unencrypted PEM (PKCS#8) that only its owner may read. Only backups
+have a passphrase, since a daemon starts without a person to type one. Losing
+the file loses the identity, which no peer can restore.
 """
 
 import os
@@ -32,8 +32,8 @@ _FILE_BYTES_MAX = 16 * 1024
 def load_or_create(path: Path) -> Ed25519PrivateKey:
     """Read the key file, or create it with a fresh key.
 
-    Of processes that create it at once, one wins and all get its key. Raises
-    KeyFileInvalid, or StoreError where the disk refuses.
+    If several processes create it at the same time, all get the same key.
+    Raises KeyFileInvalid, or StoreError if the disk refuses.
     """
     existing = _read(path)
     if existing is None:
@@ -49,8 +49,8 @@ def public(key: Ed25519PrivateKey) -> PublicKey:
 def backup(path: Path, passphrase: str) -> bytes:
     """Return the key of the file as PEM encrypted with `passphrase`.
 
-    The format tries a guess in 2,048 rounds of PBKDF2, which is quick: choose a
-    passphrase that can't be guessed. Raises KeyFileInvalid or ArgumentInvalid.
+    The format uses 2,048 rounds of PBKDF2, which makes guesses cheap: choose a
+    long passphrase. Raises KeyFileInvalid or ArgumentInvalid.
     """
     existing = _read(path)
     if existing is None:
@@ -60,7 +60,7 @@ def backup(path: Path, passphrase: str) -> bytes:
 
 
 def restore(path: Path, backup_pem: bytes, passphrase: str) -> Ed25519PrivateKey:
-    """Write the key of a backup to `path`; never over another key.
+    """Write the key of a backup to `path`; another key there is never replaced.
 
     Raises KeyFileInvalid if the passphrase or the backup is wrong, or if the
     file holds another key.
@@ -77,7 +77,7 @@ def restore(path: Path, backup_pem: bytes, passphrase: str) -> Ed25519PrivateKey
 def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
     """Read a file of exactly `n_bytes` random bytes, or create it.
 
-    For keys of MACs and salts. Raises KeyFileInvalid or StoreError.
+    Used for MAC keys and salts. Raises KeyFileInvalid or StoreError.
     """
     secret = _read(path)
     if secret is None:
@@ -91,7 +91,7 @@ def _read(path: Path) -> bytes | None:
     """Return the content of a private file; None if there is no file."""
     with typed_errors():
         try:
-            # O_NONBLOCK, so that a pipe in the file's place is refused and not waited for.
+            # O_NONBLOCK, so that a pipe instead of the file is refused without waiting.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -107,7 +107,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _create(path: Path, content: bytes) -> bytes:
-    """Create a private file, whole or not at all; return what it holds afterwards."""
+    """Create a private file atomically; return its content, which another process may have won."""
     with typed_errors():
         make_folder(path.parent)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

@@ -1,7 +1,8 @@
-"""Performs effects in order: persist, then the rest (spec/04-link §7).
+"""The performer of effects, in order: persist, then the rest (spec/04-link §7).
 
-One queue, one task, over replica/commits.py: group commit and "an ack means
-durable" are the same loop, at a hub and at a replica alike.
+One queue and one task over replica/commits.py, at a hub and at a replica. Its
+loop commits in groups and shows nothing before it is durable (DECISIONS D75).
+A refused commit fails only the work that depends on it (DECISIONS D76).
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from replica.log import Entry
 log = structlog.get_logger()
 
 Perform = Callable[[Conversations], None]
-"""Does what may be seen once the entries are durable, but for what concerns these
-conversations: the disk refused something of them. Usually there are none."""
+"""Sends and delivers once the entries are durable, except for these conversations, of
+which the disk refused entries. Usually there are none."""
 
 OnFailure = Callable[[StoreError, Conversations], None]
-"""Undoes what memory believes of these conversations; nothing of it was shown."""
+"""Undoes in memory the refused changes of these conversations, which nobody has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,10 @@ class _Task:
 
 
 class Performer:
-    """The single writer between a pure core and the world."""
+    """The only task that commits and performs the effects of a pure core."""
 
     def __init__(self, store: EntryStore, on_failure: OnFailure) -> None:
-        """Write to `store`; `on_failure` is told what it would not take."""
+        """Write to `store`; `on_failure` is called with each refused commit."""
         self._store = store
         self._on_failure = on_failure
         self._commits: Commits[_Task] = Commits()
@@ -60,11 +61,11 @@ class Performer:
         return self._commits.writing
 
     def start(self) -> None:
-        """Start performing."""
+        """Start performing effects."""
         self._task = asyncio.create_task(self._run(), name="performer")
 
     async def stop(self) -> None:
-        """Finish what is queued, then stop."""
+        """Finish the queued work, then stop."""
         if self._task is None:
             return
         drained = asyncio.create_task(self._idle.wait())
@@ -74,7 +75,7 @@ class Performer:
         await asyncio.gather(self._task, drained, return_exceptions=True)
 
     async def failed(self) -> None:
-        """Raise what ended the performer; without it nothing would ever be acked."""
+        """Raise the error that ended the performer; wait for ever if it runs."""
         assert self._task is not None, "start() comes first"
         await asyncio.shield(self._task)
 
@@ -86,14 +87,14 @@ class Performer:
     ) -> "asyncio.Future[None]":
         """Queue work; the future ends once it is performed, or with the store's error.
 
-        What is said of a conversation `about` may rest on entries that are
-        queued before it, so a commit that loses those fails this work as well.
-        Raises StoreError once the performer has died.
+        Work `about` a conversation may depend on entries queued before it, so a
+        commit that loses those fails this work as well. Raises StoreError if
+        the performer has ended.
         """
         if self._task is not None and self._task.done():
-            raise StoreError("nothing is performed any more; see the log for what ended it")
+            raise StoreError("the performer has ended; see the log for the reason")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Most callers do not wait; an error nobody waits for was still handled in on_failure.
+        # Most callers do not await the future; on_failure has handled the error in any case.
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._commits.submit(Work(persist, about, _Task(perform, done)))
         self._idle.clear()
@@ -101,10 +102,10 @@ class Performer:
         return done
 
     async def flush(self, conversation: ConversationId | None = None) -> None:
-        """Wait until what is queued so far is durable and performed.
+        """Wait until the work queued so far is durable and performed.
 
-        Raises StoreError where the disk refused something of it; with a
-        conversation, something of that.
+        Raises StoreError if the disk refused entries of it; with a
+        conversation, entries of that conversation.
         """
         about = None if conversation is None else {conversation}
         await self.submit((), lambda _lost: None, about)
@@ -116,9 +117,11 @@ class Performer:
                 self._awake.clear()
                 await self._commit()
         finally:
-            # Our own bug, or the end of the loop: nobody may wait for ever.
+            # A bug here, or the end of the event loop: no caller may wait for ever.
             for work in (*self._performing, *self._commits.abandon()):
-                work.payload.finish(StoreError("the performer has ended; see the log for why"))
+                work.payload.finish(
+                    StoreError("the performer has ended; see the log for the reason")
+                )
 
     async def _commit(self) -> None:
         entries = self._commits.begin()

@@ -1,8 +1,9 @@
-"""A store opened for reading beside the process that holds it.
+"""A store opened read-only, beside the process that holds it.
 
-For looking on: the command line reads the log while another of its processes
-follows it. Nothing is written, not even to quarantine; a bad row is left out.
-Only where a first opening was cut short is it finished, by whoever comes next.
+The command line reads the log this way while another process follows it.
+Nothing is written, not even to quarantine; a bad row is left out. The only
+exception is a first opening that was cut short: it is completed here too
+(DECISIONS D81).
 """
 
 import contextlib
@@ -21,11 +22,11 @@ class _NoCommit(GroupCommit):
     """Refuses every write."""
 
     def __init__(self) -> None:
-        """Start no task, own no connection."""
+        """Start no task and open no connection."""
 
     async def write(
         self,
-        statements: Sequence[Statement],  # noqa: ARG002  # the signature of what it stands for
+        statements: Sequence[Statement],  # noqa: ARG002  # the signature of GroupCommit
         *,
         size_bytes: int = 0,  # noqa: ARG002
         truncate: bool = False,  # noqa: ARG002
@@ -38,7 +39,7 @@ class _NoCommit(GroupCommit):
         raise StoreLocked("the store was opened for reading only")
 
     async def flush(self) -> None:
-        """Do nothing: nothing waits."""
+        """Do nothing: nothing is queued."""
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -48,8 +49,8 @@ class _NoCommit(GroupCommit):
 async def open_read_only(path: Path) -> AsyncIterator[Store]:
     """Open an existing store without its lock; every write raises StoreLocked.
 
-    Raises DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError;
-    StoreLocked where another process is opening it for the first time right now.
+    Raises DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError, and
+    StoreLocked while another process opens it for the first time.
     """
     stack = contextlib.AsyncExitStack()
     with typed_errors():

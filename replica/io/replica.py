@@ -19,11 +19,11 @@ from replica.core import ReplicaCore
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
 from replica.io.driver import ReplicaDriver
+from replica.io.grpc_server import require_loopback
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
 from replica.io.hub_status import HubStatus
 from replica.io.saved_acks import SavedAcks
-from replica.io.serving import require_loopback
 from replica.io.store import Store
 from replica.limits import VERSION
 from replica.link import (

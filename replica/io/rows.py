@@ -1,9 +1,10 @@
 """Rows of the store, checked against their own digests (spec/04-link §10).
 
-Pure. Nothing a row says is believed before it is checked: its header by the
-entry's id, its signature by a checksum, its body by the digest in the header,
-its keys by the header. What can be told of a damaged row is told, so that the
-entry can be asked for again.
+Pure. Each column is checked before it is used: the header by the entry's id,
+the signature by a checksum, the body by the digest in the header, the keys by
+the header. Damage is reported with the entry's id where possible, so that the
+entry can be requested again. Whole entries are quarantined (DECISIONS D77), and
+a row is sound if its author signed the header (DECISIONS D79).
 """
 
 import zlib
@@ -33,18 +34,18 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row, or its body alone, that belongs into quarantine."""
+    """A row, or its body alone, to be quarantined."""
 
     row: Row
     id: bytes
-    """As far as it can be told."""
+    """The entry's id, as far as it can be read."""
     body_only: bool
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the rows of one conversation turned out to be."""
+    """The rows of one conversation, sorted by their state."""
 
     sound: list[Entry]
     """In (lamport, id) order; a body that failed its digest is None."""
@@ -54,7 +55,7 @@ class Examined:
     """Sound membership entries whose listing is damaged."""
     bad: list[BadRow]
     gone: frozenset[EntryId]
-    """Ids that must be here and are not, though no row of theirs was found damaged."""
+    """Ids that must be stored and have no row, not even a damaged one."""
     lost: Lost
 
     @property
@@ -64,22 +65,22 @@ class Examined:
 
 
 def checksum_of(*parts: bytes) -> int:
-    """Return the CRC-32 that guards what has no digest of its own."""
+    """Return the CRC-32 that protects columns without a digest."""
     return zlib.crc32(b"".join(parts))
 
 
 def is_listed(entry: Entry) -> bool:
-    """Say whether the store lists an entry's id a second time: losing it must not go unnoticed."""
+    """Say whether the store lists an entry's id a second time, so that its loss is noticed."""
     return entry.header.track in MEMBERSHIP_TRACKS
 
 
 def examine(
     conversation: ConversationId, rows: Iterable[Row], *, with_bodies: bool = True
 ) -> Examined:
-    """Tell sound rows of one conversation from damaged ones.
+    """Separate the sound rows of one conversation from the damaged ones.
 
-    Rows without bodies have whether there is one in that column: then the
-    entries' bodies are None, and unchecked.
+    Without bodies, that column says whether there is a body; the entries have none then,
+    and their bodies are not checked.
     """
     found = _Found()
     for row in rows:
@@ -95,7 +96,7 @@ def examine(
 
 @dataclass(slots=True)
 class _Found:
-    """What is collected row by row."""
+    """Rows collected so far."""
 
     entries: dict[EntryId, Entry] = field(default_factory=dict)
     misfiled: list[tuple[Row, Entry]] = field(default_factory=list)
@@ -107,7 +108,7 @@ class _Found:
         here = self.entries.keys()
         ids = (*self.quarantined, *(bad.id for bad in self.bad if not bad.body_only))
         known_lost = {EntryId(i) for i in ids if len(i) == ID_BYTES} - here
-        # Only admitted entries are stored, so what they name was stored, too.
+        # Only admitted entries are stored, so the entries they name were stored, too.
         named = {i for entry in self.entries.values() for i in entry.header.ancestors()}
         gone = frozenset((named | self.listed) - here - known_lost)
         return Examined(
@@ -137,7 +138,7 @@ def _examine_entry(
     try:
         entry = _with_body(entry, body) if with_bodies else entry
     except (EntryRefused, _Damaged) as error:
-        # A control entry without its body decides nothing: it is as lost as a damaged header.
+        # A control entry without its body decides nothing, so it is lost as a whole.
         body_only = entry.header.kind not in CONTROL_KINDS and not is_misfiled
         out.bad.append(BadRow(row, entry.id, body_only, str(error)))
         if not body_only:
@@ -149,11 +150,11 @@ def _examine_entry(
 
 
 class _Damaged(Exception):
-    """A column does not hold what was written."""
+    """A column differs from the value written."""
 
 
 def _filed(conversation: ConversationId, row: Row) -> Entry:
-    """Return the entry without its body, or raise what is wrong with it."""
+    """Return the entry without its body. Raises _Damaged."""
     _, _, id_, header, signature, checksum, _ = row
     if not isinstance(header, bytes) or not isinstance(signature, bytes):
         raise _Damaged("header or signature is not bytes")
@@ -168,14 +169,14 @@ def _filed(conversation: ConversationId, row: Row) -> Entry:
 
 
 def _signed(header: Any, signature: Any) -> Entry | None:
-    """Return the entry of a row whose keys do not fit, if its author did sign that header."""
+    """Return the entry of a row with wrong keys if its author signed the header, else None."""
     if not isinstance(header, bytes) or not isinstance(signature, bytes):
         return None
     try:
         entry = codec.decode_entry(header, signature, None)
         verify_signature(entry)
     except EntryRefused:
-        return None  # so it is the header or the signature that is damaged
+        return None  # the header or the signature is damaged
     return entry
 
 

@@ -1,7 +1,7 @@
-"""What both servers and clients share of gRPC: byte-level handlers, options, tickets.
+"""The gRPC parts common to servers and clients: byte-level handlers, options, tickets.
 
-Handlers take and give bytes: a deserialiser's exception text would otherwise
-reach the peer. Parsing happens inside the handler, with a typed refusal.
+Handlers accept and return bytes, because a deserialiser's exception text would
+otherwise reach the peer. The handler parses, and refuses with a typed error.
 """
 
 import os
@@ -36,9 +36,9 @@ CHANNEL_OPTIONS = (
     ("grpc.max_metadata_size", METADATA_BYTES_MAX * 4),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Flow control is ours (Credit); the probe would only add frames.
+    # Links have their own flow control (Credit); the probe would only add frames.
     ("grpc.http2.bdp_probe", 0),
-    # One connection per client object: two may speak with two keys.
+    # One connection per client object, since two objects may use two keys.
     ("grpc.use_local_subchannel_pool", 1),
 )
 SERVER_OPTIONS = (
@@ -67,7 +67,7 @@ def now_ms() -> int:
 def unary(
     request: type[_Request], handler: Callable[[_Request, Context], Awaitable[PbMessage]]
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Wrap an async unary handler: parse inside, turn errors into typed statuses."""
+    """Wrap an async unary handler: parse its request, turn errors into typed statuses."""
 
     async def call(data: bytes, context: Context) -> bytes:
         async with answering(context):
@@ -123,14 +123,14 @@ def client_stream(
 
 @asynccontextmanager
 async def answering(context: Context) -> AsyncIterator[None]:
-    """End the call with a typed status on any error; of a bug the peer learns only that it is one.
+    """End the call with a typed status on any error; a bug's text is not sent to the peer.
 
-    gRPC would send it the exception's text.
+    gRPC would send the exception's text.
     """
     try:
         yield
     except grpc.aio.BaseError:
-        raise  # gRPC's own word: the call is over already
+        raise  # raised by gRPC itself: the call has ended already
     except AntiphonError as error:
         await status.abort(context, error)
     except Exception:
@@ -139,7 +139,7 @@ async def answering(context: Context) -> AsyncIterator[None]:
 
 
 def bug() -> AntiphonError:
-    """Return what a peer is told of a bug of ours."""
+    """Return the error sent to a peer in place of an unexpected exception."""
     return AntiphonError("a bug on this side; its log says more")
 
 
@@ -183,7 +183,7 @@ async def obtain_ticket(
 ) -> tuple[PublicKey, bytes]:
     """Run both steps of Authenticate; return (server key, ticket).
 
-    Raises PeerIdentityChanged where the pinned key differs, ProofInvalid, HubUnreachable.
+    Raises PeerIdentityChanged if the pinned key differs, ProofInvalid, HubUnreachable.
     """
     nonce = os.urandom(NONCE_BYTES)
     public = PublicKey(key.public_key().public_bytes_raw())

@@ -10,16 +10,16 @@ from replica.io.hub_calls import pinned_key
 from replica.link import Acks
 
 _NOBODY = PublicKey(b"")
-"""A hub never met: it has acknowledged nothing."""
+"""The key of a hub that was never connected, which has no acks."""
 
 
 class SavedAcks:
-    """The acks of one hub, or of all hubs this replica ever met."""
+    """The acks of one hub, or of all hubs this replica was ever linked to."""
 
     def __init__(self, store: EntryStore, hub: PublicKey | None) -> None:
-        """Go by what `hub` acknowledged; None counts what any hub did."""
+        """Use the acks of `hub`; None uses those of all hubs."""
         self.hub = hub
-        """The hub whose acks these are; set anew when another one proves its key."""
+        """The hub whose acks these are; changes when another hub proves its key."""
         self._store = store
         self._acked_ms: dict[ConversationId, int | None] = {}
 
@@ -35,12 +35,12 @@ class SavedAcks:
         while True:
             hub = self.hub
             positions, acked_ms = await self._store.load_acks(conversation, hub)
-            if hub == self.hub:  # else another hub was met meanwhile
+            if hub == self.hub:  # else another hub was connected meanwhile
                 self._acked_ms[conversation] = acked_ms
                 return positions
 
     def save(self, conversation: ConversationId, positions: Iterable[Position]) -> None:
-        """Save what the hub holds durably; lost without harm if the process dies first."""
+        """Save positions the hub holds durably; the next link repeats acks that were not saved."""
         assert self.hub is not None, "who acknowledges was met before"
         newest = {p.lane: p for p in sorted(positions)}
         now_ms = rpc.now_ms()
@@ -48,11 +48,11 @@ class SavedAcks:
         self._store.save_acks(conversation, self.hub, newest.values(), now_ms)
 
     def acked_ms(self, conversation: ConversationId) -> int | None:
-        """Return when the hub last acknowledged anything, Unix milliseconds; load() comes first."""
+        """Return the time of the hub's last ack in Unix milliseconds; call load() first."""
         return self._acked_ms.get(conversation)
 
     async def unacked(self, held: Conversation) -> set[EntryId]:
-        """Return what the hub is not known to hold, as the next link to it will begin with."""
+        """Return the ids the hub is not known to hold; the next link begins with them."""
         acks = Acks()
         acks.load(held.id, await self.load(held.id))
         return acks.unacked(held)

@@ -1,9 +1,10 @@
 """Tables of the store, and the numbered steps that build them.
 
-The number in the file's header is a thousand times the draft, plus the steps the
-store has had: the first ones of those below. A step is never edited once
+The number in the file's header is a thousand times the draft, plus the number of
+steps applied: the first ones of those below. A step is never edited once
 released; a change is a new step at the end. Other drafts and more steps than
-ours are refused before anything is written.
+ours are refused before anything is written (DECISIONS D80). Ids of membership
+entries are listed twice (DECISIONS D78).
 """
 
 import sqlite3
@@ -17,17 +18,17 @@ from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreVersionUnknown
 
 APPLICATION_ID = 0x416E7470
-"""`Antp` in the file's header, so that another program's database is not taken for ours."""
+"""`Antp` in the file's header, which distinguishes a store from other databases."""
 
 STEPS_MAX = 1_000
-"""Steps a draft may have: what a file's number counts drafts in."""
+"""Limit of the steps of a draft; a file's number counts drafts in this unit."""
 
 BUSY_TIMEOUT_S = 1.0
-"""How long a truncating checkpoint waits for readers; nothing else ever has to."""
+"""Seconds a truncating checkpoint waits for readers; nothing else waits."""
 
 MIGRATIONS: Sequence[Sequence[str]] = (
-    # 1: the log. `checksum` is the CRC-32 of the signature, whose true check costs too much
-    # for every load; header and body are checked by their own digests.
+    # 1: the log. `checksum` is the CRC-32 of the signature, because verifying signatures at
+    # every load costs too much; header and body are checked by their digests.
     (
         """
         CREATE TABLE entries (
@@ -52,8 +53,8 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         )
         """,
         "CREATE INDEX quarantine_conversation ON quarantine (conversation)",
-        # The ids of membership entries once more, each with a CRC-32: whichever column or index
-        # of `entries` is damaged, it is noticed that one of them is missing, and which.
+        # The ids of membership entries once more, each with a CRC-32, so that a missing one is
+        # noticed and named, whichever column or index of `entries` is damaged.
         """
         CREATE TABLE membership (
             conversation BLOB NOT NULL,
@@ -63,7 +64,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         ) WITHOUT ROWID
         """,
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-        # What peers have acknowledged, one row per lane.
+        # The acks of peers, one row per lane.
         """
         CREATE TABLE acks (
             conversation BLOB NOT NULL,
@@ -79,12 +80,12 @@ MIGRATIONS: Sequence[Sequence[str]] = (
 
 REBUILD_INDEX = (
     "DROP INDEX entries_id",
-    # A damaged index may have let an entry in twice.
+    # A damaged index may have admitted an entry twice.
     "DELETE FROM entries WHERE rowid NOT IN "
     "(SELECT max(rowid) FROM entries GROUP BY conversation, id)",
     "CREATE UNIQUE INDEX entries_id ON entries (conversation, id)",
 )
-"""Statements that derive the index of `entries` anew from its rows."""
+"""Statements that rebuild the index of `entries` from its rows."""
 
 
 async def connect_writer(path: Path) -> aiosqlite.Connection:
@@ -107,7 +108,7 @@ async def connect_reader(path: Path) -> aiosqlite.Connection:
     try:
         await connection.execute("PRAGMA query_only = ON")
         await connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # A damaged row may claim to hold text; reading it must not fail on its encoding.
+        # A damaged row may have the type text; reading it must not fail on its encoding.
         connection.text_factory = bytes
     except BaseException:
         await connection.close()
@@ -124,7 +125,7 @@ async def pragma(connection: aiosqlite.Connection, name: str) -> int:
 
 
 async def check(path: Path) -> bool:
-    """Refuse a file that is no store of a version known here; say whether it is complete.
+    """Check that a file is a store of a known version; return whether it is complete.
 
     Nothing is written. An incomplete file is one whose first opening was cut
     short: steps are missing, or a half-written transaction has to be rolled
@@ -160,21 +161,21 @@ async def _is_complete(reader: aiosqlite.Connection, path: Path) -> bool:
 
 
 async def recover(path: Path) -> None:
-    """Let SQLite undo a transaction that a killed process left half-written.
+    """Let SQLite roll back a transaction that a killed process left half-written.
 
     Changes nothing else, so it is safe on a file that `check` refuses
-    afterwards. The caller holds the store's lock.
+    afterwards. The caller holds the store's lock. See DECISIONS D81.
     """
     uri = f"file:{quote(str(path))}?mode=rw"
     connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
     try:
-        await pragma(connection, "user_version")  # Reading is what sets it off.
+        await pragma(connection, "user_version")  # Reading triggers the rollback.
     finally:
         await connection.close()
 
 
 async def migrate(connection: aiosqlite.Connection, steps: Sequence[Sequence[str]]) -> None:
-    """Apply the steps the store has not had yet, each in a transaction of its own."""
+    """Apply the missing steps, each in a transaction of its own."""
     for done in range(await pragma(connection, "user_version") % STEPS_MAX, len(steps)):
         await connection.execute("BEGIN IMMEDIATE")
         try:

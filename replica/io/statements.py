@@ -16,11 +16,11 @@ ON CONFLICT (conversation, id) DO UPDATE SET header = excluded.header,
 WHERE header IS NOT excluded.header OR signature IS NOT excluded.signature
   OR checksum IS NOT excluded.checksum OR body IS NOT ifnull(excluded.body, body)
 """
-"""A row of that id which differs is damaged: what is appended has been verified."""
+"""A different row of the same id is damaged and replaced, because appended entries are verified."""
 
 LIST = "INSERT OR REPLACE INTO membership VALUES (?, ?, ?)"
 
-# One statement, so that all rows are of one moment; the numbers are the sorts of rows.py.
+# One statement, so that all rows are from one snapshot; the numbers are the sorts of rows.py.
 SELECT = """
 SELECT 0, rowid, id, header, signature, checksum, body FROM entries
 WHERE conversation = ?1
@@ -58,8 +58,8 @@ FROM entries GROUP BY conversation
 IN_QUARANTINE = "SELECT DISTINCT conversation FROM quarantine"
 QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
 
-# These name the bad bytes, as they were read: what was repaired meanwhile stays. A damaged
-# column may be of any type, which a comparison would heed.
+# These compare the bad bytes as they were read, so that a row repaired meanwhile stays. A
+# damaged column may have any type, which a comparison without CAST would consider.
 SET_ASIDE = """
 INSERT INTO quarantine SELECT ?6, ?7, header, signature, body, ?8, ?9 FROM entries
 WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)

@@ -1,4 +1,4 @@
-"""The one place that maps errors to gRPC status and back (spec/10-errors §2)."""
+"""The mapping of errors to gRPC status and back (spec/10-errors §2)."""
 
 from collections.abc import Iterator
 from typing import Any, NoReturn, cast
@@ -53,7 +53,7 @@ def code_of(error: AntiphonError) -> grpc.StatusCode:
 
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: AntiphonError) -> NoReturn:
-    """End a call with the error as status, ErrorInfo and, where it helps, RetryInfo."""
+    """End a call with the error as status and ErrorInfo, and RetryInfo if it is retryable."""
     info = error_details_pb2.ErrorInfo(
         reason=error.reason, domain=DOMAIN, metadata={"next_step": error.next_step}
     )
@@ -90,18 +90,18 @@ class PeerError(AntiphonError):
     """The peer refused with a reason this version does not know."""
 
     def __init__(self, fault: Fault) -> None:
-        """Take over the peer's own words."""
+        """Copy the peer's reason, detail and next step."""
         super().__init__(
             fault.detail, missing=fault.missing, retry_after_s=fault.retry_after_ms / 1000 or None
         )
-        # Instance attributes shade the class's: the words are the peer's.
+        # Instance attributes hide the class's, because the texts are the peer's.
         self.__dict__.update(
             reason=fault.reason, next_step=fault.next_step, retryable=fault.retryable
         )
 
 
 def error_of(fault: Fault) -> AntiphonError:
-    """Return the error a peer's fault speaks of."""
+    """Return the typed error of a peer's fault."""
     for kind in _classes():
         if kind.reason == fault.reason and kind is not PeerError:
             wait_s = fault.retry_after_ms / 1000 or None
@@ -113,9 +113,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
     """Return the typed error behind a failed call."""
     reason, next_step, wait_s = "", "", 0.0
     missing: tuple[bytes, ...] = ()
-    status = rpc_status.from_call(
-        cast(Any, error)
-    )  # offers what from_call reads, under the same names
+    status = rpc_status.from_call(cast(Any, error))  # has the attributes that from_call reads
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         retry = error_details_pb2.RetryInfo()

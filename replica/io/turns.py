@@ -1,11 +1,12 @@
-"""A turn: say something, ask the model to go on, follow the answer (spec/04-link §6).
+"""A turn: a message, a request to the model, and its answer (spec/04-link §6).
 
     ask ─► Asked ─► Prefilling … ─► Delta … ─► Finished
-                          Discarded: a new run began, forget what was shown
+                          Discarded: a new run began, forget the text shown
                           LinkLost / LinkBack: the answer goes on where it was
 
-The log is what counts: whatever a draft showed, `Finished` carries the logged
-generation. A follower that comes late, or comes back, resumes at its offset.
+The log decides: whatever a draft showed, `Finished` has the logged generation.
+A follower that starts late, or reconnects, resumes at its offset. The REQUEST
+body is built here for every caller (DECISIONS D26).
 """
 
 import asyncio
@@ -44,7 +45,7 @@ from replica.log import (
 
 
 class AnswerOverdue(Unavailable):
-    """Nothing was heard of the answer for too long."""
+    """No news of the answer arrived for too long."""
 
     reason = "ANSWER_OVERDUE"
     next_step = "The request stays in the log; start its host, then `antiphon log -f` shows it."
@@ -65,20 +66,20 @@ class HostMissing(HostError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How the model shall go on."""
+class RequestOptions:
+    """The parameters of a request."""
 
     host: PublicKey
     sampling: Sampling
     output_tokens_max: int = 0
     stop: tuple[str, ...] = ()
     answer_by_ms: int = 0
-    """Unix milliseconds after which the host does not begin any more; 0 for no limit."""
+    """Unix milliseconds until which the host may begin; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The turn is durable here, and goes to the hub as soon as there is one."""
+    """The turn is durable here, and is sent as soon as the hub is linked."""
 
     message: EntryId | None
     request: EntryId
@@ -86,14 +87,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Prefilling:
-    """How far the host is before its first token."""
+    """Progress of the host before its first token."""
 
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """More of the answer; `tokens` counts all output so far."""
+    """The next text of the answer; `tokens` counts all output so far."""
 
     text: str
     tokens: int
@@ -101,17 +102,17 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What was shown is void: a new run began, or the log says otherwise."""
+    """The text shown is void: a new run began, or the logged answer differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The hub is away; the answer is still awaited."""
+    """The link to the hub ended; the answer is still awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkBack:
-    """The hub is there again."""
+    """The hub is linked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +137,19 @@ async def say(
 async def say_as_system(
     replica: Replica, conversation: ConversationId, text: str, place: Place
 ) -> Entry:
-    """Append instructions of the application at `place`."""
+    """Append a system message at `place`; durable here when it returns."""
     body = Message(Speaker.SYSTEM, (Text(text),))
     return await replica.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
-def _request_body(held: Conversation, wish: Wish) -> Request:
+def _request_body(held: Conversation, options: RequestOptions) -> Request:
     return Request(
-        wish.host,
-        wish.sampling,
-        output_tokens_max=wish.output_tokens_max,
-        stop=wish.stop,
+        options.host,
+        options.sampling,
+        output_tokens_max=options.output_tokens_max,
+        stop=options.stop,
         membership_heads=held.log.membership_heads(),
-        answer_by_ms=wish.answer_by_ms,
+        answer_by_ms=options.answer_by_ms,
     )
 
 
@@ -157,13 +158,13 @@ async def say_and_request(
     conversation: ConversationId,
     parts: tuple[Part, ...],
     place: Place,
-    wish: Wish,
+    options: RequestOptions,
 ) -> Asked:
-    """Append a user's message (none: leave it out) and a request behind it, in one go.
+    """Append a user's message and a request behind it, in one frame and one commit.
 
-    Durable here when it returns.
+    Without `parts` the request alone is appended. Durable here when it returns.
     """
-    asking = _request_body(await replica.load(conversation), wish)
+    asking = _request_body(await replica.load(conversation), options)
     bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
     written = await replica.append_chain(
         conversation, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
@@ -176,17 +177,17 @@ async def ask(
     conversation: ConversationId,
     text: str | None,
     place: Place,
-    wish: Wish,
+    options: RequestOptions,
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
-    """Say `text` at `place` (None: only ask), ask the host, and follow its answer.
+    """Append `text` (None: no message) and a request at `place`, and follow the answer.
 
-    Raises what `follow_answer` raises. Closing the iterator stops following;
+    Raises the errors of `follow_answer`. Closing the iterator stops following;
     the turn itself stays in the log.
     """
     parts = (Text(text),) if text is not None else ()
-    asked = await say_and_request(replica, conversation, parts, place, wish)
+    asked = await say_and_request(replica, conversation, parts, place, options)
     yield asked
     request = asked.request
     async for event in follow_answer(replica, conversation, request, silence_max_s=silence_max_s):
@@ -200,10 +201,10 @@ async def follow_answer(
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
-    """Yield the answer of a request as it comes, from wherever it is; ends with Finished.
+    """Yield the answer of a request as it arrives, from its draft or the log; ends with Finished.
 
-    Waits through the loss of the hub. Raises AnswerOverdue after `silence_max_s`
-    without any news, or the error with which the hub refused the request.
+    Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
+    without news, or the error with which the hub refused the request.
     """
     watch = _Watch(replica, conversation, request_id)
     try:
@@ -218,12 +219,12 @@ async def follow_answer(
 
 
 async def cancel(replica: Replica, conversation: ConversationId, request_id: EntryId) -> Entry:
-    """Append a wish that the request is not answered further."""
+    """Append a CANCEL of a request."""
     return await replica.append(conversation, Cancel(), parents=(request_id,))
 
 
 def raise_if_refused(generation: Generation) -> None:
-    """Raise AnswerRefused, with the host's own reason word, for a refusal."""
+    """Raise the host's refusal if `generation` is one: its own reason, else AnswerRefused."""
     if generation.finish_reason != FinishReason.REFUSED:
         return
     word, _, detail = generation.finish_detail.partition(": ")
@@ -235,10 +236,10 @@ def raise_if_refused(generation: Generation) -> None:
 def choose_host(
     held: Conversation, linked: tuple[PublicKey, ...], wanted: PublicKey | None = None
 ) -> PublicKey:
-    """Return the host to ask: the wanted one, else a member, best the first of `linked`.
+    """Return the host to ask: the wanted one, else the first of `linked` that is a member.
 
-    All of them have their grant, so vouching plays no part but in the order
-    in which the hub names them. Raises HostMissing,
+    Without a linked member, any member host. All of them have a grant, so
+    vouching only affects the order of `linked`. Raises HostMissing or
     ConversationDamaged.
     """
     held.require_whole()
@@ -256,9 +257,9 @@ def choose_host(
 
 
 class _Watch:
-    """Looks at log and draft after every event, and tells what is new.
+    """The news of a request's log and draft, compared after every event.
 
-    It compares states instead of collecting events, so a lost link, a late
+    States are compared instead of collecting events, so a lost link, a late
     start or a doubled frame changes nothing.
     """
 
@@ -289,7 +290,7 @@ class _Watch:
         self._news.set()
 
     async def wait(self, silence_max_s: float | None) -> None:
-        """Wait until something happened. Raises AnswerOverdue."""
+        """Wait for news, at most `silence_max_s` seconds. Raises AnswerOverdue."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(silence_max_s):
@@ -299,7 +300,7 @@ class _Watch:
             raise AnswerOverdue(f"no news of the answer for {waited_s:.0f} s") from error
 
     async def news(self) -> list[TurnEvent]:
-        """Return what changed since the last call. Raises the hub's refusal."""
+        """Return the changes since the last call as events. Raises the hub's refusal."""
         self._news.clear()
         if self._refused is not None:
             raise error_of(self._refused)
@@ -335,7 +336,7 @@ class _Watch:
         return events
 
     def _fresh_bytes(self, stream: DraftStream) -> bytes:
-        """Return the visible bytes behind what was shown, reading only the last frames."""
+        """Return the visible bytes not shown yet, reading only the last frames."""
         pieces = []
         for frame in reversed(stream.frames):
             if frame.byte_offset < len(self._shown):
@@ -344,7 +345,7 @@ class _Watch:
         return b"".join(reversed(pieces))
 
     def _from_log(self, generation: Generation) -> list[TurnEvent]:
-        """Return what the logged text has beyond what was shown; it overrules a draft."""
+        """Return the rest of the logged text not shown yet; it overrides a draft."""
         text = text_of(generation.parts).encode()
         events: list[TurnEvent] = []
         if not text.startswith(bytes(self._shown)):

@@ -1,6 +1,6 @@
-"""What a hub is known to hold durably: its acks, by conversation (spec/04-link §5).
+"""The acks of a hub, by conversation: the entries it is known to hold durably (spec/04-link §5).
 
-Pure; a driver saves them, so that the next link needs 32 bytes to agree.
+Pure. A driver saves them, so that the next link compares a digest of 32 bytes only.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ class Acks:
     """The newest acknowledged position of each lane."""
 
     def __init__(self) -> None:
-        """Start with a hub that has acknowledged nothing."""
+        """Start without any acks."""
         self._positions: dict[ConversationId, tuple[Position, ...]] = {}
 
     def __contains__(self, conversation: ConversationId) -> bool:
-        """Say whether anything is known of a conversation, be it that nothing is acknowledged."""
+        """Say whether the acks of a conversation were loaded or noted; they may be empty."""
         return conversation in self._positions
 
     def load(self, conversation: ConversationId, positions: Iterable[Position]) -> None:
-        """Take what was saved of a conversation."""
+        """Set the saved acks of a conversation."""
         self._positions[conversation] = tuple(positions)
 
     def forget(self, conversation: ConversationId) -> None:
@@ -31,10 +31,10 @@ class Acks:
         self._positions.pop(conversation, None)
 
     def note(self, conversation: ConversationId, positions: Iterable[Position]) -> None:
-        """Take entries as durable at the hub, with their lane ancestors.
+        """Note entries as durable at the hub, with their lane ancestors.
 
-        They replace what was known of their lanes, because a hub that lost a
-        conversation acknowledges it again from the genesis.
+        They replace the known positions of their lanes, because a hub that lost
+        a conversation acknowledges it again from the genesis.
         """
         newest = {p.lane: p for p in sorted(positions)}
         kept = (p for p in self.positions(conversation) if p.lane not in newest)
@@ -45,13 +45,13 @@ class Acks:
         return self._positions.get(conversation, ())
 
     def unacked(self, held: Conversation) -> set[EntryId]:
-        """Return what the hub is not known to hold, as the next link to it will begin with."""
+        """Return the ids the hub is not known to hold; the next link begins with them."""
         acked = compare_heads(held.log, self.positions(held.id))
         return set(held.log.covered()) - acked.held
 
 
 def acked_by(events: Iterable[Event]) -> dict[ConversationId, tuple[Position, ...]]:
-    """Return what a hub's frame shows that it holds: what it acked, and what it sent."""
+    """Return the positions a hub's frame shows that it holds: entries it acked or sent."""
     found: dict[ConversationId, tuple[Position, ...]] = {}
     for event in events:
         match event:

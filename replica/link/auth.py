@@ -61,7 +61,7 @@ TICKETS_REMEMBERED = 4096
 
 
 class Authenticator:
-    """The server's side: stateless between the two steps, so nothing piles up."""
+    """The server's side of the proof; it stores nothing between the two steps."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Authenticator:
         self.public = PublicKey(key.public_key().public_bytes_raw())
         self._secret = secret
         self._certificate_digest = certificate_digest
-        # A client shows one ticket with every call; those refused are not remembered.
+        # A client sends the same ticket with every call. Refused tickets are not cached.
         self._genuine = lru_cache(TICKETS_REMEMBERED)(self._open)
 
     def challenge(self, client_key: PublicKey, client_nonce: bytes, now_ms: int) -> Challenge:
@@ -99,7 +99,7 @@ class Authenticator:
         latest_ms = now_ms + TICKET_LIFETIME_S * 1000
         if not now_ms < expire_time_ms <= latest_ms:
             raise ProofInvalid("the challenge has expired")
-        # Our nonce is a MAC over the rest, so it need not be remembered.
+        # The server's nonce is a MAC over the rest, so it need not be stored.
         nonce = self._nonce(client_key, client_nonce, expire_time_ms)
         ours = Challenge(self.public, nonce, self._certificate_digest, expire_time_ms, b"")
         try:
@@ -123,7 +123,7 @@ class Authenticator:
             mac, self._mac(TICKET_TAG, content)
         )
         if not genuine:
-            raise Unauthenticated("the ticket is missing or not from this server's present life")
+            raise Unauthenticated("the ticket is missing or was not made with this server's secret")
         return PublicKey(content[:KEY_BYTES]), int.from_bytes(content[KEY_BYTES:], "little")
 
     def _nonce(self, client_key: PublicKey, client_nonce: bytes, expire_ms: int) -> bytes:
@@ -145,14 +145,14 @@ def prove(
 ) -> bytes:
     """Check the server's half and return the client's signature. Raises ProofInvalid.
 
-    `expected_server` is the pinned key; None trusts this first contact, which
-    is for loopback only.
+    `expected_server` is the pinned key. None accepts any key at first contact,
+    which is for loopback only.
     """
     public = PublicKey(key.public_key().public_bytes_raw())
     if expected_server is not None and challenge.server_key != expected_server:
         raise ProofInvalid("the server's key is not the one pinned for it")
     if challenge.certificate_digest != certificate_digest:
-        raise ProofInvalid("the server speaks for another TLS certificate")
+        raise ProofInvalid("the server proved another TLS certificate")
     if challenge.expire_time_ms <= now_ms:
         raise ProofInvalid("the challenge has expired; compare the two clocks")
     if len(challenge.server_nonce) != NONCE_BYTES or len(challenge.certificate_digest) != 32:

@@ -1,7 +1,8 @@
-"""One conversation on one link: what was sent, what is acked, what is believed (spec/04-link §4).
+"""The state of one conversation on one link: queued, sent, acked, refused (spec/04-link §5).
 
-Pure, and private to link.py: a Channel never sends by itself. It queues ids;
-the link turns them into frames as credit allows.
+Pure, and private to link.py. A Channel never sends by itself. It queues ids,
+and the link turns them into frames as credit allows. Refused entries are
+remembered per link (DECISIONS D31).
 """
 
 from collections import deque
@@ -17,10 +18,10 @@ from replica.link.messages import Entries, Ids
 from replica.log import Entry
 
 ENTRIES_FRAME_BYTES = 256 * 1024
-"""Entries frames are cut here, well under the frame limit, so drafts are not held up."""
+"""Size at which an Entries frame is cut, well under the frame limit, so drafts are not delayed."""
 
 IDS_HELD_MAX = 1 << 20
-"""Ids of a peer kept while its chunks arrive, 32 MiB."""
+"""Most ids of a peer kept while its chunks arrive: 32 MiB."""
 
 
 @dataclass(slots=True)
@@ -30,35 +31,35 @@ class Channel:
     id: ConversationId
     state: SyncState = SyncState.OPENING
     is_open: bool = False
-    """The peer takes live entries: it has shown its heads or an equal digest."""
+    """The peer accepts new entries, because it has sent its heads or an equal digest."""
     with_drafts: bool = False
     seedings: int = 0
-    """How often the log was sent because the peer did not know the conversation."""
+    """Number of times the log was sent because the peer did not know the conversation."""
     recheck_at: float | None = None
     asked_with_heads: bool = False
-    """Our last Open showed our heads, so the peer sends what we lack without being asked."""
+    """The last Open named our heads, so the peer sends missing entries without being asked."""
     check_at: float | None = None
-    """When to compare digests again, because entries were on their way at the last beat."""
+    """Time to compare digests again, because entries were in flight at the last heartbeat."""
     busy_checks: int = 0
-    """Comparisons in a row that entries on their way may have spoilt."""
+    """Number of comparisons in a row that entries in flight made inconclusive."""
     outgoing: deque[EntryId] = field(default_factory=deque)
     queued: set[EntryId] = field(default_factory=set)
     unacked: set[EntryId] = field(default_factory=set)
     refused: set[EntryId] = field(default_factory=set)
-    """What the hub will not have: not acked, and not sent again on this link."""
+    """Entries the hub refused: neither acked nor sent again on this link."""
     in_flight: set[EntryId] = field(default_factory=set)
-    """Sent by a client and not yet acked: sent again only after a re-check."""
+    """Entries sent by a client and not yet acked: sent again only after a re-check."""
     wanted: set[EntryId] = field(default_factory=set)
     peer_ids: set[EntryId] = field(default_factory=set)
     received_since_check: bool = False
     drafts_sent: dict[EntryId, tuple[int, int, int]] = field(default_factory=dict)
-    """Per request: run, tokens and frames already sent to this reader."""
+    """Per request: run, tokens and bytes already sent to this reader."""
     drafts_due: set[EntryId] = field(default_factory=set)
     drafts_ready: deque[Draft] = field(default_factory=deque)
     ids_due: deque[Ids] = field(default_factory=deque)
 
     def refuse(self, entry_id: EntryId) -> None:
-        """Take one of ours as refused for good."""
+        """Mark one of our entries as refused for good."""
         if entry_id in self.unacked:
             self.unacked.discard(entry_id)
             self.refused.add(entry_id)
@@ -71,7 +72,7 @@ class Channel:
                 self.outgoing.append(entry_id)
 
     def queue_ids(self, conversation: Conversation, *, answer: bool) -> None:
-        """Queue all ids held, in place of what was left of an earlier list."""
+        """Queue all ids held; they replace the rest of an earlier list."""
         ids = sorted(conversation.log.covered())
         step = limits.IDS_PER_FRAME
         self.ids_due = deque(
@@ -80,59 +81,59 @@ class Channel:
         )
 
     def deadlines(self) -> list[float]:
-        """Return when to compare again."""
+        """Return the times at which to compare again."""
         return [at for at in (self.recheck_at, self.check_at) if at is not None]
 
     def is_overdue(self, now: float) -> bool:
-        """Say whether something may be lost on the way."""
+        """Say whether an unacked entry may have been lost."""
         return self.recheck_at is not None and now >= self.recheck_at
 
     def is_check_due(self, now: float) -> bool:
-        """Say whether a comparison that was put off is due."""
+        """Say whether a postponed comparison is due."""
         return self.check_at is not None and now >= self.check_at
 
     @property
     def is_due(self) -> bool:
-        """Say whether there may be something to send."""
+        """Say whether anything is queued."""
         return bool(self.ids_due or self.outgoing or self.drafts_due or self.drafts_ready)
 
     def next_frame(
         self, conversation: Conversation, *, awaits_acks: bool
     ) -> Ids | Entries | Draft | None:
-        """Take the next counted frame: ids, then entries, then drafts; None where all is sent."""
+        """Return the next counted frame: ids, then entries, then drafts; None if all is sent."""
         if self.ids_due:
             return self.ids_due.popleft()
-        if taken := self._take_entries(conversation, awaits_acks=awaits_acks):
-            return Entries(self.id, taken)
+        if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
+            return Entries(self.id, entries)
         # Without its seal, which goes with the entries, a reader can't check a draft.
         if self.is_open and self.drafts_due and not self.drafts_ready:
             self.drafts_ready.extend(self._due_drafts(conversation))
         return self.drafts_ready.popleft() if self.drafts_ready else None
 
-    def _take_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
-        taken: list[Entry] = []
+    def _next_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
+        entries: list[Entry] = []
         size = 0
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
             entry_id = self.outgoing.popleft()
             self.queued.discard(entry_id)
             entry = conversation.find(entry_id)
             if entry is None:
-                continue  # it waited, and whoever brought it took it back
+                continue  # it was pending, and has been dropped since
             if awaits_acks:
                 self.in_flight.add(entry.id)
-            taken.append(entry)
+            entries.append(entry)
             size += entry.size_bytes
-        return tuple(taken)
+        return tuple(entries)
 
     def mark_acked(self, conversation: Conversation, ids: Iterable[EntryId]) -> list[Position]:
-        """Take ids the peer holds out of `unacked`, with their lane ancestors; return heads."""
+        """Remove the ids the peer holds and their lane ancestors from `unacked`; return heads."""
         log = conversation.log
         acked: list[Position] = []
         held = (log.entries[i] for i in ids if i in log.entries)
         for entry in sorted(held, key=lambda e: e.order_key, reverse=True):
             at: EntryId | None = entry.id
             if at not in self.unacked:
-                at = entry.header.prev  # the peer's own entry acks what it follows in its lane
+                at = entry.header.prev  # the peer's own entry acks its predecessor in the lane
             if at in self.unacked:
                 acked.append(log.entries[at].position)
             while at is not None and at in self.unacked:
@@ -142,34 +143,34 @@ class Channel:
         return acked
 
     def mark_all_acked(self, conversation: Conversation) -> list[Position]:
-        """Take the peer's log as equal to ours; what neither covers any more is owed to nobody."""
+        """Treat the peer's log as equal to ours; entries no longer covered need no ack."""
         acked = self.mark_acked(conversation, (head.id for head in conversation.log.heads()))
         self.unacked.clear()
         self.in_flight.clear()
         return acked
 
-    def tell_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
-        """Deliver what turned out to be durable at the hub."""
+    def deliver_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
+        """Deliver the positions that are now known to be durable at the hub."""
         if acked:
             out.deliver.append(EntriesAcked(self.id, tuple(acked)))
         if not self.unacked and self.state is SyncState.SYNCHRONIZED:
             self.recheck_at = None
 
     def change(self, state: SyncState, out: EffectsBuilder) -> None:
-        """Believe something else, and deliver the change."""
+        """Change the state, and deliver the change."""
         if self.state is not state:
             self.state = state
             out.deliver.append(StateChanged(self.id, state))
 
     def settle(self, out: EffectsBuilder) -> None:
-        """Become SYNCHRONIZED if nothing is owed either way."""
-        quiet = not self.unacked and not self.wanted
-        if quiet and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
+        """Become SYNCHRONIZED if nothing is unacked and nothing wanted."""
+        is_complete = not self.unacked and not self.wanted
+        if is_complete and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
             self.recheck_at = None
             self.change(SyncState.SYNCHRONIZED, out)
 
     def collect_ids(self, ids: Iterable[EntryId], *, more: bool) -> set[EntryId] | None:
-        """Collect a peer's id chunks; return them all with the last, None before."""
+        """Collect a peer's id chunks; return all ids with the last chunk, None before."""
         self.peer_ids.update(ids)
         if len(self.peer_ids) > IDS_HELD_MAX:
             self.peer_ids = set()
@@ -180,12 +181,12 @@ class Channel:
         return complete
 
     def forget_drafts(self) -> None:
-        """Start the drafts over: what was sent may have been lost, or come too early."""
+        """Send the drafts from their start: frames sent may have been lost, or come too early."""
         self.drafts_sent.clear()
         self.drafts_ready.clear()
 
     def _due_drafts(self, conversation: Conversation) -> list[Draft]:
-        """Return draft frames this reader lacks, and note them as sent."""
+        """Return the draft frames this reader lacks, and note them as sent."""
         due: list[Draft] = []
         for request in sorted(self.drafts_due):
             stream = conversation.drafts.get(request)
@@ -195,7 +196,7 @@ class Channel:
             run, tokens, size = self.drafts_sent.get(request, (stream.run, 0, 0))
             if run != stream.run:
                 tokens = size = 0
-            # A frame without tokens is progress or held-back text: its bytes tell it apart.
+            # Frames of progress or held-back text have no tokens, so their bytes count too.
             due += [f for f in stream.frames if f.token_offset >= tokens and f.byte_offset >= size]
             self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
         self.drafts_due.clear()

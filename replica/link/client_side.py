@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.link import comparison as reconcile
+from replica.link import comparison
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAdmitted, SyncState
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
 from replica.link.refusal import deny, refuses_conversation
-from replica.link.seeding import seed
+from replica.link.seed import seed
 from replica.log import Admitted, Entry, Pending
 from replica.refusals import ConversationUnknown, NotAllowed
 
@@ -61,7 +61,7 @@ class ClientSide(Exchange):
         channel = Channel(conversation, with_drafts=drafts)
         held = self.shelf.get(conversation)
         if held is not None:
-            verdict = reconcile.compare_heads(held.log, acked)
+            verdict = comparison.compare_heads(held.log, acked)
             channel.unacked = set(held.log.covered()) - verdict.held
         self.channels[conversation] = channel
         return channel
@@ -118,7 +118,7 @@ class ClientSide(Exchange):
             channel.busy_checks = 0
             acked = channel.mark_all_acked(held)
             channel.is_open, channel.recheck_at = True, None
-            channel.tell_acked(acked, out)
+            channel.deliver_acked(acked, out)
             channel.change(SyncState.SYNCHRONIZED, out)
             return
         if message.equal and channel.is_open:
@@ -139,7 +139,7 @@ class ClientSide(Exchange):
         if synchronized and not surprising and self._check_later(channel, message, now):
             return
         acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
-        channel.tell_acked(acked, out)
+        channel.deliver_acked(acked, out)
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         channel.change(state, out)
         if message.heads is None or not channel.asked_with_heads:
@@ -206,7 +206,7 @@ class ClientSide(Exchange):
         # What these entries set free was held here alone: the hub may lack it (LINK-15).
         freed = self.intake.freed_by(message, known)
         sent = (entry_id for entry_id in known if entry_id not in freed)
-        channel.tell_acked(channel.mark_acked(held, sent), out)
+        channel.deliver_acked(channel.mark_acked(held, sent), out)
         self.offer(held.id, [entry_id for entry_id in known if entry_id in freed], now)
         if was_blocked and not held.is_blocked:
             self.send_open(channel, out, now, with_heads=True)
@@ -218,14 +218,14 @@ class ClientSide(Exchange):
         if channel is None:
             return
         held = self._conversation(channel.id)
-        channel.tell_acked(channel.mark_acked(held, message.ids), out)
+        channel.deliver_acked(channel.mark_acked(held, message.ids), out)
         channel.settle(out)
 
     def _note_ids(
         self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder
     ) -> None:
         channel.wanted = ids - held.log.entries.keys()
-        channel.tell_acked(channel.mark_acked(held, ids & channel.unacked), out)
+        channel.deliver_acked(channel.mark_acked(held, ids & channel.unacked), out)
 
     # --- what the hub refuses -------------------------------------------------------
 

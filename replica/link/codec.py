@@ -1,7 +1,8 @@
 """Link messages between bytes and dataclasses (spec/04-link).
 
-Nothing that arrives is trusted to be well-formed: whatever does not parse
-raises FrameMalformed, with a text that repeats none of the input.
+No input is trusted to be well-formed: a frame that does not parse raises
+FrameMalformed, with a text that repeats none of the input. Frames omit the
+fields that other frames or headers state (DECISIONS D27).
 """
 
 from collections.abc import Iterable
@@ -51,7 +52,7 @@ def _key(value: bytes) -> PublicKey:
 
 
 def heads_to_pb(heads: Iterable[Position]) -> list[pb.LaneHead]:
-    """Wrap positions."""
+    """Encode positions."""
     return [
         pb.LaneHead(
             author=head.lane.author,
@@ -65,14 +66,14 @@ def heads_to_pb(heads: Iterable[Position]) -> list[pb.LaneHead]:
 
 
 def heads_from_pb(raw: Iterable[pb.LaneHead]) -> tuple[Position, ...]:
-    """Read positions."""
+    """Decode positions."""
     return tuple(
         Position(Lane(_key(h.author), h.epoch, h.track), h.seq, EntryId(_id(h.id))) for h in raw
     )
 
 
 def fault_to_pb(fault: m.Fault) -> errors_pb2.Fault:
-    """Wrap a fault, cut so that it fits the peer's metadata limits."""
+    """Encode a fault, cut so that it fits the peer's metadata limits."""
     return errors_pb2.Fault(
         reason=fault.reason,
         detail=fault.detail[:500],
@@ -86,7 +87,7 @@ def fault_to_pb(fault: m.Fault) -> errors_pb2.Fault:
 
 
 def fault_from_pb(raw: errors_pb2.Fault) -> m.Fault:
-    """Read a fault."""
+    """Decode a fault."""
     return m.Fault(
         raw.reason,
         raw.detail,
@@ -100,7 +101,7 @@ def fault_from_pb(raw: errors_pb2.Fault) -> m.Fault:
 
 
 def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
-    """Wrap a profile's short form."""
+    """Encode the short form of a profile."""
     return pb.ProfileInfo(
         digest=profile.digest,
         name=profile.name,
@@ -109,13 +110,13 @@ def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
 
 
 def host_to_pb(host: m.HostInfo) -> pb.HostInfo:
-    """Wrap what a host offers."""
+    """Encode a host's description of itself."""
     profiles = [profile_to_pb(p) for p in host.profiles]
     return pb.HostInfo(key=host.key, address=host.address, profiles=profiles)
 
 
 def host_from_pb(raw: pb.HostInfo) -> m.HostInfo:
-    """Read what a host offers."""
+    """Decode a host's description of itself."""
     profiles = tuple(
         m.ProfileInfo(Digest(_id(p.digest)), p.name, p.context_tokens_max) for p in raw.profiles
     )
@@ -123,17 +124,17 @@ def host_from_pb(raw: pb.HostInfo) -> m.HostInfo:
 
 
 def linked_host_to_pb(host: m.LinkedHost) -> pb.LinkedHost:
-    """Wrap a linked host."""
+    """Encode a linked host."""
     return pb.LinkedHost(info=host_to_pb(host.info), vouched=host.vouched)
 
 
 def linked_host_from_pb(raw: pb.LinkedHost) -> m.LinkedHost:
-    """Read a linked host."""
+    """Decode a linked host."""
     return m.LinkedHost(host_from_pb(raw.info), raw.vouched)
 
 
 def hello_to_pb(message: m.Hello) -> pb.Hello:
-    """Wrap a client's greeting."""
+    """Encode a client's greeting."""
     return pb.Hello(
         versions=message.versions,
         features=message.features,
@@ -143,7 +144,7 @@ def hello_to_pb(message: m.Hello) -> pb.Hello:
 
 
 def welcome_to_pb(message: m.Welcome) -> pb.Welcome:
-    """Wrap a hub's greeting."""
+    """Encode a hub's greeting."""
     return pb.Welcome(
         version=message.version,
         features=message.features,
@@ -156,7 +157,7 @@ def welcome_to_pb(message: m.Welcome) -> pb.Welcome:
 
 
 def draft_to_pb(draft: Draft) -> pb.Draft:
-    """Wrap a draft."""
+    """Encode a draft."""
     progress = draft.progress
     return pb.Draft(
         conversation=draft.conversation,
@@ -180,7 +181,7 @@ def draft_to_pb(draft: Draft) -> pb.Draft:
 
 
 def draft_from_pb(raw: pb.Draft) -> Draft:
-    """Read a draft; its signature is checked by whoever knows the host."""
+    """Decode a draft; `accept_draft` checks its signature, since it knows the host."""
     p = raw.progress
     return Draft(
         _conversation(raw.conversation),
@@ -199,16 +200,16 @@ def draft_from_pb(raw: pb.Draft) -> Draft:
 
 
 def entries_to_pb(message: m.Entries) -> pb.Entries:
-    """Wrap entries, bytes unchanged; the first one's header tells the conversation."""
-    told = bool(message.entries) and message.entries[0].conversation == message.conversation
+    """Encode entries, bytes unchanged; the first header names the conversation."""
+    named = bool(message.entries) and message.entries[0].conversation == message.conversation
     return pb.Entries(
-        conversation=b"" if told else message.conversation,
+        conversation=b"" if named else message.conversation,
         entries=[entry_to_pb(e) for e in message.entries],
     )
 
 
 def listing_to_pb(message: m.Listing) -> pb.Listing:
-    """Wrap a listing."""
+    """Encode a listing."""
     items = [pb.ListingItem(conversation=i.conversation, digest=i.digest) for i in message.items]
     return pb.Listing(items=items)
 
@@ -268,13 +269,13 @@ def _fields(message: m.Message) -> dict[str, object]:
 
 
 def encode_frame(message: m.Message, direction: Direction) -> bytes:
-    """Serialise a message for the stream in that direction."""
+    """Encode a message for the stream in that direction."""
     frame = _WRAPPERS[direction](**_fields(message))  # type: ignore[arg-type]  # one oneof field
     return frame.SerializeToString()
 
 
 def decode_frame(data: bytes, direction: Direction) -> m.Message:
-    """Read one frame; raises FrameTooLarge or FrameMalformed."""
+    """Decode one frame. Raises FrameTooLarge or FrameMalformed."""
     if len(data) > FRAME_BYTES_MAX:
         raise FrameTooLarge(f"the frame has {len(data)} bytes")
     raw = parse(_WRAPPERS[direction], data, FrameMalformed)
@@ -349,9 +350,9 @@ def _split_ids(joined: bytes) -> tuple[EntryId, ...]:
 
 
 def entries_from_pb(raw: pb.Entries) -> m.Entries:
-    """Read entries; one that breaks a rule is set aside with the rule it breaks.
+    """Decode entries; one that breaks a rule goes to `refused` with that rule's error.
 
-    Raises that rule's error where no entry is left to tell the conversation.
+    Raises that error if no other entry and no field names the conversation.
     """
     good, refused = [], []
     for item in raw.entries:
@@ -359,7 +360,7 @@ def entries_from_pb(raw: pb.Entries) -> m.Entries:
             good.append(entry_from_pb(item))
         except EntryRefused as error:
             refused.append((entry_id(item.header), error))
-    told = raw.conversation or (good[0].conversation if good else b"")
-    if not told and refused:
+    named = raw.conversation or (good[0].conversation if good else b"")
+    if not named and refused:
         raise refused[0][1]
-    return m.Entries(_conversation(told), tuple(good), tuple(refused))
+    return m.Entries(_conversation(named), tuple(good), tuple(refused))

@@ -1,7 +1,7 @@
-"""What two holders of one conversation still owe each other (spec/05-reconcile).
+"""Comparison of two logs of one conversation by their lane heads (spec/05-reconcile).
 
-Pure. Lane heads settle it while lanes agree; where the same position holds
-different entries, all ids are exchanged instead.
+Pure. Lane heads suffice while lanes agree. Where one position holds different
+entries, all ids are exchanged instead.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from replica.log import Entry, Log
 
 @dataclass(frozen=True, slots=True)
 class HeadsVerdict:
-    """What a peer's heads say about its log."""
+    """The result of comparing a peer's heads with our log."""
 
     held: frozenset[EntryId]
-    """Ours that the peer need not be sent, as far as its heads show.
+    """Our entries that need not be sent to the peer, as far as its heads show.
 
-    A guess where the peer is ahead on a lane: never take it for an ack.
+    A guess where the peer is ahead on a lane, and never an ack.
     """
     wanted: frozenset[EntryId]
     """Heads of the peer that we lack."""
@@ -40,14 +40,14 @@ def compare_heads(log: Log, heads: Iterable[Position]) -> HeadsVerdict:
             diverged.append(head)
             continue
         # The peer is ahead on this lane. If our part of it is not on its
-        # chain, the peer sees that from our heads, and says so.
+        # chain, the peer sees that from our heads, and reports it.
         for tip in log.lane_tips(head.lane):
             held |= lane_ancestors(log, tip, held)
     return HeadsVerdict(frozenset(held), frozenset(wanted), tuple(diverged))
 
 
 def lane_ancestors(log: Log, entry_id: EntryId, known: Iterable[EntryId]) -> set[EntryId]:
-    """Return `entry_id` and what precedes it in its lane, down to what is `known`."""
+    """Return `entry_id` and its predecessors in its lane, down to the `known` ones."""
     known_ids = known if isinstance(known, (set, frozenset, dict)) else set(known)
     found: set[EntryId] = set()
     at: EntryId | None = entry_id
@@ -58,6 +58,6 @@ def lane_ancestors(log: Log, entry_id: EntryId, known: Iterable[EntryId]) -> set
 
 
 def suffix(log: Log, held: Iterable[EntryId]) -> list[Entry]:
-    """Return what a peer that holds `held` lacks, in send order."""
+    """Return the entries that a peer which holds `held` lacks, in send order."""
     held_ids = set(held)
     return log.in_send_order(i for i in log.covered() if i not in held_ids)

@@ -1,7 +1,7 @@
-"""Credit: how many counted bytes may be under way on one link (spec/04-link §4).
+"""Credit: the limit of counted bytes in flight on one link (spec/04-link §4).
 
 Pure, and private to link.py. Limits count from the link's start and never
-shrink, so a lost or doubled Credit does no harm.
+shrink, so a lost or doubled Credit changes nothing (DECISIONS D23).
 """
 
 from replica import limits
@@ -28,35 +28,36 @@ class FlowControl:
         return self.sent_bytes < self.sent_limit
 
     def count_sent(self, frame: Frame) -> None:
-        """Count a frame that leaves."""
+        """Count a frame that is sent."""
         if isinstance(frame.message, _COUNTED):
             self.sent_bytes += len(frame.data)
 
     def count_received(self, message: Message, frame_bytes: int) -> None:
-        """Count what came. Raises CreditExceeded."""
+        """Count a received frame of `frame_bytes`. Raises CreditExceeded."""
         if not isinstance(message, _COUNTED):
             return
         self.received_bytes += frame_bytes
-        # Twice the window: a doubled frame is no offence, an endless stream is.
+        # Twice the window, so that doubled frames are accepted and endless streams refused.
         if self.received_bytes > self.received_limit + limits.CREDIT_BYTES:
             raise CreditExceeded
 
     def extend(self, limit_bytes: int) -> None:
-        """Take the limit a peer gives; a smaller one is an old one."""
+        """Raise our limit to `limit_bytes`; a smaller value is an old one and ignored."""
         self.sent_limit = max(self.sent_limit, limit_bytes)
 
     def catch_up(self, sent_bytes: int) -> None:
-        """Stop charging for bytes lost on the way; the limit is said again with every beat.
+        """Count the bytes the peer has sent as received, including those lost in transit.
 
+        Called with each heartbeat; `sent_bytes` counts from the link's start.
         Raises CreditExceeded.
         """
         if sent_bytes > self.received_limit + limits.CREDIT_BYTES:
-            raise CreditExceeded("more bytes are called sent than were ever allowed")
+            raise CreditExceeded("the peer states more sent bytes than were ever allowed")
         self.received_bytes = max(self.received_bytes, sent_bytes)
         self.received_limit = self.received_bytes + limits.CREDIT_BYTES
 
     def grant(self) -> int | None:
-        """Raise the peer's limit as we read; return it where it is worth telling."""
+        """Raise the peer's limit; return it once it grew by a quarter of the window, else None."""
         limit = self.received_bytes + limits.CREDIT_BYTES
         if limit - self.received_limit < limits.CREDIT_BYTES // 4:
             return None

@@ -1,4 +1,4 @@
-"""The work a link hands to its driver: persist, send, deliver (spec/04-link §7)."""
+"""The effects a link returns to its driver: persist, send, deliver (spec/04-link §7)."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from replica.log import Entry
 
 
 def conversation_of(shown: Frame | Message | Event) -> ConversationId | None:
-    """Return the conversation a frame, message or event is about; None for the link's own."""
+    """Return the conversation a frame, message or event is about; None if it is about the link."""
     about: object = shown
     if isinstance(shown, Frame):
         about = shown.message
@@ -22,26 +22,26 @@ def conversation_of(shown: Frame | Message | Event) -> ConversationId | None:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What the driver does now, in this order."""
+    """Effects that the driver performs now, in this order."""
 
     persist: tuple[Entry, ...] = ()
-    """Durable BEFORE anything in `send` leaves; on failure nothing below happens."""
+    """Durable before any frame of `send` is written; on failure nothing below is performed."""
     send: tuple[Frame, ...] = ()
-    """In order, on this link."""
+    """Frames to write on this link, in order."""
     deliver: tuple[Event, ...] = ()
-    """For the application, after `persist`."""
+    """Events for the application, after `persist`."""
     wake_at: float | None = None
-    """Call handle_deadline then: seconds on the caller's monotonic clock."""
+    """Time to call handle_deadline: seconds on the caller's monotonic clock."""
 
 
 @dataclass(slots=True)
 class EffectsBuilder:
-    """Collects effects while one input is handled."""
+    """Collects the effects of one input."""
 
     persist: list[Entry] = field(default_factory=list)
     send: list[Frame] = field(default_factory=list)
     deliver: list[Event] = field(default_factory=list)
 
     def build(self, wake_at: float | None) -> Effects:
-        """Freeze what was collected."""
+        """Return the collected effects."""
         return Effects(tuple(self.persist), tuple(self.send), tuple(self.deliver), wake_at)

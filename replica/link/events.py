@@ -1,4 +1,4 @@
-"""The news a link has for the application, all frozen (spec/04-link)."""
+"""The events a link delivers to the application, all frozen (spec/04-link)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ from replica.log import Entry
 
 
 class SyncState(Enum):
-    """What a replica believes of a conversation and its hub."""
+    """The known state of a conversation between a replica and its hub."""
 
     OFFLINE = "offline"
     OPENING = "opening"
@@ -49,7 +49,7 @@ class EntryFailed:
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The belief about a conversation changed."""
+    """The SyncState of a conversation changed."""
 
     conversation: ConversationId
     state: SyncState
@@ -57,7 +57,7 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class DraftReceived:
-    """Streamed output arrived, checked against its host's key."""
+    """A draft arrived; its signature was checked against its host's key."""
 
     draft: Draft
 

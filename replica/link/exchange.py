@@ -1,7 +1,8 @@
-"""The conversations of one link: compare, send what the other lacks (spec/04-link §5).
+"""The conversations of one link: compare, then send the missing entries (spec/04-link §5).
 
-Pure, and private to link.py, which owns greeting, credit and time. What both
-sides do is here; client_side.py and hub_side.py add what each does alone.
+Pure, and private to link.py, which owns greeting, credit and time. This module
+has the part common to both sides; client_side.py and hub_side.py have the
+parts of one side (DECISIONS D32).
 """
 
 from abc import ABC, abstractmethod
@@ -14,9 +15,9 @@ from replica import limits
 from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.link import comparison as reconcile
+from replica.link import comparison
 from replica.link.channel import Channel
-from replica.link.draft_intake import take_draft
+from replica.link.draft_intake import accept_draft
 from replica.link.effects import EffectsBuilder
 from replica.link.events import DraftReceived, EntryFailed, StateChanged, SyncState
 from replica.link.intake import Intake
@@ -25,18 +26,18 @@ from replica.log import Entry
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged
 
 ASKED_MAX = 63
-"""Lost entries and missing bodies that one Open asks for; as many as a fault can name."""
+"""Most lost entries and missing bodies one Open asks for: as many as a fault can name."""
 
 
 class Side(Enum):
-    """Which end of the link this is."""
+    """The two ends of a link."""
 
     CLIENT = "client"
     HUB = "hub"
 
 
 class Exchange(ABC):
-    """All channels of one link, as far as both sides treat them alike."""
+    """All channels of one link; the part common to both sides."""
 
     side: ClassVar[Side]
 
@@ -48,7 +49,7 @@ class Exchange(ABC):
         may_create: Callable[[PublicKey], bool],
         entries_max: int | None,
     ) -> None:
-        """Share the shelf; `send` counts a message against the credit."""
+        """Use the caller's shelf; `send` counts a message against the credit."""
         self.shelf = shelf
         self.channels: dict[ConversationId, Channel] = {}
         self.intake = Intake(
@@ -63,7 +64,7 @@ class Exchange(ABC):
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
-        """Take a message about a conversation; its direction is checked already."""
+        """Receive a message about a conversation; its direction was checked by the link."""
         match message:
             case Ids():
                 self.receive_ids(message, peer, out, now)
@@ -79,30 +80,30 @@ class Exchange(ABC):
     def _may_read(self, held: Conversation, peer: PublicKey | None) -> bool:
         return self.side is Side.CLIENT or (peer is not None and held.is_member(peer))
 
-    # --- what each side does its own way --------------------------------------------
+    # --- the parts of one side --------------------------------------------------------
 
     @abstractmethod
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
-        """Note what is about to be sent."""
+        """Note the ids that are about to be sent."""
 
     @abstractmethod
     def _ask_later(self, channel: Channel, now: float) -> None:
-        """See to it that what gets lost is asked about."""
+        """Schedule a comparison, in case entries get lost."""
 
     @abstractmethod
     def _note_ids(
         self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder
     ) -> None:
-        """Learn from the complete list of what the peer holds."""
+        """Receive the complete list of the ids the peer holds."""
 
     # --- entries ------------------------------------------------------------------
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> None:
-        """Queue new entries for the peer, where it has the conversation open."""
+        """Queue new entries for the peer if it has the conversation open."""
         channel = self.channels.get(conversation)
         if channel is None:
             return
-        # ORD-13: what lies behind a cut is nobody's business but its holder's.
+        # ORD-13: entries behind a cut are not synced.
         held = self.shelf.get(conversation)
         if held is not None and held.is_blocked:
             return  # LINK-34
@@ -117,29 +118,29 @@ class Exchange(ABC):
     def _send_missing(
         self, channel: Channel, held: Conversation, heads: tuple[Position, ...]
     ) -> tuple[Position, ...]:
-        """Queue what heads show to be missing; return where lanes diverged.
+        """Queue the entries missing according to `heads`; return the positions that diverged.
 
-        There all ids are exchanged, since heads do not settle it.
+        If there are any, all ids are exchanged, since heads do not suffice.
         """
-        verdict = reconcile.compare_heads(held.log, heads)
+        verdict = comparison.compare_heads(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, reconcile.suffix(held.log, verdict.held))
+            self._queue(channel, held, comparison.suffix(held.log, verdict.held))
         return verdict.diverged
 
     def _queue(self, channel: Channel, held: Conversation, entries: Iterable[Entry]) -> None:
         if held.is_blocked:
-            return  # LINK-34: what a lost cut leaves out would go along
+            return  # LINK-34: it would include entries that a lost cut leaves out
         ids = [entry.id for entry in entries if entry.id not in channel.refused]
         self._expect_acks(channel, ids)
         channel.queue(ids)
 
     def _ask_missing(self, held: Conversation, out: EffectsBuilder) -> None:
-        """Name what the store lost, and entries without bodies: digests tell of neither (LINK-14).
+        """Ask for entries the store lost and for missing bodies (LINK-14).
 
-        For what a store lost need not be covered, and other holders' digests say nothing of it.
+        Digests show neither: they cover headers, and a lost entry need not be covered.
         """
         bodyless = (e.id for e in held.log.entries.values() if e.body is None)
         if missing := list(islice(chain(sorted(held.damage.missing), bodyless), ASKED_MAX)):
@@ -148,7 +149,7 @@ class Exchange(ABC):
     def receive_ids(
         self, message: Ids, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
-        """Queue what the peer lacks; answer with our ids unless this was the answer."""
+        """Queue the entries the peer lacks; answer with our ids unless this was the answer."""
         channel = self.channels.get(message.conversation)
         held = self.shelf.get(message.conversation)
         if channel is None or held is None or not self._may_read(held, peer):
@@ -162,7 +163,7 @@ class Exchange(ABC):
         self._note_ids(channel, held, peer_ids, out)
         self._queue(channel, held, held.log.in_send_order(ours - peer_ids))
         channel.is_open = True
-        # Also where it believed itself synchronized: an ack that gets lost is asked for.
+        # Also in state SYNCHRONIZED, since the ack of these entries may get lost.
         if channel.unacked and channel.recheck_at is None:
             channel.recheck_at = now + limits.RESYNC_S
         channel.settle(out)
@@ -170,12 +171,12 @@ class Exchange(ABC):
     # --- drafts, faults, close -------------------------------------------------------
 
     def receive_draft(self, message: Draft, peer: PublicKey | None, out: EffectsBuilder) -> None:
-        """Keep a draft that is as it must be, and pass it on."""
+        """Check and keep a draft, and deliver it if it is new."""
         held = self.shelf.get(message.conversation)
         if held is None or not self._may_read(held, peer):
             return
         try:
-            is_news = take_draft(held, message, peer if self.side is Side.HUB else None)
+            is_news = accept_draft(held, message, peer if self.side is Side.HUB else None)
         except AntiphonError as error:
             self._fault(error, held.id, out, message.request)
             return
@@ -183,7 +184,7 @@ class Exchange(ABC):
             out.deliver.append(DraftReceived(message))
 
     def receive_fault(self, message: Fault, out: EffectsBuilder) -> None:
-        """Send what the peer misses; else report, and send a refused entry no more."""
+        """Send missing entries; report any other fault, and don't send a refused entry again."""
         if message.conversation is None:
             return
         channel = self.channels.get(message.conversation)
@@ -200,7 +201,7 @@ class Exchange(ABC):
             case LanesDiverged.reason:
                 channel.change(SyncState.RECONCILING, out)
             case _ if message.entry is not None:
-                # Refused for good: sending it again would be refused again.
+                # Refused for good: it would be refused again.
                 channel.refuse(message.entry)
             case _:
                 pass
@@ -209,7 +210,7 @@ class Exchange(ABC):
     def receive_close(
         self, conversation: ConversationId, fault: Fault | None, out: EffectsBuilder
     ) -> None:
-        """Take the peer's leave of one conversation."""
+        """Close one conversation on this link at the peer's request."""
         if self.channels.pop(conversation, None) is not None:
             out.deliver.append(StateChanged(conversation, SyncState.OFFLINE))
             if fault is not None:
@@ -229,7 +230,7 @@ class Exchange(ABC):
     def pump(
         self, peer: PublicKey | None, out: EffectsBuilder, *, may_send: Callable[[], bool]
     ) -> None:
-        """Send what is due of each conversation while there is credit."""
+        """Send the queued frames of each conversation while there is credit."""
         for channel in tuple(self.channels.values()):
             held = self.shelf.get(channel.id)
             if held is None or not channel.is_due:

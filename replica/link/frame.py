@@ -1,7 +1,7 @@
-"""One message as it goes on the wire (spec/04-link §2).
+"""A message with its encoded bytes (spec/04-link §4).
 
-A link encodes what it sends, once: the bytes that count against the credit are
-those the driver writes.
+A link encodes each message once: the bytes counted against the credit are
+those the driver writes (DECISIONS D28).
 """
 
 from dataclasses import dataclass

@@ -11,15 +11,15 @@ from replica.refusals import ArgumentInvalid, ProofInvalid, VersionUnsupported
 
 
 def check_versions(hello: Hello) -> None:
-    """Raise VersionUnsupported unless both sides speak one version."""
+    """Raise VersionUnsupported unless the client offers this hub's version."""
     if VERSION not in hello.versions:
         raise VersionUnsupported(f"this hub speaks version {VERSION}")
 
 
 def check_host(host: HostInfo, peer: PublicKey | None) -> None:
-    """Bound what every Welcome repeats; nobody speaks for another's key (LINK-25).
+    """Check the size of a host's description and that its key is the proved one (LINK-25).
 
-    Raises ArgumentInvalid.
+    Every Welcome repeats the description. Raises ArgumentInvalid.
     """
     if host.key != peer:
         raise ArgumentInvalid("host: the key is not the one that authenticated")
@@ -31,7 +31,7 @@ def check_host(host: HostInfo, peer: PublicKey | None) -> None:
 
 
 def welcome(hub: PublicKey) -> Welcome:
-    """Return a hub's greeting; the hub puts the linked hosts in."""
+    """Return a hub's greeting without hosts; the hub adds the linked ones."""
     return Welcome(
         VERSION,
         hub,
@@ -42,6 +42,6 @@ def welcome(hub: PublicKey) -> Welcome:
 
 
 def check_hub(message: Welcome, peer: PublicKey | None) -> None:
-    """Raise ProofInvalid where a hub greets with another key than it proved."""
+    """Raise ProofInvalid if a hub greets with another key than it proved."""
     if peer not in (None, message.hub_key):
         raise ProofInvalid("the hub greets with another key than it proved")

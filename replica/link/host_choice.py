@@ -1,7 +1,7 @@
-"""Which model host a new conversation is granted to (spec/04-link, LINK-31).
+"""The choice of the model host a new conversation is granted to (spec/04-link, LINK-31).
 
-A grant gives a host everything that is said. Anyone may link to a hub as a
-host, so being linked is no reason for one.
+A grant lets a host read the whole conversation. Anyone may link to a hub as a
+host, so being linked is no reason for a grant (DECISIONS D45).
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from replica.refusals import NoHost
 
 
 class HostReason(Enum):
-    """Why a host was chosen."""
+    """The reason for choosing a host."""
 
     NAMED = "named"
-    """Given for this conversation."""
+    """Named for this conversation."""
     PINNED = "pinned"
-    """Set in the client's own settings."""
+    """Named in the client's settings."""
     VOUCHED = "vouched"
     """The hub the client authenticated vouches for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostChoice:
-    """The host to grant a new conversation to, and why."""
+    """The host to grant a new conversation to, and the reason."""
 
     key: PublicKey
     reason: HostReason
@@ -35,9 +35,9 @@ class HostChoice:
 def host_to_grant(
     named: PublicKey | None, pinned: PublicKey | None, linked: Sequence[LinkedHost]
 ) -> HostChoice:
-    """Choose the host for a new conversation; `linked` are those of the hub's Welcome, in order.
+    """Choose the host for a new conversation; `linked` are the Welcome's hosts, in its order.
 
-    A host named or pinned need not be linked. Raises NoHost.
+    A named or pinned host need not be linked. Raises NoHost.
     """
     if named is not None:
         return HostChoice(named, HostReason.NAMED)

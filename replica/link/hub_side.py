@@ -1,6 +1,7 @@
-"""What a hub alone does with the conversations of a link (spec/04-link §5).
+"""The hub's side of the conversations of a link (spec/04-link §5).
 
-Pure, and private to link.py. A hub answers; it never asks anew.
+Pure, and private to link.py. A hub answers and never starts a comparison
+(DECISIONS D32). It answers a digest in mid-traffic without heads (DECISIONS D29).
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ class HubSide(Exchange):
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
-        """Take a message about a conversation."""
+        """Receive a message about a conversation."""
         match message:
             case Open():
                 self.receive_open(message, peer, out)
@@ -33,10 +34,10 @@ class HubSide(Exchange):
                 super().receive(message, peer, out, now)
 
     def receive_open(self, message: Open, peer: PublicKey | None, out: EffectsBuilder) -> None:
-        """Answer with digest or heads, and queue what the client lacks (LINK-11)."""
+        """Answer with digest or heads, and queue the entries the client lacks (LINK-11)."""
         held = self.shelf.get(message.conversation)
         if held is None or not self._may_read(held, peer):
-            # The same words for "no such conversation" and "not yours".
+            # The same answer for "no such conversation" and "not yours" (DECISIONS D21).
             self._fault(ConversationUnknown(), message.conversation, out)
             return
         if (
@@ -53,7 +54,7 @@ class HubSide(Exchange):
     ) -> None:
         channel.with_drafts = message.drafts
         equal = message.digest == held.log.digest
-        # In the middle of a live exchange a digest alone asks no more than whether all is well.
+        # On an open conversation a digest alone only asks whether the logs are equal.
         is_check = channel.is_open and message.heads is None
         heads = None if equal or is_check else held.log.heads()
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
@@ -72,22 +73,22 @@ class HubSide(Exchange):
     def receive_entries(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
     ) -> None:
-        """Take entries in, and ack them (LINK-13)."""
+        """Admit entries, and ack them (LINK-13)."""
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
         if held is not None:
             self._ack(held, known, out)
 
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
-        """Expect none: a client asks for what it lacks."""
+        """Expect no acks: a client asks for missing entries."""
 
     def _ask_later(self, channel: Channel, now: float) -> None:
-        """Leave that to the client."""
+        """Do nothing: the client compares again."""
 
     def _note_ids(
         self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder
     ) -> None:
-        """Keep nothing: what the client holds beyond ours, it sends."""
+        """Do nothing: the client sends the entries the hub lacks."""
 
     def _ack(self, held: Conversation, known: list[EntryId], out: EffectsBuilder) -> None:
         if known:

@@ -1,7 +1,9 @@
-"""Taking entries from a peer: who may add, what waits, what is refused (spec/04-link §5).
+"""Admission of entries from a peer: strangers, pending and refused entries (spec/04-link §5).
 
-Pure, and private to exchange.py. What waits is charged to the link that
-delivered it, so nobody fills another's buffer.
+Pure, and private to exchange.py. A pending entry is charged to the link that
+delivered it, so no peer uses up another's quota. A stranger becomes a member by
+the log it brings (DECISIONS D22), and otherwise learns nothing (DECISIONS D21).
+A blocked conversation admits its lost entries from any peer (DECISIONS D46).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,17 +28,17 @@ from replica.refusals import (
 
 
 @dataclass(slots=True)
-class Taken:
-    """What became of the entries of one message."""
+class Outcome:
+    """The outcome of admitting the entries of one message."""
 
     known: list[EntryId] = field(default_factory=list)
-    """In the log, whether new or not."""
+    """Ids in the log, new or not."""
     admitted: list[Entry] = field(default_factory=list)
     missing: set[EntryId] = field(default_factory=set)
 
 
 class Intake:
-    """Admission at one end of a link; `pending_bytes` is what waits at its expense."""
+    """Admission at one end of a link; `pending_bytes` are the pending bytes charged to it."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Intake:
         may_create: Callable[[PublicKey], bool],
         entries_max: int | None,
     ) -> None:
-        """Share the shelf; only a hub asks who its peer is."""
+        """Use the caller's shelf; only a hub checks membership of its peer."""
         self.shelf = shelf
         self.pending: dict[EntryId, tuple[ConversationId, int]] = {}
         self.pending_bytes = 0
@@ -59,15 +61,15 @@ class Intake:
     def receive(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
     ) -> list[EntryId]:
-        """Admit each entry; persist, deliver, and say what is refused or missing (LINK-13).
+        """Admit each entry, and report the refused and the missing ones (LINK-13).
 
         Returns the ids that are in the log now, new or not.
         """
-        taken = Taken()
+        outcome = Outcome()
         try:
-            held = self._place_for(message, peer)
+            held = self._conversation_for(message, peer)
             if self._is_hub:
-                self._heal(held, message, out)
+                self._repair(held, message, out)
                 self._introduce(held, message, peer, out)
         except AntiphonError as error:
             first = next((e.id for e in message.entries), None)
@@ -77,29 +79,31 @@ class Intake:
             self._refuse(held.id, entry_id, broken_rule, out)
         with held.batch():
             for entry in message.entries:
-                self._admit(held, entry, taken, out)
-        self._finish(held, message, taken, out)
-        return taken.known
+                self._admit(held, entry, outcome, out)
+        self._finish(held, message, outcome, out)
+        return outcome.known
 
     def freed_by(self, message: Entries, ids: Iterable[EntryId]) -> frozenset[EntryId]:
-        """Return which of these admitted ids the peer did not send on this link: they were here."""
+        """Return those of these admitted ids that the peer did not send on this link."""
         sent = frozenset(message.ids)
         return frozenset(i for i in ids if i not in sent and i not in self.pending)
 
     def _finish(
-        self, held: Conversation, message: Entries, taken: Taken, out: EffectsBuilder
+        self, held: Conversation, message: Entries, outcome: Outcome, out: EffectsBuilder
     ) -> None:
-        if taken.admitted:
-            freed = self.freed_by(message, (entry.id for entry in taken.admitted))
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted), freed))
+        if outcome.admitted:
+            freed = self.freed_by(message, (entry.id for entry in outcome.admitted))
+            out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted), freed))
         log = held.log
-        missing = sorted(i for i in taken.missing if i not in log.entries and i not in log.pending)
+        missing = sorted(
+            i for i in outcome.missing if i not in log.entries and i not in log.pending
+        )
         if missing:
             self._fault(EntriesMissing(missing=missing), held.id, out)
         if self._is_hub and not log.entries:
             self._forget(held)
 
-    def _place_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
+    def _conversation_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)
         if held is not None:
             return held
@@ -109,24 +113,24 @@ class Intake:
         self.shelf.add(held)
         return held
 
-    def _heal(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
-        """Take back what the store lost of a blocked conversation, whoever brings it (LINK-33).
+    def _repair(self, held: Conversation, message: Entries, out: EffectsBuilder) -> None:
+        """Admit entries that the store lost of a blocked conversation, from any peer (LINK-33).
 
-        Its id says what it must be. The sender is told nothing of it.
+        Their ids prove their content. The sender gets no answer about them.
         """
         if not held.is_blocked:
             return
-        taken, unsaid = Taken(), EffectsBuilder()
+        outcome, unsent = Outcome(), EffectsBuilder()
         back = [e for e in message.entries if e.id in held.damage.missing]
         with held.batch():
             for entry in back:
-                self._admit(held, entry, taken, unsaid)
+                self._admit(held, entry, outcome, unsent)
         here = (held.log.entries, held.log.pending)
-        held.damage.add_missing(i for i in taken.missing if not any(i in known for known in here))
+        held.damage.add_missing(i for i in outcome.missing if not any(i in known for known in here))
         self._drop(e.id for e in back if e.id in self.pending)
-        out.persist += unsaid.persist
-        if taken.admitted:
-            out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+        out.persist += unsent.persist
+        if outcome.admitted:
+            out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted)))
 
     def _introduce(
         self,
@@ -135,10 +139,11 @@ class Intake:
         peer: PublicKey | None,
         out: EffectsBuilder,
     ) -> None:
-        """Let a stranger show the log that makes it a member; raise ConversationUnknown else.
+        """Admit the membership entries a stranger brings; raise unless they make it a member.
 
-        A stranger hears nothing of what it sent, and nothing of it waits here:
-        any other answer would tell it that the conversation is here.
+        None of a stranger's entries stays pending and none is answered for, since
+        any difference would show that the conversation is here. Raises
+        ConversationUnknown or CreateForbidden.
         """
         if peer is not None and held.is_member(peer):
             return
@@ -146,29 +151,29 @@ class Intake:
         if held.is_blocked:
             raise self._refusal(held.id, shown, peer)
         is_new = not held.log.entries
-        taken, trial = Taken(), EffectsBuilder()
-        waited = [e.id for e in shown if e.id in held.log.pending]
+        outcome, trial = Outcome(), EffectsBuilder()
+        pending_before = [e.id for e in shown if e.id in held.log.pending]
         with held.batch():
             for entry in shown:
-                self._admit(held, entry, taken, trial)
+                self._admit(held, entry, outcome, trial)
         is_member = peer is not None and held.is_member(peer)
         may_bring = peer is not None and (not is_new or self._may_create(peer))
         if is_new and not (is_member and may_bring):
             self._forget(held)
         else:
             out.persist += trial.persist
-            if taken.admitted:
-                out.deliver.append(EntriesAdmitted(held.id, tuple(taken.admitted)))
+            if outcome.admitted:
+                out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted)))
         if not (is_member and may_bring):
-            self._drop(e.id for e in shown if e.id in self.pending and e.id not in waited)
+            self._drop(e.id for e in shown if e.id in self.pending and e.id not in pending_before)
             raise self._refusal(held.id, shown, peer)
 
     def _refusal(
         self, conversation: ConversationId, shown: list[Entry], peer: PublicKey | None
     ) -> AntiphonError:
-        """Return why a stranger is not let in: the same, whether the conversation is here or not.
+        """Return the refusal of a stranger, the same whether the conversation is here or not.
 
-        What it may create is told by its own entries alone.
+        It depends on the stranger's own entries alone.
         """
         if peer is None or self._may_create(peer):
             return ConversationUnknown()
@@ -179,12 +184,14 @@ class Intake:
         return CreateForbidden() if alone.is_member(peer) else ConversationUnknown()
 
     def _forget(self, held: Conversation) -> None:
-        """Take back a conversation that came to nothing."""
+        """Remove a conversation that was not begun after all."""
         self.shelf.remove(held.id)
         self._drop(i for i, (conversation, _) in self.pending.items() if conversation == held.id)
 
-    def _admit(self, held: Conversation, entry: Entry, taken: Taken, out: EffectsBuilder) -> None:
-        if entry.id not in held.log.entries and not self._has_room(held, entry):
+    def _admit(
+        self, held: Conversation, entry: Entry, outcome: Outcome, out: EffectsBuilder
+    ) -> None:
+        if entry.id not in held.log.entries and not self._fits_quota(held, entry):
             self._refuse(held.id, entry.id, QuotaExceeded("the conversation is full"), out)
             return
         try:
@@ -195,22 +202,22 @@ class Intake:
         match verdict:
             case Admitted(entries, refused):
                 out.persist += verdict.unstored
-                taken.admitted += entries
-                taken.known += [e.id for e in entries]
-                for waiting, reason in refused:
-                    self._refuse(held.id, waiting.id, reason, out)
+                outcome.admitted += entries
+                outcome.known += [e.id for e in entries]
+                for pending, reason in refused:
+                    self._refuse(held.id, pending.id, reason, out)
             case Duplicate(filled):
                 if filled is not None:
                     out.persist.append(filled)
-                    taken.admitted.append(filled)  # others may have got it without its body, too
+                    outcome.admitted.append(filled)  # other links may lack its body, too
                 if entry.id in held.log.entries:
-                    taken.known.append(entry.id)
+                    outcome.known.append(entry.id)
             case Pending(missing):
-                taken.missing.update(missing)
+                outcome.missing.update(missing)
                 self._charge(held, entry, out)
 
-    def _has_room(self, held: Conversation, entry: Entry) -> bool:
-        """Say whether the quota takes an entry; its owners can always end a full conversation."""
+    def _fits_quota(self, held: Conversation, entry: Entry) -> bool:
+        """Say whether an entry fits the quota; owners have a reserve for membership entries."""
         if self._entries_max is None or len(held.log) < self._entries_max:
             return True
         roles = held.log.membership.roles.get(entry.header.author, ())
@@ -223,13 +230,13 @@ class Intake:
         self.pending[entry.id] = (held.id, entry.size_bytes)
         self.pending_bytes += entry.size_bytes - before
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
-            self.settle()
+            self.release()
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
             self.drop_pending()
             self._fault(PendingFull(), held.id, out)
 
-    def settle(self) -> None:
-        """Stop paying for what no longer waits, whoever set it free."""
+    def release(self) -> None:
+        """Release the charge for entries that are no longer pending."""
         for entry_id, (conversation, size) in tuple(self.pending.items()):
             held = self.shelf.get(conversation)
             if held is None or entry_id not in held.log.pending:
@@ -237,7 +244,7 @@ class Intake:
                 self.pending_bytes -= size
 
     def drop_pending(self) -> None:
-        """Forget entries this link delivered that still wait for others."""
+        """Drop the pending entries this link delivered."""
         self._drop(self.pending)
 
     def _drop(self, entry_ids: Iterable[EntryId]) -> None:

@@ -1,14 +1,14 @@
-"""Link state machine, both sides (spec/04-link).
+"""Link state machine, both sides (spec/04-link, DECISIONS D32).
 
 Pure: the driver owns sockets, clocks and disks; see replica/io/hub_link.py and
 syncd/io/service.py. Inputs are `receive`, `handle_deadline` and the calls of
 the application; each returns Effects, which the driver performs in order.
 
 A link moves CONNECTING → READY → CLOSED. On a READY link each conversation has
-a Channel: the client opens it with a digest or with lane heads, both sides
-send what the other lacks, and from then on entries flow as they are admitted.
-Every exchange is idempotent, so a lost, doubled or late message costs a round
-trip and nothing else: an Open with heads starts over from what is true now.
+a Channel. The client opens it with a digest or with lane heads, both sides send
+the entries the other lacks, and from then on entries are sent as they are
+admitted. Every exchange is idempotent, so a lost, doubled or late message costs
+a round trip at most: an Open with heads starts over from the present logs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,6 @@ from replica.conversation import Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import greeting
-from replica.link.beats import Beats
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -26,6 +25,7 @@ from replica.link.effects import Effects, EffectsBuilder
 from replica.link.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
 from replica.link.exchange import Side
 from replica.link.frame import Frame
+from replica.link.heartbeat import Heartbeat
 from replica.link.hub_side import HubSide
 from replica.link.messages import (
     Ack,
@@ -50,7 +50,7 @@ from replica.refusals import LinkIdle, OutOfOrder, PendingFull
 
 
 class Phase(Enum):
-    """Life of a link."""
+    """The phases of a link."""
 
     CONNECTING = "connecting"
     READY = "ready"
@@ -80,7 +80,7 @@ class Link:
     ) -> None:
         """Start CONNECTING, or READY for a call that has no greeting.
 
-        `peer` is the authenticated key; `entries_max` a hub's quota.
+        `peer` is the authenticated key; `entries_max` is a hub's quota per conversation.
         """
         self.side = side
         self.key = key
@@ -94,14 +94,14 @@ class Link:
         self.channels: Mapping[ConversationId, Channel] = self.exchange.channels
         """The conversations that are open on this link, or being opened."""
         self.intake = self.exchange.intake
-        """What waits at this link's expense."""
+        """The pending entries charged to this link."""
         self.flow = FlowControl()
-        self._beats = Beats(now)
+        self._heartbeat = Heartbeat(now)
 
     # --- inputs of the client's application -------------------------------
 
     def start(self, hello: Hello) -> Effects:
-        """Open the link (client): the first message of the stream."""
+        """Send the first message of the stream (client)."""
         out = EffectsBuilder()
         self._send(hello, out)
         return self._finish(out, pumps=False)
@@ -116,8 +116,8 @@ class Link:
     ) -> Effects:
         """Start syncing one conversation (client).
 
-        `acked` are positions this hub is known to hold durably, from an
-        earlier link; with nothing else to send, 32 bytes settle the matter.
+        `acked` are positions this hub is known to hold durably from an earlier
+        link. If they cover the whole log, a digest of 32 bytes is sent alone.
         """
         assert isinstance(self.exchange, ClientSide), "a client opens conversations"
         out = EffectsBuilder()
@@ -129,7 +129,7 @@ class Link:
     def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> Effects:
         """Admit an entry of our own and send it on (client). Raises EntryRefused.
 
-        With `more_follow` it waits for the next append, to share its frame.
+        With `more_follow` it is sent with the next append, in one frame.
         """
         assert isinstance(self.exchange, ClientSide), "a hub writes no entries"
         out = EffectsBuilder()
@@ -137,14 +137,14 @@ class Link:
         return self._finish(out, pumps=not more_follow)
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
-        """Send entries that are new here to the peer, where it has the conversation open."""
+        """Send new entries to the peer if it has the conversation open."""
         if self.phase is Phase.CLOSED:
             return Effects()
         self.exchange.offer(conversation, ids, now)
         return self._finish(EffectsBuilder())
 
     def send_draft(self, draft: Draft) -> Effects:
-        """Stream output to the hub (host): dropped where the hub can't take it now."""
+        """Send a draft to the hub (host); it is dropped if it can't be sent now."""
         channel = self.channels.get(draft.conversation)
         out = EffectsBuilder()
         is_open = self.phase is Phase.READY and channel is not None and channel.is_open
@@ -153,7 +153,7 @@ class Link:
         return self._finish(out)
 
     def offer_drafts(self, conversation: ConversationId, request: EntryId) -> Effects:
-        """Tell a reader (hub) that a draft has grown."""
+        """Send the new frames of a draft to a reader (hub)."""
         out = EffectsBuilder()
         channel = self.channels.get(conversation)
         is_up = self.phase is not Phase.CLOSED
@@ -179,7 +179,7 @@ class Link:
         return self._finish(out, pumps=False)
 
     def drop_pending(self) -> Effects:
-        """Forget what waits at this link's expense, and say so of each conversation (hub)."""
+        """Drop the pending entries charged to this link, with a fault per conversation (hub)."""
         out = EffectsBuilder()
         for conversation in sorted({c for c, _ in self.intake.pending.values()}):
             self._send(Fault.of(PendingFull(), conversation), out)
@@ -189,44 +189,44 @@ class Link:
     # --- inputs of the driver ---------------------------------------------
 
     def handle_disconnect(self) -> Effects:
-        """Take it that the stream is gone: nothing more can be sent."""
+        """Close the link after its stream ended; sends nothing."""
         out = EffectsBuilder()
         if self.phase is not Phase.CLOSED:
             self._end(out, None)
         return self._finish(out)
 
     def handle_deadline(self, now: float) -> Effects:
-        """Do what is due: beat, re-check what is unacked, end an idle link."""
+        """Do the work that is due: heartbeat, re-check of unacked entries, end of an idle link."""
         if self.phase is Phase.CLOSED:
             return Effects()
         out, client = EffectsBuilder(), self.exchange
-        if now >= self._beats.idle_at:
+        if now >= self._heartbeat.idle_at:
             fault = Fault.of(LinkIdle())
             self._send(Close(None, fault), out)
             self._end(out, fault)
         elif isinstance(client, ClientSide) and self.phase is Phase.READY:
             channels = client.channels.values()
-            if self._beats.begin(now):
-                self._send(self._beats.ping(self.flow.sent_bytes), out)
+            if self._heartbeat.begin(now):
+                self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
                 client.verify(channels, out, now)
             client.verify([c for c in channels if c.is_check_due(now)], out, now)
             overdue = [c for c in channels if c.is_overdue(now)]
             if overdue:
-                # A lost grant would make every repair wait for the next beat.
-                self._send(self._beats.ping(self.flow.sent_bytes), out)
+                # If a Credit was lost, repair would wait for the next heartbeat.
+                self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
             client.repair(overdue, out, now, may_send=self.flow.may_send())
         return self._finish(out)
 
     def receive(self, message: Message, now: float, frame_bytes: int = 0) -> Effects:
-        """Take one message of the peer; `frame_bytes` is its size on the wire.
+        """Receive one message of the peer; `frame_bytes` is its encoded size.
 
-        Never raises for what a peer may send: a broken rule becomes a Fault to
-        the peer, and where the link can't go on, its end.
+        Never raises for any input of a peer: a broken rule becomes a Fault to
+        the peer, and ends the link if it concerns the link as a whole.
         """
         out = EffectsBuilder()
         if self.phase is Phase.CLOSED:
             return Effects()
-        self._beats.hear(now)
+        self._heartbeat.note_received(now)
         allowed = _FROM_CLIENT if self.side is Side.HUB else _FROM_HUB
         try:
             if not isinstance(message, allowed):
@@ -286,7 +286,7 @@ class Link:
         self.phase = Phase.READY
         self.peer = message.hub_key
         self.flow.sent_limit = message.credit_bytes
-        self._beats.adopt(message)
+        self._heartbeat.adopt(message)
         out.deliver.append(Welcomed(message))
         for channel in self.channels.values():
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))
@@ -305,7 +305,7 @@ class Link:
         self.flow.count_sent(frame)
 
     def _finish(self, out: EffectsBuilder, *, pumps: bool = True) -> Effects:
-        """Send what is due, where the link is up and the input `pumps`; build the effects."""
+        """Send queued frames if the link is READY and the input `pumps`; build the effects."""
         if pumps and self.phase is Phase.READY:
             limit = self.flow.grant()
             if limit is not None:
@@ -315,11 +315,11 @@ class Link:
 
     @property
     def wake_at(self) -> float | None:
-        """When to call handle_deadline: seconds on the caller's monotonic clock."""
+        """Time to call handle_deadline: seconds on the caller's monotonic clock."""
         if self.phase is Phase.CLOSED:
             return None
-        due = [self._beats.idle_at]
+        due = [self._heartbeat.idle_at]
         if self.side is Side.CLIENT and self.phase is Phase.READY:
-            due.append(self._beats.beat_at)
+            due.append(self._heartbeat.due_at)
             due += [at for c in self.channels.values() for at in c.deadlines()]
         return min(due)

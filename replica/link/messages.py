@@ -1,6 +1,6 @@
 """The messages of a link, all frozen (spec/04-link).
 
-A draft travels as a message too; it is defined with its rules in replica/conversation/drafts.py.
+A draft is a message too; it is defined with its rules in replica/conversation/drafts.py.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from replica.limits import METADATA_BYTES_MAX
 from replica.log import Entry
 
 FAULT_IDS_MAX = METADATA_BYTES_MAX // (2 * ID_BYTES)
-"""Missing ids one Fault names: it waits in queues as it is, so it is cut when it is made."""
+"""Most missing ids one Fault names; the list is cut at creation, because faults are queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo:
-    """What a host offers, in short."""
+    """The short form of a host's profile."""
 
     digest: Digest
     name: str
@@ -26,7 +26,7 @@ class ProfileInfo:
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """What a model host says of itself; an empty address means it serves no questions."""
+    """A model host's description of itself; an empty address means it has no HostService."""
 
     key: PublicKey
     address: str
@@ -39,7 +39,7 @@ class LinkedHost:
 
     info: HostInfo
     vouched: bool = False
-    """Advice for a grant that is made now: never stored or passed on."""
+    """For a grant made now; never stored or passed on."""
 
     @property
     def key(self) -> PublicKey:
@@ -82,7 +82,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Answer to Open; `heads` None says only whether the digests are equal."""
+    """Answer to Open; with `heads` None it only says whether the digests are equal."""
 
     conversation: ConversationId
     digest: Digest
@@ -94,7 +94,7 @@ class Opened:
 class Entries:
     """Some entries of one conversation, in send order.
 
-    `refused` holds what the decoder set aside: id and the rule it breaks.
+    `refused` holds the ids of undecodable entries, with the rule each breaks.
     """
 
     conversation: ConversationId
@@ -103,7 +103,7 @@ class Entries:
 
     @property
     def ids(self) -> tuple[EntryId, ...]:
-        """The ids of all that came, refused or not."""
+        """The ids of all entries of the message, refused or not."""
         return (*(e.id for e in self.entries), *(i for i, _ in self.refused))
 
     @property
@@ -124,7 +124,7 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """These entries are durable, and what precedes each in its lane."""
+    """These entries and their lane ancestors are durable."""
 
     conversation: ConversationId
     ids: tuple[EntryId, ...]
@@ -132,7 +132,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Bytes of counted frames the peer may have sent in all on this link."""
+    """Limit of the bytes of counted frames that the peer sends on this link in all."""
 
     limit_bytes: int
 
@@ -157,7 +157,7 @@ class Fault:
         conversation: ConversationId | None = None,
         entry: EntryId | None = None,
     ) -> "Fault":
-        """Put an error into words for the peer; of very many missing ids, the first."""
+        """Return an error as a fault; of more than FAULT_IDS_MAX missing ids, the first."""
         return cls(
             error.reason,
             error.detail,
@@ -180,7 +180,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A beat, with the bytes of counted frames sent so far."""
+    """A heartbeat, with the bytes of counted frames sent so far."""
 
     nonce: int
     sent_bytes: int = 0
@@ -188,7 +188,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to a beat: counted bytes the answerer has sent so far, and takes in all."""
+    """Answer to a heartbeat: the answerer's counted bytes sent so far, and its limit."""
 
     nonce: int
     sent_bytes: int = 0

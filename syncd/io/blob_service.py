@@ -1,4 +1,4 @@
-"""BlobService over grpc.aio (spec/04-link §8), always scoped by a conversation of the caller's."""
+"""BlobService over grpc.aio (spec/04-link §8); each call names a conversation of the caller."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -52,7 +52,7 @@ class BlobService:
         return await self._driver.permitted(peer, conversation_id(request.conversation), right)
 
     async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
-        """Say how much of a blob is here."""
+        """Return the state of a blob."""
         held = await self._permitted(request, context, Right.READ)
         state = await self._blobs.stat(held.id, _digest(request.digest))
         return pb.StatResponse(
@@ -72,7 +72,7 @@ class BlobService:
     async def write(
         self, requests: AsyncIterator[pb.WriteRequest], context: rpc.Context
     ) -> pb.WriteResponse:
-        """Take a blob from its committed size on; what came stays if the stream breaks."""
+        """Receive a blob from its committed size on; committed bytes stay if the stream breaks."""
         first = await anext(requests, None)
         if first is None:
             raise ArgumentInvalid("the first message names the blob")

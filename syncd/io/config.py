@@ -1,4 +1,4 @@
-"""What an operator sets: TOML file < environment ANTIPHON_HUB_* < flags."""
+"""The hub's settings, in rising precedence: TOML file, environment ANTIPHON_HUB_*, flags."""
 
 from pathlib import Path
 

@@ -1,7 +1,9 @@
-"""What waits for one stream, and writing it to a peer that may not read (spec/04-link §4).
+"""The bounded queue of one stream, and its writer (spec/04-link §4).
 
-A write blocks for as long as the peer takes nothing, and gRPC can't take it
-back; so a peer that stalls is let go of at once, and told when it reads again.
+A write blocks while the peer does not read, and gRPC can't cancel it. The link
+of a stalled peer is dropped at once (DECISIONS D35), and the call ends with the
+reason when the peer reads again. Sizes are those of the bytes written
+(DECISIONS D28).
 """
 
 import asyncio
@@ -16,10 +18,10 @@ from replica.refusals import SlowReader
 from syncd.hint import Hint
 
 OUTBOX_MESSAGES_MAX = 20_000
-ROOMY_BYTES = limits.OUTBOX_BYTES_MAX // 4
-"""While more than this waits, nothing more is taken from the peer that does not read."""
+LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
+"""While more bytes than these are queued, no frames are read from the peer."""
 _HINT_BYTES = 256
-"""About what a hint takes: it is encoded when it is written."""
+"""Approximate size of a hint, which is encoded only when it is written."""
 
 Item = Frame | Hint
 
@@ -29,16 +31,16 @@ def _size(item: Item) -> int:
 
 
 class Outbox:
-    """Frames in order for one stream; filling it never blocks the performer."""
+    """The queue of one stream, in order; `put` never blocks the performer."""
 
-    def __init__(self, let_go: Callable[[], None]) -> None:
-        """Start empty; `let_go` is called once, when the peer does not read."""
+    def __init__(self, on_stall: Callable[[], None]) -> None:
+        """Start empty; `on_stall` is called once, if the peer does not read."""
         self._queue: asyncio.Queue[Item | None] = asyncio.Queue()
         self._bytes = 0
-        self._is_roomy = asyncio.Event()
-        self._is_roomy.set()
+        self._is_drained = asyncio.Event()
+        self._is_drained.set()
         self._is_stalled = False
-        self._let_go = let_go
+        self._on_stall = on_stall
 
     def put(self, item: Item | None) -> None:
         """Queue an item; None ends the stream."""
@@ -50,27 +52,27 @@ class Outbox:
             self._stall()
 
     def end(self, error: AntiphonError) -> None:
-        """End the stream, and say why."""
+        """End the stream with a Close that names the error."""
         self.put(Frame.of(Close(None, Fault.of(error)), "to_client"))
         self.put(None)
 
-    async def room(self) -> None:
-        """Wait until not much waits any more."""
-        await self._is_roomy.wait()
+    async def drained(self) -> None:
+        """Wait until at most LOW_WATER_BYTES are queued."""
+        await self._is_drained.wait()
 
-    async def pour(
+    async def write_all(
         self,
         context: rpc.Context,
         encode: Callable[[Item], bytes | None],
-        note: Callable[[int], Awaitable[None]] | None = None,
+        on_written: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """Write what comes until the stream ends; skip what `encode` makes None of.
+        """Write items until the stream ends; skip those that `encode` turns into None.
 
-        `note` is told how many bytes the peer has taken in all. Raises
-        SlowReader once a peer that stalled reads again, and what `encode` raises.
+        `on_written` is called with the bytes written in all. Raises SlowReader
+        once a stalled peer reads again, and the errors of `encode`.
         """
         loop = asyncio.get_running_loop()
-        taken_bytes = 0
+        written_bytes = 0
         async for item in self._items():
             data = encode(item)
             if data is None:
@@ -80,9 +82,9 @@ class Outbox:
                 await context.write(data)
             finally:
                 timer.cancel()
-            taken_bytes += len(data)
-            if note is not None:
-                await note(taken_bytes)
+            written_bytes += len(data)
+            if on_written is not None:
+                await on_written(written_bytes)
         if self._is_stalled:
             raise SlowReader
 
@@ -93,13 +95,13 @@ class Outbox:
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        if self._bytes > ROOMY_BYTES:
-            self._is_roomy.clear()
+        if self._bytes > LOW_WATER_BYTES:
+            self._is_drained.clear()
         else:
-            self._is_roomy.set()
+            self._is_drained.set()
 
     def _stall(self) -> None:
-        """Give up on a peer that does not read: nothing more may pile up for it."""
+        """Empty the queue and end the stream, because the peer does not read."""
         if self._is_stalled:
             return
         self._is_stalled = True
@@ -107,4 +109,4 @@ class Outbox:
             while True:
                 self._queue.get_nowait()
         self._queue.put_nowait(None)
-        self._let_go()
+        self._on_stall()

@@ -1,4 +1,4 @@
-"""Starts and stops a hub: identity, store, services, health (spec/04-link §1)."""
+"""Starts and stops a hub: identity, store, services, health (spec/04-link §2)."""
 
 from dataclasses import dataclass
 
@@ -43,18 +43,18 @@ class HubServer:
     _store: Store
 
     async def stop(self) -> None:
-        """Refuse new calls, finish what is queued, close the store."""
+        """Refuse new calls, finish the queued effects, close the store."""
         await self._server.stop(STOP_GRACE_S)
         await self.driver.stop()
         await self._store.close()
 
     async def failed(self) -> None:
-        """Return (or raise) when the hub can no longer perform; never in good health."""
+        """Raise the error that ended the hub's driver; wait for ever if it runs."""
         await self.driver.failed()
 
 
 async def start(config: HubConfig) -> HubServer:
-    """Open identity and store, listen, and return once calls are served.
+    """Open identity and store, listen, and return once calls are accepted.
 
     Raises StoreLocked, DraftUnknown, StoreVersionUnknown, KeyFileInvalid, ArgumentInvalid.
     """
@@ -113,7 +113,7 @@ def _reflect(server: grpc.aio.Server) -> None:
 
 
 async def serve(config: HubConfig) -> None:
-    """Run until SIGINT or SIGTERM, or until the hub can't go on."""
+    """Run until SIGINT or SIGTERM, or until the driver fails."""
     server = await start(config)
     try:
         await run_until_stopped(server.failed(), f"hub {server.address} {server.key.hex()}")

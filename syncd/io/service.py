@@ -1,4 +1,8 @@
-"""SyncService over grpc.aio (spec/04-link): parses, calls, wraps; the rules are in syncd/*.py."""
+"""SyncService over grpc.aio (spec/04-link).
+
+It parses requests, calls the pure modules of syncd/ and encodes their results
+(DECISIONS D83).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +47,7 @@ class SyncService:
     """The calls of SyncService."""
 
     def __init__(self, driver: HubDriver, authenticator: Authenticator) -> None:
-        """Serve `driver`'s hub to those to whom `authenticator` gave a ticket."""
+        """Serve `driver`'s hub to keys with a ticket of `authenticator`."""
         self._driver = driver
         self._authenticator = authenticator
 
@@ -65,7 +69,7 @@ class SyncService:
     async def authenticate(
         self, request: pb.AuthenticateRequest, context: rpc.Context
     ) -> pb.AuthenticateResponse:
-        """Prove possession of a key; the streams of this connection then go on as long again."""
+        """Prove possession of a key, which also extends its streams on this connection."""
         response = rpc.answer_authenticate(self._authenticator, request)
         if response.ticket:
             self._driver.renew(PublicKey(request.client_key), context.peer())
@@ -81,24 +85,24 @@ class SyncService:
     async def _run_link(
         self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context
     ) -> None:
-        def let_go() -> None:
+        def drop_link() -> None:
             self._driver.disconnect(link_id)
             reader.cancel()
 
-        outbox = Outbox(let_go)
+        outbox = Outbox(drop_link)
         with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
             link_id = self._driver.connect(peer, outbox.put)
             reader = asyncio.create_task(self._read(link_id, frames, outbox), name="link reader")
             try:
-                await outbox.pour(context, _frame)
+                await outbox.write_all(context, _frame)
             finally:
-                let_go()
+                drop_link()
 
     async def _read(self, link_id: LinkId, frames: AsyncIterator[bytes], outbox: Outbox) -> None:
-        """Take frames until the peer ends the stream; no faster than it takes the answers."""
+        """Read frames until the peer ends the stream, pausing while too much is queued for it."""
         try:
             async for data in frames:
-                await outbox.room()
+                await outbox.drained()
                 await self._driver.receive(link_id, decode_frame(data, "to_hub"), len(data))
         except AntiphonError as error:
             outbox.end(error)
@@ -111,7 +115,7 @@ class SyncService:
     # --- Push, Resolve, Fetch -------------------------------------------------------
 
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
-        """Append; answered once everything admitted is durable."""
+        """Append entries; the response follows once all admitted ones are durable."""
         peer = rpc.caller(self._authenticator, context)
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
@@ -123,7 +127,7 @@ class SyncService:
         return pb.PushResponse(outcomes=[_outcome(i, outcomes[i]) for i in ids])
 
     async def resolve(self, request: pb.ResolveRequest, context: rpc.Context) -> pb.ResolveResponse:
-        """Say what became of an entry; of a request, also its seal and generation."""
+        """Return the fate of an entry; of a request, also its seal and generation."""
         peer = rpc.caller(self._authenticator, context)
         held = await self._driver.permitted(peer, conversation_id(request.conversation))
         fate = queries.fate_of(held, EntryId(request.id))
@@ -157,35 +161,37 @@ class SyncService:
     # --- Watch ------------------------------------------------------------------------
 
     async def watch(self, request: pb.WatchRequest, context: rpc.Context) -> None:
-        """Follow a conversation: a link whose other half we speak ourselves."""
+        """Send a conversation's entries and drafts as they arrive, through a link of its own."""
         peer = rpc.caller(self._authenticator, context)
         conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
         opening = watch.opening(conversation, cursor, drafts=request.drafts)
 
-        def let_go() -> None:
+        def drop_link() -> None:
             self._driver.disconnect(link_id)
-            beat.cancel()
+            heartbeats.cancel()
 
         async def grant(taken_bytes: int) -> None:
-            # gRPC's own flow control has taken it: the reader keeps up.
+            # gRPC's flow control has accepted the bytes, so the reader keeps up.
             await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
 
-        outbox = Outbox(let_go)
+        outbox = Outbox(drop_link)
         with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
             link_id = self._driver.connect(peer, outbox.put, watches=True)
-            beat = asyncio.create_task(self._beat(link_id), name="watch beat")
+            heartbeats = asyncio.create_task(
+                self._send_heartbeats(link_id), name="watch heartbeats"
+            )
             try:
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
-                await outbox.pour(context, _watch_response, grant)
+                await outbox.write_all(context, _watch_response, grant)
             finally:
-                let_go()
+                drop_link()
 
-    async def _beat(self, link_id: LinkId) -> None:
-        """Beat for a watcher, whose only word was its request; gRPC sees to its being there."""
+    async def _send_heartbeats(self, link_id: LinkId) -> None:
+        """Send heartbeats for a watcher, which sends no messages; gRPC detects its absence."""
         while True:
             await asyncio.sleep(limits.HEARTBEAT_S)
-            await self._driver.receive(link_id, watch.BEAT, 0)
+            await self._driver.receive(link_id, watch.HEARTBEAT, 0)
 
 
 def _outcome(entry: EntryId, fault: Fault | None) -> pb.PushOutcome:
@@ -200,7 +206,7 @@ def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
     match fate:
         case queries.Unknown():
             return pb.ResolveResponse(fate=pb.FATE_UNKNOWN)
-        case queries.Waiting(missing):
+        case queries.Pending(missing):
             return pb.ResolveResponse(fate=pb.FATE_PENDING, missing=missing)
         case queries.Held(seal, generation):
             return pb.ResolveResponse(
@@ -220,18 +226,18 @@ def _frame(item: Item) -> bytes | None:
 
 
 def _watch_response(item: Item) -> bytes | None:
-    """Return what a watcher is told of an item; raises what ends the call."""
-    told = item.message if isinstance(item, Frame) else item
-    end = watch.end_of(told)
+    """Return the response for an item, None if it has none; raise the error that ends a Watch."""
+    message = item.message if isinstance(item, Frame) else item
+    end = watch.end_of(message)
     if end is not None:
         raise status.error_of(end)
-    match told:
+    match message:
         case Entries():
-            return pb.WatchResponse(entries=entries_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(entries=entries_to_pb(message)).SerializeToString()
         case Hint():
-            return pb.WatchResponse(hint=_hint_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(hint=_hint_to_pb(message)).SerializeToString()
         case Draft():
-            return pb.WatchResponse(draft=draft_to_pb(told)).SerializeToString()
+            return pb.WatchResponse(draft=draft_to_pb(message)).SerializeToString()
         case _:
             return None
 

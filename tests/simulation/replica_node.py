@@ -21,8 +21,7 @@ from replica.link.events import (
     SyncState,
 )
 from replica.link.frame import Frame
-from replica.link.messages import Entries, Fault, Hello, HostInfo, Message, Open
-from replica.log.body import Generation, Seal
+from replica.link.messages import Fault, Hello, HostInfo, Message
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
 from tests.simulation.clock import Clock
@@ -30,6 +29,7 @@ from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire
 from tests.simulation.node import Node, Steps
 from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.witness import Witness
 from tests.simulation.writer import Writer, key_of
 
 
@@ -44,6 +44,7 @@ class ReplicaNode(Node):
         super().__init__(name, clock, network, oracle)
         self.key, self.public = key_of(name)
         self.writer = Writer(self)
+        self.witness = Witness(self)
         self.hub = hub
         self.joined: set[ConversationId] = set()
         self.is_careless = False
@@ -54,8 +55,8 @@ class ReplicaNode(Node):
     def restore(self) -> None:
         hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
         known_hub = self.hub.key if self.mix.remember_acks else None
-        self._shelf = MemoryShelf()
-        self.core = ReplicaCore(self.public, hello, self._shelf, known_hub)
+        self.shelf = MemoryShelf()
+        self.core = ReplicaCore(self.public, hello, self.shelf, known_hub)
         self.wire = None
         self.confirmed: set[ConversationId] = set()
         self.states: dict[ConversationId, SyncState] = {}
@@ -65,10 +66,6 @@ class ReplicaNode(Node):
         for conversation in sorted(self.joined):
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self._connect()
-
-    @property
-    def shelf(self) -> MemoryShelf:
-        return self._shelf
 
     def forget_memory(self) -> None:
         self.oracle.drafts.crashed(self.name)
@@ -143,7 +140,7 @@ class ReplicaNode(Node):
         if wire is not None:
             wire.break_off()
         self.do(self.core.disconnected(self.clock.now))
-        self.check_acked()
+        self.witness.check_acked()
         self.later(self.core.reconnect_pause_s(self.random.random()), self._connect)
 
     # --- effects -----------------------------------------------------------------
@@ -171,23 +168,8 @@ class ReplicaNode(Node):
 
     def _send(self, wire: Wire | None, frame: Frame) -> None:
         if wire is not None and wire is self.wire:
-            self._note_sent(wire, frame.message)
+            self.witness.sent(wire, frame.message)
             wire.send(frame, "to_hub")
-
-    def _note_sent(self, wire: Wire, message: Message) -> None:
-        self.oracle.stores.sent(self.name, message, self.disk)
-        if isinstance(message, Open) and message.heads is not None:
-            self.oracle.calm.compares(self.name, wire.link_id, message.conversation)
-        self.oracle.calm.sent(wire.link_id, "to_hub", message)
-        if isinstance(message, Entries) and message.conversation in self.joined:
-            self.oracle.calm.offered(self.name, message.ids, self.clock.now)
-
-    def check_acked(self) -> None:
-        """Show the oracle what counts as acknowledged."""
-        for conversation, held in self.shelf.items():
-            if conversation in self.core.holdings.acks and not held.is_blocked:
-                acked = held.log.covered() - self.core.holdings.unacked(conversation)
-                self.oracle.stores.taken_as_acked(self.name, acked, self.hub.disk)
 
     def _wake_at(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake:
@@ -205,12 +187,10 @@ class ReplicaNode(Node):
     def _deliver(self, event: Event) -> None:
         match event:
             case EntriesAdmitted(conversation, entries):
-                self._note_admitted(entries, self.shelf.get(conversation))
+                self.witness.admitted(event, self.shelf.get(conversation))
                 self.entries_admitted(conversation, entries)
             case EntriesAcked(_, positions):
-                self.oracle.stores.acked(self.name, positions, self.hub.disk)
-                ids = tuple(position.id for position in positions)
-                self.oracle.calm.acked(self.name, ids, self.clock.now)
+                self.witness.acked(positions)
             case StateChanged(conversation, state):
                 self.trace(f"{conversation.hex()[:6]} {state.value}")
                 self.states[conversation] = state
@@ -230,17 +210,6 @@ class ReplicaNode(Node):
                 self.trace("link closed")
             case _:
                 pass
-
-    def _note_admitted(self, entries: tuple[Entry, ...], held: Conversation | None) -> None:
-        self.oracle.stores.accepted(self.name, entries)
-        for entry in entries:
-            body = self.oracle.books[entry.id].body
-            if isinstance(body, Seal):
-                self.oracle.agreement.accepted(self.name, entry.id, held)
-            elif isinstance(body, Generation):
-                seal = self.oracle.books[entry.header.parents[0]].body
-                if isinstance(seal, Seal):
-                    self.oracle.drafts.answered(self.name, self.life, seal.request, body.run)
 
     def entries_admitted(
         self, conversation: ConversationId, entries: tuple[Entry, ...]

@@ -288,7 +288,7 @@ class World:
         stores = {node.name: node.disk for node in self.nodes}
         self.oracle.stores.check(stores)
         for replica in self.replicas:
-            replica.check_acked()
+            replica.witness.check_acked()
         for conversation in self.conversations:
             holders = {"hub": (None, self.hub.held(conversation))}
             for replica in self.replicas:

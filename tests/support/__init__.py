@@ -1,1 +1,1 @@
-"""What tests share."""
+"""Fixtures and helpers common to the tests."""

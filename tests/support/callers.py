@@ -26,7 +26,7 @@ PATIENCE_S = 20.0
 
 
 class RawLink:
-    """A link spoken frame by frame, also in ways no honest client would."""
+    """A link whose frames the test sends itself, also invalid ones."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -111,7 +111,7 @@ async def refused(call: Any) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the others work until something holds; fail where it never does."""
+    """Yield to the event loop until a condition holds; fail if it never does."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # nothing signals what happens inside a hub
+        while not condition():  # noqa: ASYNC110  # no event signals changes inside a hub
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What tests do to files behind the back of the code that owns them."""
+"""Damage to files, and limits of disks, for tests."""
 
 import resource
 import sqlite3
@@ -24,7 +24,7 @@ def flip_byte(path: Path, content: bytes, *, occurrence: int = 0) -> None:
 
 
 def break_page(database: Path, content: bytes) -> None:
-    """Let the page that holds `content`, one of a chain, point nowhere: reading it fails."""
+    """Break the link of the overflow page that holds `content`, so that reading it fails."""
     data = bytearray(database.read_bytes())
     page_bytes = int.from_bytes(data[16:18])
     start = data.index(content) // page_bytes * page_bytes
@@ -69,12 +69,12 @@ async def write_locked(store: Store) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def full_disk(store: Store) -> AsyncIterator[None]:
-    """Let SQLite find no room for one page more, as on a full disk, while in the block."""
+    """Let SQLite refuse further pages in the block, as on a full disk."""
     writer = store._commit._connection
     pages = await schema.pragma(writer, "page_count")
     await writer.execute(f"PRAGMA max_page_count = {pages}")
     try:
-        # The pages there are have some room left: use it up.
+        # Use up the free space of existing pages.
         with suppress(StoreFull):
             for number in count():
                 await store.append([Writer(f"filler {number}".encode()).genesis()])
@@ -85,7 +85,7 @@ async def full_disk(store: Store) -> AsyncIterator[None]:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """Let the kernel refuse to let any file of this process grow beyond `size` bytes."""
+    """Let the kernel refuse to grow any file of this process beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -47,7 +47,7 @@ class HostScene(Scene):
         return request.id
 
     def answer(self) -> Entry:
-        """Let the host end the answer to what was asked last."""
+        """Let the host end the answer to the last request."""
         entry = self.host.write(self.id, answer(), parents=[self.sealed], basis=self.sealed)
         self.hosting.append(entry)
         return entry
@@ -71,5 +71,5 @@ class HostScene(Scene):
 
 
 def read(peer: Peer) -> list[Draft]:
-    """Return the frames a reader took, in order."""
+    """Return the frames a reader received, in order."""
     return [event.draft for event in of(DraftReceived, peer.events)]

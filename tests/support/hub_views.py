@@ -1,4 +1,4 @@
-"""What a hub under test holds, and what it tells on a link or a call."""
+"""The state of a hub under test, and its answers on links and calls."""
 
 from typing import Any, TypeVar
 
@@ -19,23 +19,23 @@ _M = TypeVar("_M")
 
 
 def held(served: ServedHub) -> Conversation:
-    """Return the conversation as the hub has it in memory."""
+    """Return the hub's conversation in memory."""
     return served.hub.driver.hub.shelf[served.id]
 
 
 async def stored(served: ServedHub) -> list[Entry]:
-    """Return the conversation as the hub has it on disk."""
+    """Return the hub's conversation on disk."""
     return (await served.hub.driver.store.load(served.id)).entries
 
 
 def membership_heads(served: ServedHub) -> list[Entry]:
-    """Return what the next change of membership follows."""
+    """Return the entries that the next membership entry follows."""
     log = held(served).log
     return [log.entries[i] for i in log.membership_heads()] or [served.genesis]
 
 
 async def grant(served: ServedHub, writer: Writer, role: Role) -> None:
-    """Let a key in."""
+    """Grant a role to a key."""
     body = Member(Grant(writer.public, role))
     entry = served.writer.write(served.id, body, parents=membership_heads(served))
     assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
@@ -49,7 +49,7 @@ def next_message(served: ServedHub, text: str) -> Entry:
 
 
 async def open_link(caller: Caller, conversation: ConversationId) -> RawLink:
-    """Greet, and open a conversation as one who holds nothing of it."""
+    """Greet, and open a conversation of which the caller holds nothing."""
     link = caller.link()
     await link.send(Hello((1,)), Open(conversation, Digest(bytes(32)), ()))
     return link
@@ -64,7 +64,7 @@ async def next_of(link: RawLink, kind: type[_M]) -> _M:
 
 
 async def refusal(call: Any) -> tuple[str, str]:
-    """Return the reason and the next step a call ends with, as they came over the wire."""
+    """Return the reason and the next step a call ends with, as received."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         if hasattr(call, "read"):
             while await call.read() is not grpc.aio.EOF:

@@ -9,7 +9,7 @@ from tests.support.writers import Writer, said
 
 
 class Sample:
-    """An owner's conversation; what is written is held once it is added."""
+    """An owner's conversation; written entries are held once they are added."""
 
     def __init__(self, owner: Writer | None = None) -> None:
         """Begin with the genesis."""
@@ -28,19 +28,19 @@ class Sample:
         return [self.held.log.entries[i] for i in ids]
 
     def add(self, *entries: Entry) -> Entry:
-        """Hold entries, or let them wait; return the last."""
+        """Admit entries, also as pending; return the last."""
         for entry in entries:
             self.held.admit(entry)
         return entries[-1]
 
     def grant(self, writer: Writer, *roles: Role) -> None:
-        """Let a key in."""
+        """Grant roles to a key."""
         for role in roles:
             parents = self.at(*self.held.log.membership_heads()) or [self.genesis]
             self.add(self.owner.write(self.id, Member(Grant(writer.public, role)), parents=parents))
 
     def chain(self, count: int, text: str = "word") -> list[Entry]:
-        """Write a line of messages, each following the one before; hold none of them."""
+        """Write a chain of messages, each following the one before; add none of them."""
         last, line = self.owner.last(self.id) or self.genesis, []
         for _ in range(count):
             last = self.owner.write(self.id, said(text), parents=[last])
@@ -48,16 +48,16 @@ class Sample:
         return line
 
     def say(self, *parents: Entry) -> Entry:
-        """Hold a message behind these entries."""
+        """Add a message that follows these entries."""
         return self.add(self.owner.write(self.id, said("x"), parents=parents))
 
     def ask(self, host: Writer, parent: Entry) -> Entry:
-        """Hold a request behind an entry."""
+        """Add a request that follows an entry."""
         body = Request(host.public, Sampling())
         return self.add(self.owner.write(self.id, body, parents=[parent]))
 
     def seal(self, host: Writer, request: Entry, *said_before: Entry) -> Entry:
-        """Hold the host's seal of a request and what was said before it."""
+        """Add the host's seal of a request and of the messages before it."""
         entries = tuple(entry.id for entry in (*said_before, request))
         wording = seal_of(self.held, request.id, entries, None)
         listed = [*self.at(*wording.membership_heads), *said_before]

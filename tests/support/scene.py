@@ -47,16 +47,16 @@ class Scene:
         return self.writer.write(self.id, Member(change), parents=[last])
 
     def join(self, writer: Writer, role: Role = Role.WRITER) -> Peer:
-        """Let a key in, link it, and let it open the conversation."""
+        """Grant a role to a key, link it, and open the conversation on its link."""
         self.client.append(self.grant(writer.public, role))
         peer = self.network.connect(writer.public)
         peer.open(self.id)
         return peer
 
-    # --- words ----------------------------------------------------------------
+    # --- messages -------------------------------------------------------------
 
     def chain(self, count: int) -> list[Entry]:
-        """Write a line of the owner's messages behind its last; append none of them."""
+        """Write a chain of the owner's messages after its last; append none of them."""
         last, line = self.writer.last(self.id) or self.genesis, []
         for number in range(count):
             last = self.writer.write(self.id, said(str(number)), parents=[last])
@@ -71,7 +71,7 @@ class Scene:
         return entry
 
     def give(self, *entries: Entry) -> None:
-        """Let the hub hold entries without the owner's link."""
+        """Admit entries at the hub without the owner's link."""
         effects, outcomes = self.hub.push(self.writer.public, Entries(self.id, entries), 0.0)
         assert not any(outcomes.values())
         self.network.perform(effects)
@@ -80,7 +80,7 @@ class Scene:
 
     @property
     def held(self) -> Conversation:
-        """The conversation as the hub has it."""
+        """The hub's conversation."""
         return self.hub.shelf[self.id]
 
     def at_hub(self, entry: Entry) -> bool:
@@ -88,7 +88,7 @@ class Scene:
         return entry.id in self.held.log.entries
 
     def state(self, peer: Peer | None = None) -> SyncState:
-        """Return what a client believes of the conversation; the owner unless told."""
+        """Return the sync state of the conversation at a client, by default the owner."""
         return (peer or self.client).state(self.id)
 
     def reconnect(self, *entries: Entry) -> Peer:

@@ -1,8 +1,8 @@
-"""A model host whose words are written in advance: real replica, log, drafts and link.
+"""A model host with scripted answers: real replica, log, drafts and link.
 
 It follows the conversations that list it as a host and answers requests that
-name its key, one after the other. What a real host computes, `reply` invents:
-token ids, each with the bytes it shows.
+name its key, one after the other. `reply` returns the tokens that a real host
+would compute: token ids, each with the bytes it shows.
 
     async with scripted_host(folder, hub_address, lambda asked: words("Paris.")) as host: ...
 
@@ -46,7 +46,7 @@ Token = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a reply may depend on."""
+    """The input of a reply."""
 
     held: Conversation
     request_id: EntryId
@@ -58,7 +58,7 @@ class Asked:
 
 Reply = Callable[[Asked], Sequence[Token]]
 Pace = Callable[[int], Awaitable[None]]
-"""Awaited before the token with this index; how a test holds an answer up."""
+"""Awaited before the token with this index, so that a test can delay an answer."""
 
 
 def words(text: str) -> list[Token]:
@@ -68,12 +68,12 @@ def words(text: str) -> list[Token]:
 
 
 def echo(asked: Asked) -> list[Token]:
-    """Answer with what was said."""
+    """Answer with the text of the message."""
     return words(f"You said: {asked.said}")
 
 
 async def no_pause(_index: int) -> None:
-    """Go on at once, after the events that wait."""
+    """Continue at once, after the queued events."""
     await asyncio.sleep(0)
 
 
@@ -81,7 +81,7 @@ class ScriptedHost:
     """Answers open requests through `replica`, which follows as a host."""
 
     def __init__(self, replica: Replica, reply: Reply = echo, pace: Pace = no_pause) -> None:
-        """Use a client opened with `follow=True` and `host=host_info(key)`."""
+        """Use a replica opened with `follow=True` and `host=host_info(key)`."""
         self.replica = replica
         self.answered = 0
         self._reply = reply
@@ -119,7 +119,7 @@ class ScriptedHost:
             case Begin(_, ready):
                 await self._answer(held, ready)
             case Resume(_, request):
-                # It was cut off in another life, of which a scripted host keeps nothing.
+                # It was interrupted by a restart, and a scripted host keeps no journal.
                 self._schedule.give_up(request)
             case Refuse():
                 await self._refuse(decision)
@@ -205,7 +205,7 @@ class ScriptedHost:
 
 
 def host_info(key: Ed25519PrivateKey) -> HostInfo:
-    """Return what a scripted host tells the hub; it serves no questions."""
+    """Return a scripted host's description of itself; it has no HostService."""
     return HostInfo(PublicKey(key.public_key().public_bytes_raw()), "", (PROFILE,))
 
 
@@ -259,7 +259,7 @@ async def _serve(hub: str, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve, taking the flags a supervisor gives and ignoring those about models."""
+    """Serve with the flags of a supervisor; flags about models are ignored."""
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["serve", "pull", "list"])
     parser.add_argument("name", nargs="?")

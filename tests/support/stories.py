@@ -1,4 +1,4 @@
-"""Random conversations: correct entries by honest, careless and lying authors."""
+"""Random conversations: well-formed entries, valid and void, by random authors."""
 
 import random
 
@@ -38,7 +38,7 @@ def seal_of(
     heads: tuple[EntryId, ...] | None = None,
     digest: Digest | None = None,
 ) -> Seal:
-    """Return a seal's body; the context digest is right where `prev_seal` counts."""
+    """Return a seal's body; its context digest is correct if `prev_seal` counts."""
     parent = held.order.nodes.get(prev_seal) if prev_seal is not None else None
     return Seal(
         request=request,
@@ -130,16 +130,16 @@ class Story:
         return self.random.choice(seals) if seals and self.random.random() < 0.5 else None
 
     def say(self) -> None:
-        """Somebody says something, somewhere."""
+        """Write a message of a random author at random parents."""
         author = self.random.choice(self.everyone if self.random.random() < 0.2 else self.writers)
         self.add(author.write(self.held.id, said("word"), parents=self._parents()))
 
     def ask(self) -> None:
-        """Somebody asks a host."""
+        """Write a request to a host."""
         self.ask_behind(self._parents(), self._basis())
 
     def cancel(self) -> None:
-        """Somebody cancels a request, and mostly asks again behind that."""
+        """Write a CANCEL of a request, mostly followed by another request."""
         requests = [e for e in self.entries if e.header.kind == Kind.REQUEST]
         if not requests:
             return
@@ -153,14 +153,14 @@ class Story:
             self.ask_behind([cancel, *self._parents()[:1]], basis)
 
     def ask_behind(self, parents: list[Entry], basis: Entry | None) -> None:
-        """Somebody asks a host, behind given entries."""
+        """Write a request to a host with the given parents."""
         body = Request(self.random.choice(self.hosts).public, Sampling())
         author = self.random.choice(self.writers)
         conflict = self.random.choice([Conflict.FORK, Conflict.QUEUE])
         self.add(author.write(self.held.id, body, parents=parents, basis=basis, conflict=conflict))
 
     def serve(self) -> None:
-        """A host answers what it sealed, or seals what it may."""
+        """Let a host answer a request it has sealed, or seal an open one."""
         order = self.held.order
         host = self.random.choice([*self.hosts, self.everyone[-1]])
         for node in list(order.nodes.values()):
@@ -183,7 +183,7 @@ class Story:
         self.add(host.write(self.held.id, body, parents=parents, listed=self.at(*listed)))
 
     def forge(self) -> None:
-        """Somebody writes what may not count."""
+        """Write an entry that may be void."""
         author = self.random.choice([*self.hosts, *self.writers, self.everyone[-1]])
         requests = [e for e in self.entries if e.header.kind == Kind.REQUEST]
         seals = [e for e in self.entries if e.header.kind == Kind.SEAL]
@@ -220,7 +220,7 @@ class Story:
             self._seal(author, seal_of(self.held, request.id, entries, prev_seal))
 
     def fork_lane(self) -> None:
-        """Somebody goes on from a restored backup."""
+        """Let an author continue from a restored backup."""
         author = self.random.choice([*self.writers, *self.hosts])
         last = author.last(self.held.id)
         if last is None:
@@ -231,7 +231,7 @@ class Story:
         self.everyone.append(twin)
 
     def change_members(self) -> None:
-        """An owner grants or revokes; a member resigns; someone pretends to."""
+        """Write a grant, a revocation or a resignation, or one without the right to it."""
         author = self.random.choice([*self.owners, *self.owners, *self.everyone])
         target = self.random.choice([*self.everyone, Writer(8), Writer(9)])
         if self.random.random() < 0.5:

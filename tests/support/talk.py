@@ -1,4 +1,4 @@
-"""A person's side of a conversation with a real hub and host, for tests."""
+"""A user's side of a conversation with a real hub and host, for tests."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def key_of(number: int) -> Ed25519PrivateKey:
 
 
 class Talk:
-    """One conversation of one client with one host."""
+    """One conversation of one replica with one host."""
 
     def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
         self.replica = replica
@@ -64,7 +64,7 @@ class Talk:
             shown += event.draft.data
 
     async def add(self, body: Body, *, at: EntryId | None = None) -> Entry:
-        """Append to the newest branch, or right after `at` on its basis."""
+        """Append to the newest branch, or directly after `at` on its basis."""
         tips = self.held.order.tips()
         tip = tips[-1] if tips else None
         if at is not None:
@@ -98,7 +98,7 @@ class Talk:
         return again.id
 
     async def cancel(self, request: EntryId) -> None:
-        """Ask that a request is answered no further."""
+        """Append a CANCEL of a request."""
         basis = self.held.log.entries[request].header.basis
         await self.replica.append(self.id, Cancel(), parents=(request,), basis=basis)
 
@@ -112,13 +112,13 @@ class Talk:
         return found
 
     async def ask(self, text: str, **more) -> tuple[EntryId, Generation]:
-        """Say something, request, and wait for the answer."""
+        """Append a message and a request, and wait for the answer."""
         await self.say(text)
         request = await self.request(**more)
         return request, await self.answer(request)
 
     def shown(self, request: EntryId) -> str:
-        """Return what was drafted for a request so far."""
+        """Return the text drafted for a request so far."""
         return self.drafted.get(request, bytearray()).decode()
 
 

@@ -36,7 +36,7 @@ class Writer:
         self._written = 0
 
     def restored(self) -> "Writer":
-        """Return a second life of this writer's present state, as a restored backup gives."""
+        """Return a copy of this writer's present state, as from a restored backup."""
         twin = Writer(b"", epoch=self.epoch)
         twin._seed, twin.key, twin.public = self._seed, self.key, self.public
         twin._last, twin._written = dict(self._last), self._written
@@ -45,7 +45,7 @@ class Writer:
     def genesis(
         self, owners: Sequence[PublicKey] | None = None, sampling: Sampling | None = None
     ) -> Entry:
-        """Begin a conversation; the writer is its only owner unless told."""
+        """Begin a conversation; the writer is its only owner by default."""
         body = self._salted(Genesis(tuple(owners or (self.public,)), sampling))
         return self._signed(self._header(Kind.GENESIS, Track.ALL, body), body)
 
@@ -141,6 +141,6 @@ class Writer:
 
 
 def low_key(number: int = 0, *, below: bytes = b"\x01") -> Ed25519PrivateKey:
-    """Return a key ground until its public half sorts before `below`, as anyone can."""
+    """Search for a key whose public half sorts before `below`, as anyone can."""
     ground = (Writer(f"low {number} {seed}".encode()) for seed in itertools.count())
     return next(writer.key for writer in ground if writer.public < below)

@@ -1,4 +1,4 @@
-"""What one link brings, on all the others: entries, members, listings, hints, drafts."""
+"""Effects of one link on the others: entries, members, listings, hints, drafts."""
 
 from dataclasses import replace
 
@@ -36,14 +36,14 @@ def scene() -> HostScene:
 # --- entries --------------------------------------------------------------------
 
 
-def test_what_one_link_brings_the_others_are_sent(scene: HostScene):
+def test_entries_of_one_link_are_offered_to_the_others(scene: HostScene):
     entry = scene.say()
     for peer in (scene.reading, scene.hosting):
         assert entry.id in peer.held(scene.id).log.entries
     assert entry not in [e for m in of(Entries, scene.client.received) for e in m.entries]
 
 
-def test_entries_that_came_together_go_on_together(scene: HostScene):
+def test_entries_received_together_are_sent_together(scene: HostScene):
     line = tuple(scene.chain(5))
     effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
     to_reader = [f.message for link_id, f in effects.send if link_id == scene.reading.link_id]
@@ -66,7 +66,7 @@ def test_a_link_that_has_not_opened_the_conversation_is_sent_nothing(scene: Host
 # --- members --------------------------------------------------------------------
 
 
-def test_a_revoked_member_is_told_the_conversation_is_closed_and_gets_no_more(scene: HostScene):
+def test_a_revoked_member_gets_a_close_and_no_more_entries(scene: HostScene):
     scene.client.append(scene.revoke(scene.reader.public))
     entry = scene.say("in private")
     (close,) = of(Close, scene.reading.received)
@@ -80,7 +80,7 @@ def test_a_revoked_member_that_opens_again_is_denied(scene: HostScene):
     scene.client.append(scene.revoke(scene.reader.public))
     scene.reading.open(scene.id)
     assert set(scene.reading.faults) == {"CONVERSATION_NOT_FOUND"}
-    # Its copy of the log is its own to keep.
+    # It keeps its copy of the log.
     assert scene.reading.held(scene.id).log.genesis is not None
 
 
@@ -92,7 +92,7 @@ def test_a_revoked_member_reads_no_drafts(scene: HostScene):
     assert not read(scene.reading)
 
 
-def test_what_a_revoked_member_writes_is_not_taken(scene: HostScene):
+def test_entries_of_a_revoked_member_are_refused(scene: HostScene):
     scene.client.append(scene.revoke(scene.reader.public))
     entry = scene.reader.write(scene.id, said("still here"), parents=[scene.genesis])
     scene.reading.send(Entries(scene.id, (entry,)))
@@ -102,7 +102,7 @@ def test_what_a_revoked_member_writes_is_not_taken(scene: HostScene):
 # --- listings -------------------------------------------------------------------
 
 
-def test_a_follower_is_told_of_conversations_once_and_of_new_ones_as_it_joins(scene: HostScene):
+def test_a_follower_gets_each_conversation_listed_once(scene: HostScene):
     newcomer = Writer(5)
     peer = scene.network.connect(newcomer.public)
     assert not of(Listing, peer.received)
@@ -113,14 +113,14 @@ def test_a_follower_is_told_of_conversations_once_and_of_new_ones_as_it_joins(sc
     assert len(of(Listing, peer.received)) == 1
 
 
-def test_a_follower_is_told_on_arrival_what_it_is_a_member_of(scene: HostScene):
+def test_a_follower_gets_its_conversations_listed_when_it_connects(scene: HostScene):
     peer = scene.network.connect(scene.reader.public)
     (listing,) = of(Listing, peer.received)
     assert [item.conversation for item in listing.items] == [scene.id]
     assert listing.items[0].digest == scene.held.log.digest
 
 
-def test_conversations_are_listed_on_arrival_in_the_order_of_their_ids(scene: HostScene):
+def test_conversations_are_listed_in_the_order_of_their_ids(scene: HostScene):
     for number in range(20, 30):
         genesis = Writer(number).genesis([Writer(number).public, scene.reader.public])
         message = Entries(genesis.conversation, (genesis,))
@@ -134,7 +134,7 @@ def test_conversations_are_listed_on_arrival_in_the_order_of_their_ids(scene: Ho
     assert listed == sorted(scene.hub.shelf)
 
 
-def test_who_does_not_follow_is_told_nothing(scene: HostScene):
+def test_a_client_that_does_not_follow_gets_no_listing(scene: HostScene):
     peer = scene.network.connect(scene.reader.public, hello=Hello((1,), follow=False))
     scene.client.append(scene.grant(scene.reader.public, Role.WRITER))
     assert not of(Listing, peer.received)
@@ -149,14 +149,14 @@ def watching(scene: HostScene, writer: Writer) -> LinkId:
     return link_id
 
 
-def test_a_watcher_that_holds_all_there_is_gets_a_hint_with_the_answer(scene: HostScene):
+def test_an_up_to_date_watcher_gets_a_hint_with_the_answer(scene: HostScene):
     link_id = watching(scene, scene.reader)
     effects = scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest), 0.0)
     assert [type(frame.message) for _, frame in effects.send] == [Opened]
     assert effects.hints == ((link_id, hint_for(scene.held, scene.reader.public)),)
 
 
-def test_a_watcher_gets_one_hint_with_all_that_one_step_sends_it(scene: HostScene):
+def test_a_watcher_gets_one_hint_per_step(scene: HostScene):
     link_id = watching(scene, scene.reader)
     opened = scene.hub.receive(link_id, Open(scene.id, Digest(bytes(32)), ()), 0.0)
     assert [type(f.message) for to, f in opened.send if to == link_id][-2:] == [Opened, Entries]
@@ -173,12 +173,12 @@ def test_a_watcher_that_is_sent_nothing_new_gets_no_hint(scene: HostScene):
     assert scene.hub.receive(link_id, Ping(1), 0.0).hints == ()
 
 
-def test_who_is_no_member_gets_no_hint_whatever_it_is_sent(scene: HostScene):
+def test_a_non_member_gets_no_hint(scene: HostScene):
     for key, hints in ((scene.reader.public, 1), (Writer(66).public, 0)):
         link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf=scene.hub.shelf, now=0.0)
         connected = Connected({LinkId(1): link}, {LinkId(1): set()}, {LinkId(1)})
         out = FanOut(connected, scene.hub.shelf, 0.0)
-        out.tell(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
+        out.send(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
         assert len(out.build().hints) == hints
 
 
@@ -192,7 +192,7 @@ def test_drafts_reach_every_reader_in_order(scene: HostScene):
     assert read(scene.reading) == read(scene.client) == sent
 
 
-def test_a_draft_does_not_come_back_to_the_host_that_streams_it(scene: HostScene):
+def test_a_draft_is_not_sent_back_to_its_host(scene: HostScene):
     request = scene.ask()
     scene.stream(*scene.frames(request, [(1,)]))
     assert not of(Draft, scene.hosting.received)
@@ -216,7 +216,7 @@ def test_a_late_reader_gets_the_draft_from_its_start(scene: HostScene):
     assert read(late) == sent
 
 
-def test_a_draft_is_dropped_once_its_generation_is_here(scene: HostScene):
+def test_a_draft_is_dropped_once_its_generation_is_admitted(scene: HostScene):
     request = scene.ask()
     first, second = scene.frames(request, [(1,), (2,)])
     scene.stream(first)
@@ -237,7 +237,7 @@ def test_only_the_requests_host_may_stream(scene: HostScene):
     assert not read(scene.reading)
 
 
-def test_a_draft_with_a_wrong_signature_goes_no_further(scene: HostScene):
+def test_a_draft_with_a_wrong_signature_is_not_passed_on(scene: HostScene):
     request = scene.ask()
     (draft,) = scene.frames(request, [(1,)])
     scene.stream(replace(draft, data=b"y"))
@@ -266,7 +266,7 @@ def test_a_new_run_replaces_the_one_before(scene: HostScene):
     assert read(late) == again
 
 
-def test_a_late_frame_of_an_old_run_erases_nothing(scene: HostScene):
+def test_a_late_frame_of_an_old_run_changes_nothing(scene: HostScene):
     request = scene.ask()
     old = scene.frames(request, [(1,), (2,)])
     new = scene.frames(request, [(8,), (9,)], run=8)

@@ -1,4 +1,4 @@
-"""The place of an author's next entry, as a hub hints it (spec/04-link §9)."""
+"""Hints: the place of an author's next entry (spec/04-link §9)."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def asked() -> Asked:
 
 
 def written_from(hint: Hint, held: Conversation, author: Writer) -> Entry:
-    """Write what a hint invites to, on a fresh lane."""
+    """Write an entry from a hint, on a fresh lane."""
     entries = held.log.entries
     return author.write(
         held.id,
@@ -44,7 +44,7 @@ def written_from(hint: Hint, held: Conversation, author: Writer) -> Entry:
     )
 
 
-def test_before_the_first_seal_the_next_entry_follows_all_that_was_said(asked: Asked) -> None:
+def test_before_the_first_seal_the_next_entry_follows_all_messages(asked: Asked) -> None:
     assert (asked.hint().tip, asked.hint().parents) == (None, (asked.genesis.id,))
     first, second = asked.say(asked.genesis), asked.say(asked.genesis)
     assert asked.hint().parents == tuple(sorted((first.id, second.id)))
@@ -84,7 +84,7 @@ def test_a_hint_names_the_lanes_of_its_reader_alone(asked: Asked) -> None:
     assert hint_for(asked.held, Writer(9).public).own_heads == ()
 
 
-def test_a_forked_lane_shows_both_its_ends(asked: Asked) -> None:
+def test_a_hint_names_both_ends_of_a_forked_lane(asked: Asked) -> None:
     first = asked.say(asked.genesis)
     twin = asked.owner.restored()
     left = asked.say(first)
@@ -98,14 +98,14 @@ def test_a_hint_names_the_membership_heads(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whoever_writes_what_a_hint_invites_to_is_taken_at_its_word(seed: int) -> None:
-    story = Story(seed)
+def test_an_entry_written_from_a_hint_is_admitted(seed: int) -> None:
+    history = Story(seed)
     for _ in range(8):
-        story.grow(8)
-        author = Writer(1, epoch=1000 + len(story.entries))
-        hint = hint_for(story.held, author.public)
-        entry = written_from(hint, story.held, author)
+        history.grow(8)
+        author = Writer(1, epoch=1000 + len(history.entries))
+        hint = hint_for(history.held, author.public)
+        entry = written_from(hint, history.held, author)
         assert entry.header.lamport == hint.lamport
-        story.held.admit(entry)  # a wrong place would be refused
-        if entry.id in story.held.log.entries:  # else its author is revoked by now
-            story.entries.append(entry)
+        history.held.admit(entry)  # a wrong place would be refused
+        if entry.id in history.held.log.entries:  # else its author is revoked by now
+            history.entries.append(entry)

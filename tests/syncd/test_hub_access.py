@@ -1,4 +1,4 @@
-"""What a hub tells strangers, and takes from anyone: oracles, floods, claims (spec/04-link)."""
+"""Strangers at a hub: the answers they get, and the limits on entries and claims (spec/04-link)."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def push(hub: Hub, writer: Writer, conversation: ConversationId, *entries: Entry
 # --- strangers ----------------------------------------------------------------------
 
 
-def test_a_push_tells_a_stranger_nothing_of_what_is_here(scene: Scene):
+def test_a_push_shows_a_stranger_nothing(scene: Scene):
     (entry,) = scene.chain(1)
     scene.give(entry)
     forged = replace(entry, signature=bytes(64), body=None)
@@ -60,7 +60,7 @@ def test_a_push_tells_a_stranger_nothing_of_what_is_here(scene: Scene):
         assert set(reasons(present[1])) == {"CONVERSATION_NOT_FOUND"}
 
 
-def test_who_may_not_create_learns_no_more_by_trying():
+def test_a_refused_creation_shows_a_stranger_nothing():
     writer = Writer(1)
     scene = Scene(Policy(creators=frozenset({writer.public})))
     member = scene.grant(EVE.public)
@@ -69,19 +69,19 @@ def test_who_may_not_create_learns_no_more_by_trying():
     scene.client.append(revoked)
     empty = Hub(HUB_KEY, scene.hub.policy)
     own = EVE.genesis()
-    told = {
+    expected = {
         (own,): "CONVERSATION_NOT_FOUND",
         (scene.genesis,): "CONVERSATION_NOT_FOUND",
         (scene.genesis, member): "CREATE_FORBIDDEN",
     }
-    for entries, reason in told.items():
+    for entries, reason in expected.items():
         here = push(scene.hub, EVE, scene.id, *entries)
         assert here == push(empty, EVE, scene.id, *entries) == [reason] * len(entries)
     assert push(empty, EVE, ConversationId(own.id), own) == ["CREATE_FORBIDDEN"]
     assert not empty.shelf
 
 
-def test_nothing_of_a_stranger_waits_here(scene: Scene):
+def test_no_entry_of_a_stranger_stays_pending(scene: Scene):
     peer = scene.network.connect(EVE.public)
     first = EVE.write(scene.id, Member(Grant(EVE.public, Role.WRITER)), parents=[scene.genesis])
     peer.send(Entries(scene.id, (first,)))
@@ -90,7 +90,7 @@ def test_nothing_of_a_stranger_waits_here(scene: Scene):
     assert not scene.hub.links[peer.link_id].intake.pending_bytes
 
 
-def test_a_stranger_drops_nothing_that_waits_for_a_member(scene: Scene):
+def test_a_stranger_drops_no_pending_entry_of_a_member(scene: Scene):
     first = scene.grant(Writer(2).public)
     second = scene.grant(Writer(3).public)
     scene.client.send(Entries(scene.id, (second,)))
@@ -114,7 +114,7 @@ PROFILE = ProfileInfo(Digest(bytes(32)), "p", 1)
         HostInfo(EVE.public, "", (PROFILE,) * 17),
     ],
 )
-def test_a_host_speaks_for_its_own_key_and_briefly(scene: Scene, host: HostInfo):
+def test_a_host_describes_its_own_key_within_limits(scene: Scene, host: HostInfo):
     peer = scene.network.connect(EVE.public, hello=Hello((1,), host=host))
     (close,) = of(Close, peer.received)
     assert close.fault.reason == "ARGUMENT_INVALID"
@@ -122,7 +122,7 @@ def test_a_host_speaks_for_its_own_key_and_briefly(scene: Scene, host: HostInfo)
     assert welcome.hosts == ()
 
 
-def test_a_welcome_stays_a_frame_whoever_calls_itself_a_host(scene: Scene):
+def test_a_welcome_fits_a_frame_with_any_number_of_hosts(scene: Scene):
     longest = replace(PROFILE, name="x" * limits.HOST_TEXT_BYTES_MAX)
     first = Writer(100)
     for number in range(limits.HOSTS_MAX + 5):
@@ -136,10 +136,10 @@ def test_a_welcome_stays_a_frame_whoever_calls_itself_a_host(scene: Scene):
     assert first.public in {host.key for host in welcome.hosts}
 
 
-# --- what waits, and what is set free ---------------------------------------------------
+# --- pending entries --------------------------------------------------------------------
 
 
-def test_a_link_is_offered_what_its_own_entries_set_free(scene: Scene):
+def test_a_link_is_offered_entries_its_own_entries_released(scene: Scene):
     other = scene.network.connect(scene.writer.public, shelf=shelf_of(scene.genesis))
     other.open(scene.id)
     first, second, third = scene.chain(3)
@@ -152,37 +152,37 @@ def test_a_link_is_offered_what_its_own_entries_set_free(scene: Scene):
     assert second.id in other.shelf[scene.id].log.entries
 
 
-def test_all_links_together_keep_a_bounded_amount_waiting():
+def test_pending_bytes_of_all_links_are_bounded():
     scene = Scene().begin()
     big, small = scene.chain(2), Writer(1, epoch=2)
-    waits = [scene.writer.write(scene.id, said("x" * 9000), parents=[big[-1]])]
-    waits.append(scene.writer.write(scene.id, said("x" * 9000), parents=[waits[0]]))
+    pending = [scene.writer.write(scene.id, said("x" * 9000), parents=[big[-1]])]
+    pending.append(scene.writer.write(scene.id, said("x" * 9000), parents=[pending[0]]))
     scene.hub.policy = Policy(pending_bytes_max=20_000)
     modest = scene.network.connect(scene.writer.public)
     lacking = small.write(scene.id, said("lacking"), parents=[scene.genesis])
     late = small.write(scene.id, said("y" * 1500), parents=[lacking])
     modest.send(Entries(scene.id, (late,)))
-    scene.client.send(Entries(scene.id, tuple(waits)))
+    scene.client.send(Entries(scene.id, tuple(pending)))
     assert of(Fault, scene.client.received)[-1].reason == "PENDING_FULL"
     assert "PENDING_FULL" not in {f.reason for f in of(Fault, modest.received)}
     assert set(scene.held.log.pending) == {late.id}
 
 
-def test_a_link_pays_for_nothing_that_others_have_set_free_meanwhile(scene: Scene):
-    first, freed, absent, waits = scene.chain(4)
+def test_a_link_is_not_charged_for_entries_others_have_released(scene: Scene):
+    first, freed, absent, pending = scene.chain(4)
     del absent
     scene.client.send(Entries(scene.id, (freed,)))
     scene.give(first)
     charged = scene.hub.links[scene.client.link_id].intake.pending_bytes
     assert charged >= freed.size_bytes
-    scene.hub.policy = Policy(pending_bytes_max=waits.size_bytes)
+    scene.hub.policy = Policy(pending_bytes_max=pending.size_bytes)
     modest = scene.network.connect(scene.writer.public)
-    modest.send(Entries(scene.id, (waits,)))
+    modest.send(Entries(scene.id, (pending,)))
     assert "PENDING_FULL" not in [*scene.client.faults, *modest.faults]
-    assert set(scene.held.log.pending) == {waits.id}
+    assert set(scene.held.log.pending) == {pending.id}
 
 
-def test_a_full_conversation_still_takes_its_owners_membership_entries():
+def test_a_full_conversation_admits_its_owners_membership_entries():
     scene = Scene(Policy(entries_max=2)).begin()
     (entry,) = scene.chain(1)
     scene.client.append(entry)
@@ -200,13 +200,13 @@ def test_a_full_conversation_still_takes_its_owners_membership_entries():
 
 
 @pytest.mark.parametrize("sent_bytes", [2**64 - 1, 3 * limits.CREDIT_BYTES])
-def test_a_peer_can_not_call_more_sent_than_it_was_ever_allowed(scene: Scene, sent_bytes: int):
+def test_a_ping_can_not_state_more_sent_bytes_than_allowed(scene: Scene, sent_bytes: int):
     scene.client.send(Ping(1, sent_bytes))
     (close,) = of(Close, scene.client.received)
     assert close.fault.reason == "CREDIT_EXCEEDED"
 
 
-def test_a_fault_is_cut_when_it_is_made():
+def test_a_fault_is_cut_when_it_is_created():
     missing = [bytes([n % 256, n // 256]) * 16 for n in range(25_600)]
     fault = Fault.of(EntriesMissing(missing=missing))
     assert 0 < len(fault.missing) <= limits.METADATA_BYTES_MAX // 64

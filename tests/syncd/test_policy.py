@@ -1,4 +1,4 @@
-"""What an operator sets beyond the protocol (spec/09-trust, spec/11-limits)."""
+"""The operator's policy (spec/09-trust, spec/11-limits)."""
 
 from replica import limits
 from syncd.policy import Policy
@@ -7,13 +7,13 @@ from tests.support.writers import Writer
 ADA, BOB = Writer(1).public, Writer(2).public
 
 
-def test_everyone_may_create_until_somebody_is_named() -> None:
+def test_every_key_may_create_unless_creators_are_named() -> None:
     assert Policy().may_create(ADA)
     named = Policy(creators=frozenset({ADA}))
     assert (named.may_create(ADA), named.may_create(BOB)) == (True, False)
 
 
-def test_an_empty_list_of_creators_is_nobody_not_everybody() -> None:
+def test_an_empty_list_of_creators_allows_no_key() -> None:
     assert not Policy(creators=frozenset()).may_create(ADA)
 
 
@@ -23,7 +23,7 @@ def test_a_hub_vouches_for_named_hosts_alone() -> None:
     assert (policy.vouches_for(ADA), policy.vouches_for(BOB)) == (True, False)
 
 
-def test_naming_a_host_lets_it_create_nothing_and_naming_a_creator_vouches_for_nobody() -> None:
+def test_creators_and_vouched_hosts_are_independent() -> None:
     policy = Policy(creators=frozenset({ADA}), host_keys=frozenset({BOB}))
     assert not policy.may_create(BOB)
     assert not policy.vouches_for(ADA)

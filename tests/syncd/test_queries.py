@@ -1,4 +1,4 @@
-"""Who may ask a hub, and what it answers without a link (spec/04-link §7 to §9)."""
+"""Rights of callers, and answers without a link (spec/04-link §7 to §9)."""
 
 import random
 
@@ -22,15 +22,15 @@ from syncd.queries import (
     Fetched,
     Held,
     LaneRange,
+    Pending,
     Right,
     Unknown,
-    Waiting,
     fate_of,
     fetch,
     outcomes,
     permitted,
 )
-from tests.support.counting import calls, grows_linearly
+from tests.support.call_count import calls, grows_linearly
 from tests.support.sample import Sample
 from tests.support.stories import answer
 from tests.support.writers import Writer, said
@@ -43,21 +43,23 @@ def sample() -> Sample:
     return Sample()
 
 
-# --- who may ask ------------------------------------------------------------------
+# --- rights -----------------------------------------------------------------------
 
 
-def test_a_member_reads_and_a_stranger_hears_the_same_as_of_no_conversation(sample: Sample) -> None:
+def test_a_member_reads_and_a_stranger_gets_the_answer_for_an_absent_conversation(
+    sample: Sample,
+) -> None:
     assert permitted(sample.held, sample.owner.public, Right.READ) is sample.held
-    told = []
+    answers = []
     for held in (sample.held, None):
         for right in Right:
             with pytest.raises(ConversationUnknown) as refused:
                 permitted(held, Writer(9).public, right)
-            told.append((refused.value.detail, refused.value.missing))
-    assert len(set(told)) == 1
+            answers.append((refused.value.detail, refused.value.missing))
+    assert len(set(answers)) == 1
 
 
-def test_who_was_revoked_is_a_stranger(sample: Sample) -> None:
+def test_a_revoked_member_is_a_stranger(sample: Sample) -> None:
     writer = Writer(2)
     sample.grant(writer, Role.WRITER)
     assert permitted(sample.held, writer.public, Right.READ)
@@ -106,17 +108,17 @@ def test_an_entry_of_another_conversation_is_unknown(sample: Sample) -> None:
         assert fate_of(sample.held, entry.id) == Unknown()
 
 
-def test_a_waiting_entry_names_all_that_is_not_here_at_all(sample: Sample) -> None:
+def test_a_pending_entry_names_all_missing_entries(sample: Sample) -> None:
     line = sample.chain(4)
     other = Writer(2).write(sample.id, said("never sent"), parents=[sample.genesis])
     last = sample.owner.write(sample.id, said("both"), parents=[line[-1], other])
     sample.add(line[1], line[3], last)
-    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[2].id, other.id))))
+    assert fate_of(sample.held, last.id) == Pending(tuple(sorted((line[2].id, other.id))))
     sample.add(line[2])
-    assert fate_of(sample.held, last.id) == Waiting(tuple(sorted((line[0].id, other.id))))
+    assert fate_of(sample.held, last.id) == Pending(tuple(sorted((line[0].id, other.id))))
 
 
-def test_what_a_waiting_body_lists_is_among_what_it_waits_for(sample: Sample) -> None:
+def test_a_pending_entry_waits_for_the_entries_its_body_lists(sample: Sample) -> None:
     other = Writer(2)
     lost = other.write(sample.id, said("never sent"), parents=[sample.genesis])
     cut = Cut(other.epoch, Track.CONVERSATION, 0, lost.id)
@@ -124,16 +126,16 @@ def test_what_a_waiting_body_lists_is_among_what_it_waits_for(sample: Sample) ->
     revoked = sample.owner.write(sample.id, body, parents=[sample.genesis], listed=[lost])
     after = sample.owner.write(sample.id, Member(Revocation(Writer(3).public)), parents=[revoked])
     sample.add(revoked, after)
-    assert fate_of(sample.held, after.id) == Waiting((lost.id,))
+    assert fate_of(sample.held, after.id) == Pending((lost.id,))
 
 
 def test_an_entry_that_lacks_only_a_grant_waits_for_no_entry(sample: Sample) -> None:
     stranger = Writer(2).write(sample.id, said("let me in"), parents=[sample.genesis])
     sample.add(stranger)
-    assert fate_of(sample.held, stranger.id) == Waiting(())
+    assert fate_of(sample.held, stranger.id) == Pending(())
 
 
-def test_a_request_is_told_with_its_seal_and_its_generation(sample: Sample) -> None:
+def test_the_fate_of_a_request_has_its_seal_and_generation(sample: Sample) -> None:
     host = Writer(6)
     sample.grant(host, Role.HOST)
     request = sample.ask(host, sample.genesis)
@@ -157,7 +159,7 @@ def fetched(sample: Sample, *ids: EntryId, ranges: tuple[LaneRange, ...] = ()) -
     return [entry.id for response in responses for entry in response.entries]
 
 
-def test_entries_come_in_send_order_and_what_is_absent_is_named_last(sample: Sample) -> None:
+def test_entries_are_in_send_order_and_absent_ids_are_last(sample: Sample) -> None:
     line = sample.chain(3)
     sample.add(*line)
     sample.grant(Writer(2), Role.READER)
@@ -169,7 +171,7 @@ def test_entries_come_in_send_order_and_what_is_absent_is_named_last(sample: Sam
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "places"),
+    ("start", "end", "positions"),
     [
         (1, 3, [1, 2]),
         (3, 0, [3, 4]),
@@ -180,12 +182,12 @@ def test_entries_come_in_send_order_and_what_is_absent_is_named_last(sample: Sam
     ],
 )
 def test_a_range_ends_before_its_end_or_with_its_lane(
-    sample: Sample, start: int, end: int, places: list[int]
+    sample: Sample, start: int, end: int, positions: list[int]
 ) -> None:
     line = sample.chain(5)
     sample.add(*line)
     wanted = lane_of(sample, start, end)
-    assert fetched(sample, ranges=(wanted,)) == [line[place].id for place in places]
+    assert fetched(sample, ranges=(wanted,)) == [line[place].id for place in positions]
 
 
 def test_ranges_of_unknown_lanes_yield_nothing(sample: Sample) -> None:
@@ -195,15 +197,15 @@ def test_ranges_of_unknown_lanes_yield_nothing(sample: Sample) -> None:
     assert fetched(sample, ranges=(LaneRange(Lane(sample.owner.public, 1, -5), 0, 9),)) == []
 
 
-def test_overlapping_ranges_yield_what_each_alone_would(sample: Sample) -> None:
+def test_overlapping_ranges_yield_their_union(sample: Sample) -> None:
     line = sample.chain(12)
     sample.add(*line)
     chance = random.Random(1)
     for _ in range(50):
         bounds = [(chance.randrange(14), chance.randrange(14)) for _ in range(4)]
         ranges = [lane_of(sample, *pair) for pair in bounds]
-        places = {p for start, end in bounds for p in range(start, min(end or 12, 12))}
-        assert fetched(sample, ranges=tuple(ranges)) == [line[p].id for p in sorted(places)]
+        positions = {p for start, end in bounds for p in range(start, min(end or 12, 12))}
+        assert fetched(sample, ranges=tuple(ranges)) == [line[p].id for p in sorted(positions)]
 
 
 def test_a_range_has_both_entries_of_a_forked_position(sample: Sample) -> None:
@@ -248,7 +250,7 @@ def test_entries_of_another_conversation_are_absent(sample: Sample) -> None:
     assert {entry.conversation for entry in answered.entries} == {sample.id}
 
 
-def test_headers_come_alone_where_asked_but_for_control_kinds(sample: Sample) -> None:
+def test_headers_are_returned_alone_on_request_except_control_kinds(sample: Sample) -> None:
     line = sample.chain(3, "x" * 400_000)
     sample.add(*line)
     ids = [sample.genesis.id, *(entry.id for entry in line)]
@@ -258,14 +260,14 @@ def test_headers_come_alone_where_asked_but_for_control_kinds(sample: Sample) ->
     assert sample.held.log.entries[line[0].id].body is not None
 
 
-def test_a_fetch_names_so_many_ids(sample: Sample) -> None:
+def test_the_ids_of_a_fetch_are_limited(sample: Sample) -> None:
     most = [ABSENT] * limits.FETCH_IDS_MAX
     assert list(fetch(sample.held, most, ())) == [Fetched((), (ABSENT,))]
     with pytest.raises(ArgumentInvalid):
         fetch(sample.held, [*most, ABSENT], ())
 
 
-def test_what_is_answered_is_settled_when_it_is_asked(sample: Sample) -> None:
+def test_the_answer_is_chosen_when_fetch_is_called(sample: Sample) -> None:
     early, late = sample.chain(2)
     sample.add(early)
     responses = fetch(sample.held, [early.id, late.id], ())
@@ -276,16 +278,16 @@ def test_what_is_answered_is_settled_when_it_is_asked(sample: Sample) -> None:
 # --- Push -------------------------------------------------------------------------------
 
 
-def test_what_is_held_is_durable_and_each_refusal_says_its_own(sample: Sample) -> None:
+def test_held_entries_are_durable_and_each_refusal_has_its_reason(sample: Sample) -> None:
     here, forged, late = sample.chain(3)
     sample.add(here)
     own = Fault.of(SignatureInvalid(), sample.id, forged.id)
     general = Fault.of(EntriesMissing(missing=[forged.id]), sample.id)
-    told = outcomes([here.id, forged.id, late.id], [own, general], sample.held)
-    assert told == {here.id: None, forged.id: own, late.id: general}
+    result = outcomes([here.id, forged.id, late.id], [own, general], sample.held)
+    assert result == {here.id: None, forged.id: own, late.id: general}
 
 
-def test_what_waits_already_is_not_called_durable(sample: Sample) -> None:
+def test_a_pending_entry_is_not_durable(sample: Sample) -> None:
     _, late = sample.chain(2)
     sample.add(late)
     (fault,) = outcomes([late.id], [], sample.held).values()
@@ -293,27 +295,27 @@ def test_what_waits_already_is_not_called_durable(sample: Sample) -> None:
     assert fault.reason == EntriesMissing.reason
 
 
-def test_the_first_of_several_faults_is_told(sample: Sample) -> None:
+def test_the_first_of_several_faults_counts(sample: Sample) -> None:
     first, second = (entry.id for entry in sample.chain(2))
     own = [Fault.of(SignatureInvalid(word), sample.id, first) for word in ("this", "that")]
     general = [Fault.of(EntriesMissing(), sample.id), Fault.of(PendingFull(), sample.id)]
-    told = outcomes([first, second], [*own, *general], sample.held)
-    assert told == {first: own[0], second: general[0]}
+    result = outcomes([first, second], [*own, *general], sample.held)
+    assert result == {first: own[0], second: general[0]}
 
 
 @pytest.mark.parametrize("kind", [ConversationUnknown, CreateForbidden])
-def test_a_stranger_is_told_one_thing_of_all_it_sent(
+def test_a_stranger_gets_one_reason_for_all_its_entries(
     sample: Sample, kind: type[ConversationUnknown] | type[CreateForbidden]
 ) -> None:
     here, new = sample.chain(2)
     sample.add(here)
     fault = Fault.of(kind(), sample.id, here.id)
     for held in (sample.held, None):
-        told = outcomes([here.id, new.id], [fault], held)
-        assert told == dict.fromkeys((here.id, new.id), Fault.of(kind(), sample.id))
+        result = outcomes([here.id, new.id], [fault], held)
+        assert result == dict.fromkeys((here.id, new.id), Fault.of(kind(), sample.id))
 
 
-def test_the_outcomes_of_a_push_cost_one_pass() -> None:
+def test_the_outcomes_of_a_push_take_one_pass() -> None:
     def work(n: int):
         ids = [EntryId(number.to_bytes(32, "big")) for number in range(n)]
         faults = [Fault("REFUSED", entry=entry_id) for entry_id in ids]

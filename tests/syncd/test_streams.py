@@ -1,4 +1,4 @@
-"""How many long calls a key has, and until when its last proof vouches for them (LINK-28)."""
+"""The streams of a key: their number and their lifetime (LINK-28)."""
 
 import pytest
 
@@ -11,7 +11,7 @@ ADA, BOB = Writer(1).public, Writer(2).public
 
 
 class Held:
-    """Streams by name, and the names of those that were told to end."""
+    """Streams by name, and the names of the expired ones."""
 
     def __init__(self, per_key_max: int = 2) -> None:
         self.streams = Streams(per_key_max)
@@ -21,7 +21,7 @@ class Held:
         return self.streams.begin(key, connection, now, lambda: self.ended.append(name))
 
 
-def test_a_stream_ends_a_lifetime_after_it_began_and_is_told_once() -> None:
+def test_a_stream_expires_once_a_lifetime_after_its_start() -> None:
     held = Held()
     held.begin("early")
     held.begin("late", now=5.0)
@@ -34,7 +34,7 @@ def test_a_stream_ends_a_lifetime_after_it_began_and_is_told_once() -> None:
     assert held.ended == ["early", "late"]
 
 
-def test_a_proof_prolongs_the_streams_of_its_key_and_connection_alone() -> None:
+def test_a_proof_extends_the_streams_of_its_key_and_connection_alone() -> None:
     held = Held()
     held.begin("proved")
     held.begin("elsewhere", connection="there")
@@ -46,7 +46,7 @@ def test_a_proof_prolongs_the_streams_of_its_key_and_connection_alone() -> None:
     assert held.ended[2:] == ["proved"]
 
 
-def test_no_proof_revives_a_stream_that_was_told_to_end() -> None:
+def test_no_proof_extends_an_expired_stream() -> None:
     held = Held()
     held.begin("late to prove")
     held.streams.handle_deadlines(TICKET_LIFETIME_S)
@@ -55,14 +55,14 @@ def test_no_proof_revives_a_stream_that_was_told_to_end() -> None:
     assert held.ended == ["late to prove"]
 
 
-def test_a_key_has_so_many_streams_until_one_has_ended() -> None:
+def test_the_streams_of_a_key_are_limited() -> None:
     held = Held(per_key_max=2)
     first = held.begin("one")
     held.begin("two")
     with pytest.raises(QuotaExceeded, match="2 links already"):
         held.begin("three")
     held.begin("another's", key=BOB)
-    # One that was told to end counts until its call is over: nobody may read it.
+    # An expired stream counts until its call has ended, since its peer may not read.
     held.streams.handle_deadlines(TICKET_LIFETIME_S)
     with pytest.raises(QuotaExceeded):
         held.begin("three")

@@ -1,4 +1,4 @@
-"""A Watch as a link: where it begins, what it may take, how it ends (spec/04-link §9)."""
+"""A Watch as a link: its start, its credit and its end (spec/04-link §9)."""
 
 import pytest
 
@@ -41,13 +41,13 @@ def test_a_cursor_that_lags_asks_with_another_digest(held: Conversation) -> None
 
 
 @pytest.mark.parametrize("track", [-1, 4, 300])
-def test_a_cursor_stands_on_tracks_there_are(track: int) -> None:
+def test_a_cursor_names_existing_tracks(track: int) -> None:
     head = Position(Lane(Writer(1).public, 1, track), 0, EntryId(bytes(32)))
     with pytest.raises(ArgumentInvalid):
         opening(UNKNOWN, (head,), drafts=False)
 
 
-def test_a_watcher_may_be_sent_a_window_beyond_what_it_took() -> None:
+def test_a_watcher_may_be_sent_a_window_beyond_the_bytes_written() -> None:
     assert grant(0) == Credit(limits.CREDIT_BYTES)
     assert grant(5_000_000) == Credit(5_000_000 + limits.CREDIT_BYTES)
 
@@ -62,6 +62,6 @@ def test_a_fault_or_a_close_ends_a_watch_with_its_reason() -> None:
     assert end_of(Close(UNKNOWN)) == Fault.of(ConversationUnknown())
 
 
-def test_all_else_leaves_a_watch_going_on() -> None:
+def test_other_messages_do_not_end_a_watch() -> None:
     for item in (Entries(UNKNOWN, ()), Ack(UNKNOWN, ()), Hint(UNKNOWN, None, (), 1, (), ())):
         assert end_of(item) is None

@@ -15,7 +15,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId
 from replica.io import turns
 from replica.io.replica import Replica
-from replica.io.turns import Delta, Discarded, Finished, Prefilling, Wish
+from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
 from replica.log.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
@@ -38,8 +38,8 @@ class Scene:
     reached: asyncio.Event
 
     @property
-    def wish(self) -> Wish:
-        return Wish(self.host.replica.public, Sampling(seed=1))
+    def wish(self) -> RequestOptions:
+        return RequestOptions(self.host.replica.public, Sampling(seed=1))
 
     @property
     def here(self) -> Place:

@@ -1,4 +1,4 @@
-"""What tests do to stored bytes behind the back of the code that owns them."""
+"""Damage to stored bytes, for tests."""
 
 from pathlib import Path
 

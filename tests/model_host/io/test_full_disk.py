@@ -1,4 +1,4 @@
-"""A host whose disk is full: it says so, shows nothing it may lose, and goes on once there is room.
+"""A host with a full disk: it reports it, shows nothing it may lose, and resumes with free space.
 
 Real hub, host, model and SQLite; the limits are SQLite's own, the kernel's, and /dev/full.
 """
@@ -24,7 +24,7 @@ PATIENCE_S = 30.0
 
 
 def failures_at(host: HostServer) -> list[EntryFailed]:
-    """Collect what fails at the host's own replica from now on."""
+    """Collect the failed entries of the host's own replica from now on."""
     found: list[EntryFailed] = []
 
     def note(event: Event) -> None:
@@ -36,7 +36,7 @@ def failures_at(host: HostServer) -> list[EntryFailed]:
 
 
 async def assert_the_log_is_one(served: ServedHost, host: HostServer, talk: Talk) -> None:
-    """Check that person, hub and host hold the same log, on disk as in memory."""
+    """Check that replica, hub and host hold the same log, on disk as in memory."""
     assert await served.replica.wait_synced(talk.id)
     assert await host.replica.wait_synced(talk.id)
     assert not talk.held.order.void
@@ -45,7 +45,7 @@ async def assert_the_log_is_one(served: ServedHost, host: HostServer, talk: Talk
         assert {e.id for e in (await store.load(talk.id)).entries} == talk.held.log.entries.keys()
 
 
-async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_there_is_room(
+async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_space_is_freed(
     served: ServedHost,
 ):
     async with served.host() as host:
@@ -64,7 +64,9 @@ async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_there_is
         await assert_the_log_is_one(served, host, talk)
 
 
-async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(served: ServedHost):
+async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(
+    served: ServedHost,
+):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         failed = failures_at(host)
@@ -96,7 +98,7 @@ async def test_an_answer_that_finds_the_hub_full_is_delivered_later(served: Serv
         await assert_the_log_is_one(served, host, talk)
 
 
-async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(served: ServedHost):
+async def test_a_run_whose_journal_was_full_resumes_at_its_token(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await talk.say(STORY)
@@ -104,13 +106,13 @@ async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(served: Se
         assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
         (journal,) = served.journals.iterdir()
         limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
-        # Their lines would not get into the captured output either.
+        # Their lines would not be written to the captured output either.
         with capture_logs() as logs, file_size_limit(limit):
             await until(lambda: any(line["event"] == "could not answer" for line in logs))
             assert journal.stat().st_size == limit  # the last token is torn
             assert talk.held.order.answer(request) is None
-        (told,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
-        assert told == StoreError.reason
+        (reason,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
+        assert reason == StoreError.reason
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 80
         assert text_of(answer.parts) == talk.shown(request)
@@ -119,7 +121,7 @@ async def test_a_run_whose_journal_found_no_room_goes_on_where_it_was(served: Se
         assert again.token_ids == answer.token_ids
 
 
-async def test_a_checkpoint_that_finds_no_room_costs_nothing_but_itself(served: ServedHost):
+async def test_a_checkpoint_that_finds_a_full_disk_affects_nothing_else(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         folder = served.checkpoints / sha256(talk.id).hexdigest()

@@ -1,4 +1,4 @@
-"""Journals: what is read back is what was written, whatever happened to the file's end."""
+"""Journals are read back as they were written, also with a damaged end."""
 
 import resource
 from pathlib import Path
@@ -24,7 +24,7 @@ def written(folder: Path) -> Path:
     return path
 
 
-def test_what_was_written_is_read_back(tmp_path: Path):
+def test_written_tokens_are_read_back(tmp_path: Path):
     written(tmp_path)
     assert Journals(tmp_path).read(HEAD.request) == (HEAD, TOKENS)
     assert Journals(tmp_path).requests() == [HEAD.request]
@@ -32,7 +32,7 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert Journals(tmp_path).read(HEAD.request) is None
 
 
-def test_a_resumed_journal_goes_on_behind_the_last_whole_token(tmp_path: Path):
+def test_a_resumed_journal_continues_after_the_last_whole_token(tmp_path: Path):
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     journals = Journals(tmp_path)
@@ -42,7 +42,7 @@ def test_a_resumed_journal_goes_on_behind_the_last_whole_token(tmp_path: Path):
     assert journals.read(HEAD.request) == (HEAD, [*TOKENS[:4], 9])
 
 
-def test_a_token_the_disk_took_half_of_is_cut_off_before_the_next(tmp_path: Path):
+def test_a_half_written_token_is_cut_off_before_the_next(tmp_path: Path):
     path = written(tmp_path)
     journals = Journals(tmp_path)
     journal = journals.resume(HEAD, TOKENS)

@@ -1,4 +1,4 @@
-"""HostService: what a host says of itself, and to whom."""
+"""HostService: its answers, and the callers it answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -54,20 +54,22 @@ async def test_a_host_describes_its_profile_and_counts(talk_and_host: tuple[Talk
     assert described.counters.generations == 1
 
 
-async def test_only_members_learn_of_a_conversation(talk_and_host: tuple[Talk, HostServer]):
+async def test_only_members_get_answers_about_a_conversation(
+    talk_and_host: tuple[Talk, HostServer],
+):
     talk, host = talk_and_host
     await talk.ask("Hello.", tokens=3)
     async with HostCalls(host.address, key_of(9), host.key) as stranger:
         for conversation in (talk.id, ConversationId(bytes(32))):
             with pytest.raises(ConversationUnknown) as refused:
                 await stranger.list_checkpoints(conversation)
-            # The same words for "no such conversation" and "not yours".
+            # The same answer for "no such conversation" and "not yours".
             assert refused.value.detail == str(ConversationUnknown())
     async with HostCalls(host.address, talk.replica.key, host.key) as member:
         assert await member.list_checkpoints(talk.id)
 
 
-async def test_a_reader_evicts_nothing_and_nobody_what_is_being_answered(
+async def test_readers_evict_nothing_and_running_answers_are_not_evicted(
     talk_and_host: tuple[Talk, HostServer],
 ):
     talk, host = talk_and_host
@@ -106,12 +108,12 @@ async def test_a_host_can_be_described_at_any_moment_of_a_turn(
         await talk.ask("Tell me more.", tokens=20)
         await talk.ask("Tell me more.", tokens=20)
         await describing
-    # While a checkpoint is written, what runs is no more among what is open.
+    # While a checkpoint is written, the running request is no longer open.
     assert seen <= {(0, 0), (0, 1), (1, 0)}
     assert (1, 0) in seen
 
 
-async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
+async def test_without_a_valid_ticket_every_call_is_refused(
     talk_and_host: tuple[Talk, HostServer], tmp_path: Path
 ):
     talk, host = talk_and_host
@@ -126,9 +128,9 @@ async def test_without_a_ticket_that_is_valid_now_nothing_is_told(
         for name in [method.name for method in methods if method.name != "Authenticate"]:
             call = channel.unary_unary(f"/antiphon.v1.HostService/{name}")
             for metadata in ((), ((rpc.TICKET_METADATA, expired),)):
-                told = await refusal(call(b"", metadata=metadata))
-                assert told == (Unauthenticated.reason, Unauthenticated.next_step)
-    # Our own calls get a fresh one by themselves.
+                found = await refusal(call(b"", metadata=metadata))
+                assert found == (Unauthenticated.reason, Unauthenticated.next_step)
+    # Our own calls obtain a fresh one automatically.
     async with HostCalls(host.address, key, host.key) as calls:
         calls._ticket = expired
         assert (await calls.describe()).host_key == host.key

@@ -1,4 +1,4 @@
-"""What a host is started with: it runs, or says what is wrong and what to do next."""
+"""Settings a host is started with: it runs, or reports the error and the next step."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 
 ROOT = Path(__file__).parents[3]
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 
 
 def truncated(path: Path) -> Path:
@@ -61,22 +61,22 @@ async def test_a_host_does_not_start_on_a_model_it_can_not_run(
 ):
     model = write(tmp_path / "model.gguf")
     before = model.read_bytes()
-    config = HostConfig(data_dir=tmp_path / "host", hub=NOBODY, model=str(model), dtype="fp32")
+    config = HostConfig(data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(model), dtype="fp32")
     with pytest.raises(kind) as caught:
         async with start(config):
             pass
     assert caught.value.next_step.endswith(".")
     assert model.read_bytes() == before
-    # Nothing was begun that a second try would find in its way.
+    # Nothing was left that would prevent a second start.
     assert not (tmp_path / "host" / "log").exists()
     with pytest.raises(kind):
         async with start(config):
             pass
 
 
-def test_the_operator_reads_what_is_wrong_and_what_to_do(tmp_path: Path):
+def test_the_operator_gets_the_reason_and_the_next_step(tmp_path: Path):
     model = truncated(tmp_path / "cut.gguf")
-    flags = ["--model", str(model), "--data-dir", str(tmp_path / "host"), "--hub", NOBODY]
+    flags = ["--model", str(model), "--data-dir", str(tmp_path / "host"), "--hub", UNREACHABLE]
     command = [sys.executable, "-m", "model_host", "serve", *flags]
     ended = subprocess.run(
         command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
@@ -87,7 +87,7 @@ def test_the_operator_reads_what_is_wrong_and_what_to_do(tmp_path: Path):
     assert then == f"  next: {ModelFileTruncated.next_step} [{ModelFileTruncated.reason}]"
 
 
-def test_a_log_file_that_takes_no_more_lines_stops_nobody(monkeypatch: pytest.MonkeyPatch):
+def test_a_full_log_file_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch):
     descriptor = os.open("/dev/full", os.O_WRONLY)
     with FileIO(descriptor, "w") as device:
         full = TextIOWrapper(device, write_through=True)
@@ -100,7 +100,7 @@ def test_a_log_file_that_takes_no_more_lines_stops_nobody(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("setting", [{"context_tokens": 1}, {"context_tokens": -1}])
-def test_a_context_without_room_for_an_answer_is_refused_before_anything_is_read(
+def test_a_context_too_short_for_an_answer_is_refused_before_anything_is_read(
     tmp_path: Path, setting: dict[str, int]
 ):
     with pytest.raises(ArgumentInvalid, match=r"context_tokens: .* has 2 at least"):
@@ -112,9 +112,7 @@ def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_pat
         TorchEngine.load(tmp_path / "no such file", threads=-1)
 
 
-def test_the_shortest_context_there_is_computes_like_a_longer_one(
-    tiny: TorchEngine, tiny_path: Path
-):
+def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny_path: Path):
     shortest = TorchEngine.load(tiny_path, dtype="fp32", threads=2, context_tokens=2)
     assert shortest.bitwise
     assert shortest.config.context_tokens == 2

@@ -1,4 +1,4 @@
-"""The worker: what is in memory is known for what it is, whatever went wrong on the way."""
+"""The worker: the contexts in memory are known correctly, also after failures."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
 
 
 def nothing(_found: Found, _done: int) -> None:
-    """Take progress, and say nothing."""
+    """Ignore progress."""
 
 
 def token_ids(engine: TorchEngine, count: int, seed: int) -> list[int]:
@@ -43,7 +43,7 @@ async def worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
 
 @pytest.fixture
 async def small_worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worker]:
-    """One that has memory for one context of up to 512 tokens."""
+    """A worker with memory for one context of up to 512 tokens."""
     one = tiny.new_cache()
     one.reserve(1)
     worker = new_worker(tmp_path, tiny, one.nbytes)
@@ -63,7 +63,7 @@ async def prefill(
         )
 
 
-async def test_two_branches_answered_in_turns_each_find_their_own_turns_in_memory(
+async def test_two_branches_answered_in_turn_each_find_their_turns_in_memory(
     worker: Worker, tiny: TorchEngine
 ):
     shared = token_ids(tiny, 300, 0)
@@ -80,7 +80,7 @@ async def test_two_branches_answered_in_turns_each_find_their_own_turns_in_memor
                 branch.append(int(prefilled.logits.argmax()))
                 last.append((list(branch), await worker.decode(hold, branch[-1])))
             branches[number] = branch + token_ids(tiny, 20, 10 + turn)
-    # The second branch begins with what both have in common; then each has all it had.
+    # The second branch begins with the common prefix; then each finds all its tokens.
     assert found == [Found(n, 0) for n in (0, 300, 401, 401, 422, 422)]
     for ids, logits in last:
         alone = run_prefill(tiny, tiny.new_cache(), ids)
@@ -104,13 +104,13 @@ async def test_a_failure_right_after_a_restore_does_not_mix_two_branches(
 
     with pytest.raises(RuntimeError, match="on purpose"):
         await prefill(worker, one, fail)
-    # In memory is the branch restored, not the one that was there before it.
+    # The restored branch is in memory, not the one before it.
     after = await prefill(worker, other)
     assert after.found == Found(0, 0)
     assert np.array_equal(after.logits, before.logits)
 
 
-async def test_only_what_is_in_memory_is_written(worker: Worker, tiny: TorchEngine):
+async def test_only_the_part_in_memory_is_written(worker: Worker, tiny: TorchEngine):
     one, other = token_ids(tiny, 200, 1), token_ids(tiny, 200, 2)
     await prefill(worker, one)
     await worker.checkpoint(A, OWNER, SEAL, GENERATION, other)
@@ -120,7 +120,7 @@ async def test_only_what_is_in_memory_is_written(worker: Worker, tiny: TorchEngi
     assert [c.tokens for c in await worker.checkpoints(A)] == [130]
 
 
-async def test_what_is_held_is_not_evicted(worker: Worker, tiny: TorchEngine):
+async def test_a_held_conversation_is_not_evicted(worker: Worker, tiny: TorchEngine):
     ids = token_ids(tiny, 100, 1)
     async with worker.holding(A) as hold:
         with pytest.raises(CacheBusy):
@@ -135,7 +135,9 @@ async def test_what_is_held_is_not_evicted(worker: Worker, tiny: TorchEngine):
     assert await worker.evict(A, checkpoints=True) == (101, 1)
 
 
-async def test_what_was_evicted_for_room_is_forgotten(small_worker: Worker, tiny: TorchEngine):
+async def test_an_evicted_conversation_has_no_tokens_in_memory(
+    small_worker: Worker, tiny: TorchEngine
+):
     ids = token_ids(tiny, 100, 1)
     conversations = [ConversationId(bytes([number]) * 32) for number in range(5)]
     for conversation in conversations:
@@ -144,7 +146,7 @@ async def test_what_was_evicted_for_room_is_forgotten(small_worker: Worker, tiny
     assert (await small_worker.evict(conversations[0], checkpoints=False))[0] == 0
 
 
-async def test_stopping_cuts_a_prefill_short_and_lets_the_loop_go_on(
+async def test_stopping_cancels_a_prefill_without_blocking_the_loop(
     worker: Worker, tiny: TorchEngine
 ):
     ids = token_ids(tiny, 1000, 1)
@@ -156,7 +158,7 @@ async def test_stopping_cuts_a_prefill_short_and_lets_the_loop_go_on(
 
     prefilling = asyncio.create_task(prefill(worker, ids, wait))
     await asyncio.to_thread(begun.wait, 20)
-    # The thread is in the middle of a prefill, and closing doesn't keep the loop from this line.
+    # The thread is in a prefill, and closing doesn't block the loop before this line.
     closing = asyncio.create_task(worker.close())
     await asyncio.sleep(0)
     go_on.set()

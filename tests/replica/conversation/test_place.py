@@ -99,7 +99,7 @@ def test_a_place_at_an_unsealed_entry_extends_the_basis_it_names() -> None:
 def test_nothing_follows_a_member_or_a_void_seal() -> None:
     turn = Turn()
     (grant,) = turn.held.log.membership_heads()
-    with pytest.raises(ArgumentInvalid, match="not members"):
+    with pytest.raises(ArgumentInvalid, match="conversation track"):
         place_at(turn.held, grant)
     void = turn.sealed(turn.ask, [turn.hello])
     with pytest.raises(ArgumentInvalid, match="void"):

@@ -26,7 +26,7 @@ from tests.replica.document.document_writer import (
     put,
     update_of,
 )
-from tests.support.counting import grows_linearly
+from tests.support.call_count import grows_linearly
 
 # Agreement
 

@@ -59,7 +59,7 @@ async def test_a_blob_comes_back_as_it_was_written(blobs: Blobs, size: int) -> N
     assert await get(blobs, digest, size) == b""
 
 
-async def test_chunks_are_no_larger_than_a_frame_takes(blobs: Blobs) -> None:
+async def test_chunks_fit_a_frame(blobs: Blobs) -> None:
     digest, data = data_of(1_000_000)
     await put(blobs, digest, data)
     sizes = [len(chunk) async for chunk in blobs.read(CONVERSATION, digest, 0)]
@@ -109,7 +109,7 @@ async def test_an_offset_other_than_the_committed_size_is_refused(
     assert (await put(blobs, digest, data, 50)).complete
 
 
-async def test_a_complete_blob_takes_no_more(blobs: Blobs) -> None:
+async def test_a_complete_blob_accepts_no_more_bytes(blobs: Blobs) -> None:
     digest, data = data_of(100)
     await put(blobs, digest, data)
     with pytest.raises(BlobOffsetInvalid):
@@ -151,7 +151,7 @@ async def test_wrong_bytes_are_dropped_at_the_end(blobs: Blobs) -> None:
         await put(blobs, data_of(1)[0], b"")
 
 
-async def test_a_second_writer_takes_over(blobs: Blobs) -> None:
+async def test_a_second_writer_replaces_the_first(blobs: Blobs) -> None:
     digest, data = data_of(100)
     first = await blobs.open_write(CONVERSATION, digest, 100, 0)
     await first.write(data[:50])
@@ -214,7 +214,7 @@ async def test_a_digest_of_another_length_is_refused(blobs: Blobs) -> None:
             await blobs.stat(CONVERSATION, Digest(digest))
 
 
-async def test_deleting_takes_blobs_and_uploads_of_one_conversation(blobs: Blobs) -> None:
+async def test_deleting_removes_blobs_and_uploads_of_one_conversation(blobs: Blobs) -> None:
     digest, data = data_of(100)
     half, rest = data_of(200)
     await put(blobs, digest, data)
@@ -231,7 +231,7 @@ async def test_deleting_takes_blobs_and_uploads_of_one_conversation(blobs: Blobs
         await writer.write(rest[100:])
 
 
-async def test_blob_files_are_for_their_user_alone(blobs: Blobs, tmp_path: Path) -> None:
+async def test_blob_files_are_private(blobs: Blobs, tmp_path: Path) -> None:
     digest, data = data_of(10)
     await put(blobs, digest, data)
 

@@ -11,7 +11,7 @@ from replica.io.store import Store
 from replica.log.damage import NOTHING_LOST
 from replica.log.entry import Entry
 from replica.log.kinds import CONTROL_KINDS
-from tests.replica.io.test_store_damage import lost, story, without_body
+from tests.replica.io.test_store_damage import history, lost, without_body
 from tests.support.files import query
 from tests.support.writers import Writer, said
 
@@ -26,7 +26,7 @@ def is_control(entry: Entry) -> bool:
 
 
 async def test_without_bodies_only_control_entries_have_theirs(path: Path) -> None:
-    entries = story()
+    entries = history()
     async with await Store.open(path) as store:
         await store.append(entries)
         loaded = await store.load(entries[0].conversation, bodies=False)
@@ -37,7 +37,7 @@ async def test_without_bodies_only_control_entries_have_theirs(path: Path) -> No
 
 
 async def test_digest_and_membership_are_the_same_without_bodies(path: Path) -> None:
-    entries = story()
+    entries = history()
     id_ = entries[0].conversation
     async with await Store.open(path) as store:
         await store.append(entries)
@@ -48,7 +48,7 @@ async def test_digest_and_membership_are_the_same_without_bodies(path: Path) -> 
 
 
 async def test_a_body_the_store_lacks_is_missing_and_one_it_holds_is_apart(path: Path) -> None:
-    entries = story()
+    entries = history()
     id_ = entries[0].conversation
     bare, *others = [e for e in entries if not is_control(e)]
     async with await Store.open(path) as store:
@@ -76,7 +76,7 @@ async def test_bodies_come_by_id_however_many_are_asked_for(path: Path) -> None:
 
 
 async def test_a_damaged_body_counts_as_missing_once_it_is_read(path: Path) -> None:
-    entries = story()
+    entries = history()
     id_ = entries[0].conversation
     bad = next(e for e in entries if not is_control(e))
     async with await Store.open(path) as store:
@@ -94,7 +94,7 @@ async def test_a_damaged_body_counts_as_missing_once_it_is_read(path: Path) -> N
 async def test_damage_of_a_control_entry_is_found_without_bodies_too(
     path: Path, column: str
 ) -> None:
-    entries = story()
+    entries = history()
     id_ = entries[0].conversation
     bad = next(e for e in reversed(entries) if is_control(e))
     async with await Store.open(path) as store:
@@ -111,7 +111,7 @@ async def test_damage_of_a_control_entry_is_found_without_bodies_too(
 
 
 async def test_headers_are_read_beside_the_process_that_holds_the_store(path: Path) -> None:
-    entries = story()
+    entries = history()
     async with await Store.open(path) as store:
         await store.append(entries)
         async with open_read_only(path) as beside:

@@ -1,4 +1,4 @@
-"""What the disk refuses is told by its kind, and says what to do."""
+"""Disk errors become typed errors by their kind, each with a next step."""
 
 import errno
 from pathlib import Path
@@ -22,11 +22,13 @@ def test_a_full_device_is_a_full_store() -> None:
     ("number", "kind"),
     [(errno.ENOSPC, StoreFull), (errno.EDQUOT, StoreFull), (errno.EIO, StoreError)],
 )
-def test_only_what_room_would_cure_is_a_full_store(number: int, kind: type[StoreError]) -> None:
+def test_only_errors_for_want_of_space_are_a_full_store(
+    number: int, kind: type[StoreError]
+) -> None:
     assert type(store_error(OSError(number, "refused"))) is kind
 
 
-def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_created_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
     with pytest.raises(StoreError, match="File exists"), typed_errors():
         make_folder(tmp_path / "file" / "folder")

@@ -1,4 +1,4 @@
-"""A lane goes on only where a peer has confirmed it (spec/02-entry §7)."""
+"""A lane is continued only if a peer has confirmed it (spec/02-entry §7)."""
 
 import shutil
 from pathlib import Path

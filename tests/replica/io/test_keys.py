@@ -24,13 +24,13 @@ def write_private(path: Path, content: bytes) -> None:
     path.chmod(0o600)
 
 
-def test_a_key_is_created_once_and_read_ever_after(path: Path) -> None:
+def test_a_key_is_created_once_and_then_read(path: Path) -> None:
     key = keys.load_or_create(path)
     assert keys.public(keys.load_or_create(path)) == keys.public(key)
     Ed25519PublicKey.from_public_bytes(keys.public(key)).verify(key.sign(b"data"), b"data")
 
 
-def test_a_key_file_is_for_its_user_alone_and_leaves_no_draft(path: Path) -> None:
+def test_a_key_file_is_private_and_leaves_no_temporary_file(path: Path) -> None:
     old = os.umask(0)
     try:
         keys.load_or_create(path)
@@ -41,7 +41,7 @@ def test_a_key_file_is_for_its_user_alone_and_leaves_no_draft(path: Path) -> Non
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_of_many_that_create_a_key_at_once_all_get_the_same(path: Path) -> None:
+def test_processes_that_create_a_key_at_once_get_the_same(path: Path) -> None:
     start = threading.Barrier(8)
 
     def create(_: int) -> bytes:
@@ -78,7 +78,7 @@ def test_another_kind_of_key_is_refused(path: Path) -> None:
         keys.load_or_create(path)
 
 
-def test_a_pipe_or_folder_in_the_files_place_is_refused(path: Path) -> None:
+def test_a_pipe_or_folder_instead_of_the_file_is_refused(path: Path) -> None:
     path.parent.mkdir()
     os.mkfifo(path, 0o600)
     with pytest.raises(KeyFileInvalid, match="regular"):
@@ -119,7 +119,7 @@ def test_a_backup_needs_a_key_and_a_passphrase(path: Path) -> None:
         keys.backup(path, "")
 
 
-def test_an_unencrypted_key_is_not_taken_for_a_backup(path: Path, tmp_path: Path) -> None:
+def test_an_unencrypted_key_is_not_accepted_as_a_backup(path: Path, tmp_path: Path) -> None:
     keys.load_or_create(path)
     with pytest.raises(KeyFileInvalid):
         keys.restore(tmp_path / "other.pem", path.read_bytes(), "p")

@@ -1,4 +1,4 @@
-"""Persist, then show; and what a refused commit takes with it (spec/04-link §7)."""
+"""Persist, then show; and the work that fails with a refused commit (spec/04-link §7)."""
 
 from collections.abc import Set
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ SMALL = 1_000_000
 
 
 class World:
-    """A performer over a small disk, and what it showed and undid."""
+    """A performer over a small disk, with the work it performed and undid."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -45,7 +45,7 @@ async def world(folder: Path):
 
 
 def too_much(seed: int) -> list[Entry]:
-    """A log that no disk of SMALL bytes takes."""
+    """A log that does not fit a disk of SMALL bytes."""
     writer = Writer(seed)
     entries = [writer.genesis()]
     for _ in range(100):
@@ -55,7 +55,7 @@ def too_much(seed: int) -> list[Entry]:
     return entries
 
 
-async def test_what_rests_on_a_refused_commit_fails_with_it(tmp_path: Path) -> None:
+async def test_work_that_depends_on_a_refused_commit_fails_with_it(tmp_path: Path) -> None:
     big = too_much(1)
     async with world(tmp_path) as here:
         writing = here.submit("written", big)
@@ -68,7 +68,7 @@ async def test_what_rests_on_a_refused_commit_fails_with_it(tmp_path: Path) -> N
         assert here.undone == [{big[0].conversation}]
 
 
-async def test_what_has_nothing_to_do_with_a_refused_commit_is_shown(tmp_path: Path) -> None:
+async def test_work_independent_of_a_refused_commit_is_performed(tmp_path: Path) -> None:
     other = Writer(2).genesis()
     async with world(tmp_path) as here:
         writing = here.submit("written", too_much(1))
@@ -83,11 +83,11 @@ async def test_what_has_nothing_to_do_with_a_refused_commit_is_shown(tmp_path: P
         assert (await here.store.load(other.conversation)).entries == [other]
 
 
-async def test_whoever_waits_for_a_performer_that_breaks_is_told(tmp_path: Path) -> None:
+async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         broken = here.performer.submit((), lambda _lost: {}.pop("bug"), set())  # a bug of ours
-        behind = here.submit("never", [])
-        for future in (broken, behind):
+        queued = here.submit("never", [])
+        for future in (broken, queued):
             with pytest.raises(StoreError):
                 await future
         with pytest.raises(KeyError):

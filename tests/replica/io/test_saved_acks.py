@@ -1,4 +1,4 @@
-"""What a hub is known to hold is read from its saved acks, one newest position per lane."""
+"""The saved acks of a hub: the newest position per lane."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,39 +37,39 @@ def at(entry: Entry) -> Position:
     return Position(entry.header.lane, entry.header.seq, entry.id)
 
 
-async def owed(acks: SavedAcks, entries: list[Entry]) -> list[Entry]:
+async def unacked(acks: SavedAcks, entries: list[Entry]) -> list[Entry]:
     """The entries not known to be held, in order."""
     missing = await acks.unacked(Conversation.restore(ID, entries))
     return [entry for entry in entries if entry.id in missing]
 
 
-async def test_what_is_saved_is_what_is_read_again(store: Store):
+async def test_saved_acks_are_read_again(store: Store):
     entries = written(4)
     before = SavedAcks(store, HUB)
     before.save(ID, [at(entries[0]), at(entries[2]), at(entries[1])])
     after = SavedAcks(store, HUB)
     assert after.acked_ms(ID) is None
-    assert await owed(after, entries) == entries[3:]
+    assert await unacked(after, entries) == entries[3:]
     assert after.acked_ms(ID) == before.acked_ms(ID) is not None
 
 
-async def test_one_hub_does_not_answer_for_another(store: Store):
+async def test_acks_of_one_hub_do_not_count_for_another(store: Store):
     entries = written(3)
     for hub, entry in ((HUB, entries[2]), (OTHER_HUB, entries[1])):
         SavedAcks(store, hub).save(ID, [at(entries[0]), at(entry)])
     stranger = await SavedAcks.of_hub(store, "127.0.0.1:1")
-    assert await owed(stranger, entries) == entries
+    assert await unacked(stranger, entries) == entries
     stranger.hub = OTHER_HUB
-    assert await owed(stranger, entries) == entries[2:]
+    assert await unacked(stranger, entries) == entries[2:]
     stranger.hub = HUB
-    assert await owed(stranger, entries) == []
+    assert await unacked(stranger, entries) == []
 
 
 async def test_without_a_hub_an_ack_of_any_hub_counts(store: Store):
     entries = written(3)
     for hub, entry in ((HUB, entries[0]), (OTHER_HUB, entries[1])):
         SavedAcks(store, hub).save(ID, [at(entry)])
-    assert await owed(await SavedAcks.of_hub(store, None), entries) == entries[2:]
+    assert await unacked(await SavedAcks.of_hub(store, None), entries) == entries[2:]
 
 
 async def test_the_acks_of_a_deleted_conversation_are_deleted_with_it(store: Store):
@@ -77,4 +77,4 @@ async def test_the_acks_of_a_deleted_conversation_are_deleted_with_it(store: Sto
     acks = SavedAcks(store, HUB)
     acks.save(ID, [at(entry) for entry in entries])
     await store.delete(ID)
-    assert await owed(acks, entries) == entries
+    assert await unacked(acks, entries) == entries

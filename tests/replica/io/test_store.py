@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "log.db"
 
 
-async def test_what_was_appended_is_there_after_reopening(path: Path) -> None:
+async def test_appended_entries_are_stored_after_reopening(path: Path) -> None:
     entries = log(20)
     async with await Store.open(path) as store:
         await store.append(entries)
@@ -42,7 +42,7 @@ async def test_what_was_appended_is_there_after_reopening(path: Path) -> None:
         assert (await store.load(entries[0].conversation)).entries == entries
 
 
-async def test_entries_load_in_lamport_then_id_order_however_they_came(path: Path) -> None:
+async def test_entries_load_in_lamport_then_id_order_whatever_the_append_order(path: Path) -> None:
     first, second = Writer(1), Writer(2)
     genesis = first.genesis()
     conversation = genesis.conversation
@@ -76,7 +76,7 @@ async def test_a_missing_body_is_filled_and_a_present_one_kept(path: Path) -> No
         assert (await store.load(conversation)).entries == entries
 
 
-async def test_an_empty_append_is_nothing(path: Path) -> None:
+async def test_an_empty_append_changes_nothing(path: Path) -> None:
     async with await Store.open(path) as store:
         await store.append([])
         assert await store.conversations() == []
@@ -92,7 +92,7 @@ async def test_an_append_returns_only_after_its_own_commit(path: Path) -> None:
             assert query(path, "SELECT 1 FROM entries WHERE id = ?", entry.id) == [(1,)]
 
 
-async def test_callers_that_wait_together_share_one_transaction(path: Path) -> None:
+async def test_concurrent_callers_share_one_transaction(path: Path) -> None:
     entries = log(200)
     async with await Store.open(path) as store:
         before = wal_commits(path)
@@ -118,7 +118,7 @@ async def test_concurrent_appends_and_loads_of_several_conversations(path: Path)
     }
 
 
-async def test_a_cancelled_caller_takes_nobody_along(path: Path) -> None:
+async def test_a_cancelled_caller_does_not_cancel_others(path: Path) -> None:
     entries = log(2)
     async with await Store.open(path) as store:
         tasks = [asyncio.create_task(store.append([entry])) for entry in entries]
@@ -132,7 +132,7 @@ async def test_a_cancelled_caller_takes_nobody_along(path: Path) -> None:
         assert (await store.load(entries[0].conversation)).entries == entries
 
 
-async def test_closing_writes_what_waits_and_then_refuses(path: Path) -> None:
+async def test_closing_writes_the_queue_and_then_refuses(path: Path) -> None:
     entries = log(5)
     store = await Store.open(path)
     tasks = [asyncio.create_task(store.append([entry])) for entry in entries]
@@ -156,7 +156,7 @@ async def test_a_store_has_one_holder_at_a_time(path: Path) -> None:
         pass
 
 
-async def test_store_files_are_for_their_user_alone(path: Path) -> None:
+async def test_store_files_are_private(path: Path) -> None:
     def modes() -> dict[str, int]:
         files = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
         return files | {".": path.parent.stat().st_mode & 0o777}
@@ -179,7 +179,7 @@ async def test_a_full_disk_refuses_the_whole_batch_and_nothing_else(path: Path) 
         await store.append(log(1, seed=3))
 
 
-async def test_a_store_that_was_full_works_on_once_space_is_freed(path: Path) -> None:
+async def test_a_full_store_works_again_once_space_is_freed(path: Path) -> None:
     big, more = log(100, text="x" * 20_000), log(20, seed=2, text="x" * 20_000)
     acked = []
     async with await Store.open(path, bytes_max=1_000_000) as store:
@@ -240,7 +240,7 @@ async def test_acks_keep_the_newest_position_of_each_lane(path: Path) -> None:
         assert await store.load_acks(conversation, Writer(3).public) == ((), None)
 
 
-async def test_acks_ride_along_with_the_next_append(path: Path) -> None:
+async def test_acks_are_written_with_the_next_append(path: Path) -> None:
     entries = log(1)
     peer = Writer(2).public
     async with await Store.open(path) as store:
@@ -263,7 +263,7 @@ async def test_acks_reach_the_disk_without_an_append(
             pass
 
 
-async def test_acks_that_find_no_room_are_known_once_there_is(path: Path) -> None:
+async def test_acks_that_find_a_full_disk_are_written_once_space_is_freed(path: Path) -> None:
     entries = log(1)
     conversation, peer = entries[0].conversation, Writer(2).public
     lanes = [Lane(peer, epoch, Track.CONVERSATION) for epoch in range(1, 500)]
@@ -297,7 +297,7 @@ async def test_an_unknown_conversation_is_empty(path: Path) -> None:
         await store.delete(nothing)
 
 
-async def test_a_broken_page_of_acks_keeps_no_entry_from_the_disk(path: Path) -> None:
+async def test_a_broken_page_of_acks_does_not_prevent_appends(path: Path) -> None:
     entries = log(3)
     peer = Writer(2).public
     async with await Store.open(path):

@@ -1,4 +1,4 @@
-"""Damaged rows of the store: what is told of them, and how they heal (spec/04-link §10)."""
+"""Damaged rows of the store: their report and their repair (spec/04-link §10)."""
 
 import asyncio
 import dataclasses
@@ -34,11 +34,11 @@ def log(count: int, *, seed: int = 1) -> list[Entry]:
     return entries
 
 
-def story() -> list[Entry]:
+def history() -> list[Entry]:
     """Return a conversation with entries of every control kind, in (lamport, id) order."""
-    told = Story(3)
-    told.grow(60)
-    return sorted(told.entries, key=lambda entry: entry.order_key)
+    grown = Story(3)
+    grown.grow(60)
+    return sorted(grown.entries, key=lambda entry: entry.order_key)
 
 
 def newest(entries: list[Entry], kind: Kind) -> Entry:
@@ -72,7 +72,7 @@ async def fill(path: Path, entries: list[Entry]) -> ConversationId:
     return entries[0].conversation
 
 
-# --- what fails its digest ----------------------------------------------------------------
+# --- rows that fail their digest ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", ["header_bytes", "signature"])
@@ -117,8 +117,8 @@ async def test_a_body_that_fails_its_digest_is_quarantined_until_it_comes_again(
 @pytest.mark.parametrize("occurrence", range(4))
 @pytest.mark.parametrize("key", ["conversation", "id"])
 async def test_a_damaged_key_hides_no_entry_for_good(path: Path, key: str, occurrence: int) -> None:
-    # Rows, index and headers hold the keys. A flipped one can make SQLite's search walk
-    # past rows that are there (of 61 it then finds 31), or make a row undeletable.
+    # Rows, index and headers hold the keys. A flipped one can make SQLite's search skip
+    # existing rows (of 61 it then finds 31), or make a row undeletable.
     entries = log(60)
     conversation = entries[0].conversation
     async with await Store.open(path) as store:
@@ -137,7 +137,7 @@ async def test_a_damaged_key_hides_no_entry_for_good(path: Path, key: str, occur
 async def test_a_control_entry_whose_body_is_damaged_is_lost_as_a_whole(
     path: Path, kind: Kind
 ) -> None:
-    entries = story()
+    entries = history()
     bad = newest(entries, kind)
     conversation = await fill(path, entries)
     assert bad.body is not None
@@ -153,8 +153,8 @@ async def test_a_control_entry_whose_body_is_damaged_is_lost_as_a_whole(
         assert await store.load(conversation) == Loaded(entries, NOTHING_LOST)
 
 
-async def test_an_entry_that_healed_may_be_damaged_again(path: Path) -> None:
-    entries = story()
+async def test_a_repaired_entry_may_be_damaged_again(path: Path) -> None:
+    entries = history()
     bad = newest(entries, Kind.MEMBER)
     conversation = await fill(path, entries)
     for time in range(1, 4):
@@ -166,8 +166,8 @@ async def test_an_entry_that_healed_may_be_damaged_again(path: Path) -> None:
             assert await store.load(conversation) == Loaded(entries, NOTHING_LOST)
 
 
-async def test_damage_in_several_rows_is_told_together(path: Path) -> None:
-    entries = story()
+async def test_damage_in_several_rows_is_reported_together(path: Path) -> None:
+    entries = history()
     conversation = await fill(path, entries)
     kinds = (Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL, Kind.MESSAGE)
     bad = [newest(entries, kind) for kind in kinds]
@@ -211,8 +211,8 @@ async def test_bad_bytes_move_to_quarantine_as_they_are(path: Path) -> None:
     ]
 
 
-async def test_whoever_only_looks_is_told_what_is_lost_and_changes_nothing(path: Path) -> None:
-    entries = story()
+async def test_a_read_only_store_reports_losses_and_changes_nothing(path: Path) -> None:
+    entries = history()
     bad = newest(entries, Kind.MEMBER)
     conversation = await fill(path, entries)
     query(path, "UPDATE entries SET body = x'00' WHERE id = ?", bad.id)
@@ -223,7 +223,7 @@ async def test_whoever_only_looks_is_told_what_is_lost_and_changes_nothing(path:
     assert query(path, "SELECT count(*) FROM quarantine") == [(0,)]
 
 
-# --- what is sound but for its keys -------------------------------------------------------
+# --- sound entries with damaged keys ------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["'text'", "7", "x'00'"])
@@ -250,7 +250,7 @@ async def test_a_row_under_another_conversation_goes_back_to_its_own(path: Path)
         assert store.quarantined_count == 0
 
 
-async def test_what_comes_again_replaces_a_damaged_row(path: Path) -> None:
+async def test_an_entry_received_again_replaces_a_damaged_row(path: Path) -> None:
     entries = log(3)
     async with await Store.open(path) as store:
         await store.append(entries)
@@ -261,11 +261,11 @@ async def test_what_comes_again_replaces_a_damaged_row(path: Path) -> None:
         assert store.quarantined_count == 0
 
 
-# --- what vanished ------------------------------------------------------------------------
+# --- vanished rows ------------------------------------------------------------------------
 
 
-async def test_a_row_that_is_gone_is_missed_and_noted_once(path: Path) -> None:
-    entries = story()
+async def test_a_vanished_row_is_reported_and_recorded_once(path: Path) -> None:
+    entries = history()
     conversation = await fill(path, entries)
     gone = newest(entries, Kind.MEMBER)
     followed = entries[len(entries) // 2]
@@ -273,9 +273,9 @@ async def test_a_row_that_is_gone_is_missed_and_noted_once(path: Path) -> None:
         query(path, "DELETE FROM entries WHERE id = ?", entry.id)
     for _ in range(2):
         async with await Store.open(path) as store:
-            told = await store.load(conversation)
-            assert told.lost.membership == {gone.id}
-            assert told.lost.entries == {gone.id, followed.id}
+            loaded = await store.load(conversation)
+            assert loaded.lost.membership == {gone.id}
+            assert loaded.lost.entries == {gone.id, followed.id}
             assert {found.id for found in await store.quarantined()} == {gone.id, followed.id}
             assert len(await store.quarantined()) == 2
             assert store._repairs.has_rebuilt is (store.quarantined_count == 2)
@@ -286,8 +286,8 @@ async def test_a_row_that_is_gone_is_missed_and_noted_once(path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["conversation", "id"])
 async def test_no_flipped_key_hides_the_newest_revocation(path: Path, key: str) -> None:
-    # Nothing follows it, so nothing else would tell that it is missing.
-    entries = story()
+    # Nothing follows it, so nothing else would show that it is missing.
+    entries = history()
     last = newest(entries, Kind.MEMBER)
     conversation = await fill(path, entries)
     sound = await asyncio.to_thread(path.read_bytes)
@@ -302,14 +302,14 @@ async def test_no_flipped_key_hides_the_newest_revocation(path: Path, key: str) 
             assert await store.load(conversation) == Loaded(entries, NOTHING_LOST)
 
 
-async def test_no_flipped_bit_changes_who_is_a_member_or_hides_what_is_lost(path: Path) -> None:
-    entries = story()
+async def test_no_flipped_bit_changes_membership_or_hides_a_loss(path: Path) -> None:
+    entries = history()
     conversation = await fill(path, entries)
     whole = Conversation.restore(conversation, entries)
     sound = await asyncio.to_thread(path.read_bytes)
     chance = random.Random(5)
     used = [at for at, byte in enumerate(sound) if byte]
-    told = Counter[str]()
+    counts = Counter[str]()
     for at in chance.sample(used, FLIPS):
         damaged = bytearray(sound)
         damaged[at] ^= 1 << chance.randrange(8)
@@ -321,19 +321,19 @@ async def test_no_flipped_bit_changes_who_is_a_member_or_hides_what_is_lost(path
                 same = held.log.membership == whole.log.membership
                 assert held.is_blocked or same
                 assert held.damage or held.log.digest == whole.log.digest
-                told["blocked" if held.is_blocked else "damaged" if held.damage else "whole"] += 1
+                counts["blocked" if held.is_blocked else "damaged" if held.damage else "whole"] += 1
                 await store.append(entries)
                 assert await store.load(conversation) == Loaded(entries, NOTHING_LOST)
                 assert conversation in [s.conversation for s in await store.conversations()]
         except StoreError as error:
-            told[error.reason] += 1  # the file itself is damaged: nothing is served at all
-    assert told["blocked"] > 5
-    assert told["damaged"] > 5
-    assert told["whole"] > 5
+            counts[error.reason] += 1  # the file itself is damaged: nothing is served at all
+    assert counts["blocked"] > 5
+    assert counts["damaged"] > 5
+    assert counts["whole"] > 5
 
 
 async def test_a_damaged_list_of_membership_entries_is_written_anew(path: Path) -> None:
-    entries = story()
+    entries = history()
     conversation = await fill(path, entries)
     query(path, "UPDATE membership SET checksum = checksum + 1")
     async with await Store.open(path) as store:
@@ -346,7 +346,7 @@ async def test_a_damaged_list_of_membership_entries_is_written_anew(path: Path) 
 # --- conversations ------------------------------------------------------------------------
 
 
-async def test_a_conversation_of_which_all_is_in_quarantine_is_listed_and_deleted(
+async def test_a_conversation_wholly_in_quarantine_is_listed_and_deleted(
     path: Path,
 ) -> None:
     [genesis], kept = log(0), log(2, seed=2)

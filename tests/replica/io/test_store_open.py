@@ -34,7 +34,7 @@ def journal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
 
 
-# --- what a kill leaves of a first opening ------------------------------------------------
+# --- first openings that were killed ------------------------------------------------------
 
 
 def _empty(path: Path) -> None:
@@ -88,7 +88,7 @@ def _torn_wal(path: Path) -> None:
         _torn_wal,
     ],
 )
-async def test_what_a_killed_first_opening_left_opens(
+async def test_a_killed_first_opening_is_completed(
     path: Path, leave: Callable[[Path], None], look_first: bool
 ) -> None:
     await asyncio.to_thread(leave, path)
@@ -101,7 +101,7 @@ async def test_what_a_killed_first_opening_left_opens(
         assert (await store.load(genesis.conversation)).entries == [genesis]
 
 
-async def test_a_store_killed_between_two_steps_goes_on_with_the_next(
+async def test_a_store_killed_between_two_steps_continues_with_the_next(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genesis = Writer(1).genesis()
@@ -127,7 +127,7 @@ async def test_a_failing_migration_leaves_the_version_before_it(path: Path) -> N
     assert query(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
 
 
-async def test_whoever_looks_while_another_opens_for_the_first_time_is_told(path: Path) -> None:
+async def test_reading_during_a_first_opening_is_refused(path: Path) -> None:
     async with await Store.open(path):
         query(path, f"PRAGMA user_version = {DRAFT * schema.STEPS_MAX}")
         with pytest.raises(StoreLocked):
@@ -135,7 +135,7 @@ async def test_whoever_looks_while_another_opens_for_the_first_time_is_told(path
                 pass
 
 
-# --- what is refused stays as it is -------------------------------------------------------
+# --- refused files are unchanged ----------------------------------------------------------
 
 
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
@@ -175,7 +175,7 @@ def files_of(path: Path) -> dict[str, bytes]:
     ],
     ids=["more steps", "before drafts had numbers", "the draft before", "the next draft"],
 )
-async def test_a_store_of_another_number_is_refused_and_not_touched(
+async def test_a_store_of_another_number_is_refused_and_unchanged(
     path: Path, number: int, refusal: type[StoreError], words: str
 ) -> None:
     before = await asyncio.to_thread(died_with_its_wal, path, number)

@@ -1,4 +1,4 @@
-"""What a hub is known to hold: one newest position per lane."""
+"""The acks of a hub: the newest position per lane."""
 
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, Position
@@ -23,35 +23,35 @@ def at(entry: Entry) -> Position:
     return Position(entry.header.lane, entry.header.seq, entry.id)
 
 
-def owed(acks: Acks, entries: list[Entry]) -> list[Entry]:
+def unacked(acks: Acks, entries: list[Entry]) -> list[Entry]:
     """The entries not known to be held, in order."""
     missing = acks.unacked(Conversation.restore(ID, entries))
     return [entry for entry in entries if entry.id in missing]
 
 
-def test_an_ack_covers_what_precedes_it_in_its_lane_and_nothing_else():
+def test_an_ack_covers_its_lane_ancestors_and_nothing_else():
     entries, acks = written(5), Acks()
-    assert owed(acks, entries) == entries
+    assert unacked(acks, entries) == entries
     acks.note(ID, [at(entries[2])])
-    assert owed(acks, entries) == [entries[0], *entries[3:]]
+    assert unacked(acks, entries) == [entries[0], *entries[3:]]
     acks.note(ID, [at(entries[3]), at(entries[0])])
-    assert owed(acks, entries) == entries[4:]
+    assert unacked(acks, entries) == entries[4:]
 
 
-def test_of_two_positions_in_one_lane_the_later_counts_whatever_their_order():
+def test_the_later_of_two_positions_in_one_lane_counts():
     entries, acks = written(4), Acks()
     acks.note(ID, [at(entries[3]), at(entries[1]), at(entries[0])])
-    assert owed(acks, entries) == []
+    assert unacked(acks, entries) == []
 
 
-def test_a_hub_that_begins_again_is_known_to_hold_no_more_than_it_says():
+def test_a_hub_that_lost_its_log_is_known_to_hold_only_its_new_acks():
     entries, acks = written(4), Acks()
     acks.note(ID, [at(entries[0]), at(entries[3])])
     acks.note(ID, [at(entries[0]), at(entries[1])])
-    assert owed(acks, entries) == entries[2:]
+    assert unacked(acks, entries) == entries[2:]
 
 
-def test_knowing_that_nothing_is_acked_is_knowing_something():
+def test_an_empty_set_of_acks_is_known():
     acks = Acks()
     assert ID not in acks
     acks.load(ID, ())
@@ -60,7 +60,7 @@ def test_knowing_that_nothing_is_acked_is_knowing_something():
     assert ID not in acks
 
 
-def test_what_a_hub_sends_it_holds_as_it_holds_what_it_acks():
+def test_entries_a_hub_sends_count_as_acked():
     genesis, first, second = written(3)
     events = (
         EntriesAcked(ID, (at(genesis),)),

@@ -35,7 +35,7 @@ def _ticket(authenticator: Authenticator) -> bytes:
     )
 
 
-def test_who_proves_its_key_holds_a_ticket_bound_to_it(authenticator: Authenticator) -> None:
+def test_a_proof_yields_a_ticket_bound_to_the_key(authenticator: Authenticator) -> None:
     assert authenticator.holder(_ticket(authenticator), NOW_MS) == ADA.public
 
 
@@ -50,7 +50,7 @@ def test_the_transcript_has_fixed_widths_and_names_the_role(authenticator: Authe
     assert _prove(challenge) == ADA.key.sign(pae(tag, fields + b"\x02"))
 
 
-def test_a_proof_serves_nobody_else(authenticator: Authenticator) -> None:
+def test_a_proof_is_valid_for_its_key_only(authenticator: Authenticator) -> None:
     challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     proof, expire_ms = _prove(challenge), challenge.expire_time_ms
     for key, nonce, expire, signature in (
@@ -94,7 +94,7 @@ def test_no_bit_of_a_ticket_may_change(authenticator: Authenticator, at: int) ->
         authenticator.holder(b"", NOW_MS)
 
 
-def test_a_client_checks_whom_it_talks_to(authenticator: Authenticator) -> None:
+def test_a_client_checks_the_server(authenticator: Authenticator) -> None:
     challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
     assert _prove(challenge, expected_server=None) == _prove(challenge)
     for wrong in (

@@ -136,10 +136,10 @@ def test_an_equal_log_acks_all(line: Line) -> None:
 
 def test_acks_are_delivered_and_end_the_wait_of_a_synchronized_channel(line: Line) -> None:
     line.channel.recheck_at = 9.0
-    line.channel.tell_acked([], line.out)
+    line.channel.deliver_acked([], line.out)
     assert (line.out.deliver, line.channel.recheck_at) == ([], 9.0)
     line.channel.state = SyncState.SYNCHRONIZED
-    line.channel.tell_acked([line.entries[1].position], line.out)
+    line.channel.deliver_acked([line.entries[1].position], line.out)
     assert line.out.deliver == [EntriesAcked(line.id, (line.entries[1].position,))]
     assert line.channel.recheck_at is None
 

@@ -1,4 +1,4 @@
-"""What a client believes of a hub: what it owes, when it asks anew, when it gives up."""
+"""The client's side of a link: unacked entries, repeated comparisons, final refusals."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.link.seeding import SEEDINGS_MAX
+from replica.link.seed import SEEDINGS_MAX
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
@@ -64,7 +64,7 @@ class Desk:
     def fault(self, error: Exception, entry: Entry | None = None) -> Fault:
         return Fault.of(error, self.id, entry.id if entry else None)  # type: ignore[arg-type]
 
-    def told(self, kind: type) -> list:
+    def delivered(self, kind: type) -> list:
         return [event for event in self.out.deliver if isinstance(event, kind)]
 
 
@@ -73,7 +73,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_what_earlier_links_did_not_ack_is_taken_as_unsent(desk: Desk) -> None:
+def test_entries_without_an_ack_of_an_earlier_link_are_unacked(desk: Desk) -> None:
     assert desk.channel().unacked == {e.id for e in desk.line}
     genesis, *line = desk.line
     assert desk.channel(genesis, line[2]).unacked == {e.id for e in line[3:]}
@@ -86,7 +86,7 @@ def test_equal_digests_ack_everything(desk: Desk) -> None:
     desk.receive(Opened(desk.id, desk.held.log.digest, True))
     assert channel.state is SyncState.SYNCHRONIZED
     assert (channel.unacked, channel.recheck_at, channel.is_open) == (set(), None, True)
-    (acked,) = desk.told(EntriesAcked)
+    (acked,) = desk.delivered(EntriesAcked)
     assert set(acked.positions) == {desk.genesis.position, desk.line[-1].position}
 
 
@@ -96,16 +96,16 @@ def test_an_ack_covers_the_lane_before_it(desk: Desk) -> None:
     assert channel.unacked == {e.id for e in desk.line[4:]}
 
 
-def test_an_append_is_owed_and_asked_about_later(desk: Desk) -> None:
+def test_an_append_is_unacked_and_checked_later(desk: Desk) -> None:
     channel = desk.channel(desk.genesis, desk.line[-1])
     entry = desk.ada.write(desk.id, said("more"), parents=desk.line[-1:])
     desk.side.append(entry, desk.out, 7.0)
     assert (channel.unacked, channel.recheck_at) == ({entry.id}, 7.0 + limits.RESYNC_S)
-    assert not channel.outgoing  # the hub has not shown what it holds
+    assert not channel.outgoing  # the hub has not sent its heads yet
     assert desk.out.persist == [entry]
 
 
-def test_what_no_member_wrote_is_not_appended(desk: Desk) -> None:
+def test_an_entry_of_a_non_member_is_not_appended(desk: Desk) -> None:
     stray = Writer(2).write(desk.id, said("me?"), parents=[desk.genesis])
     with pytest.raises(NotAllowed):
         desk.side.append(stray, desk.out, 0.0)
@@ -115,7 +115,7 @@ def test_what_no_member_wrote_is_not_appended(desk: Desk) -> None:
 # --- refusals ---------------------------------------------------------------------------
 
 
-def test_a_hub_that_lost_the_conversation_is_given_all_of_it_once(desk: Desk) -> None:
+def test_a_hub_that_lost_the_conversation_is_sent_all_of_it_once(desk: Desk) -> None:
     channel = desk.channel(desk.genesis, desk.line[-1])
     desk.receive(desk.fault(ConversationUnknown()), 3.0)
     assert list(channel.outgoing) == [e.id for e in desk.line]
@@ -123,7 +123,7 @@ def test_a_hub_that_lost_the_conversation_is_given_all_of_it_once(desk: Desk) ->
     assert (channel.state, channel.recheck_at) == (SyncState.RECONCILING, 3.0)
 
 
-def test_later_it_is_shown_the_membership_and_then_believed(desk: Desk) -> None:
+def test_later_tries_send_the_membership_and_then_end(desk: Desk) -> None:
     channel = desk.channel()
     for _ in range(SEEDINGS_MAX):
         channel.outgoing.clear()
@@ -135,28 +135,28 @@ def test_later_it_is_shown_the_membership_and_then_believed(desk: Desk) -> None:
     assert channel.recheck_at == 5.0 + limits.DENIED_RECHECK_S
 
 
-def test_what_is_not_held_cannot_be_seeded(desk: Desk) -> None:
+def test_a_conversation_not_held_is_not_seeded(desk: Desk) -> None:
     desk.shelf.remove(desk.id)
     channel = desk.channel()
     desk.receive(desk.fault(ConversationUnknown()))
     assert channel.state is SyncState.DENIED
 
 
-def test_entries_the_hub_does_not_know_tell_nothing_yet(desk: Desk) -> None:
+def test_a_fault_for_unknown_entries_changes_no_state(desk: Desk) -> None:
     channel = desk.channel()
     desk.receive(desk.fault(ConversationUnknown(), desk.line[1]))
     assert (channel.state, desk.out.deliver) == (SyncState.OPENING, [])
 
 
-def test_a_refusal_for_good_is_believed_and_told_once(desk: Desk) -> None:
+def test_a_final_refusal_is_reported_once(desk: Desk) -> None:
     channel = desk.channel()
     for _ in range(2):
         desk.receive(desk.fault(QuotaExceeded()))
     assert (channel.state, channel.is_open) == (SyncState.DENIED, False)
-    assert len(desk.told(EntryFailed)) == len(desk.told(StateChanged)) == 1
+    assert len(desk.delivered(EntryFailed)) == len(desk.delivered(StateChanged)) == 1
 
 
-def test_a_refusal_for_now_is_told_alone(desk: Desk) -> None:
+def test_a_retryable_refusal_is_only_reported(desk: Desk) -> None:
     channel = desk.channel()
     fault = Fault("BUSY", retryable=True, conversation=desk.id)
     desk.receive(fault)
@@ -172,14 +172,14 @@ def test_a_refused_entry_is_not_sent_again(desk: Desk) -> None:
     assert desk.line[2].id not in channel.outgoing
 
 
-def test_missing_entries_are_sent_and_diverged_lanes_told(desk: Desk) -> None:
+def test_missing_entries_are_sent_and_diverged_lanes_reported(desk: Desk) -> None:
     channel = desk.channel()
     desk.receive(desk.fault(EntriesMissing(missing=[desk.line[2].id, b"?" * 32])))
     assert list(channel.outgoing) == [desk.line[2].id]
     assert desk.out.deliver == []
     desk.receive(desk.fault(LanesDiverged()))
     assert channel.state is SyncState.RECONCILING
-    assert len(desk.told(EntryFailed)) == 1
+    assert len(desk.delivered(EntryFailed)) == 1
 
 
 def test_a_fault_about_a_conversation_that_is_closed_changes_nothing(desk: Desk) -> None:
@@ -191,7 +191,7 @@ def test_a_fault_about_a_conversation_that_is_closed_changes_nothing(desk: Desk)
 # --- deadlines --------------------------------------------------------------------------
 
 
-def test_what_waits_for_credit_is_not_lost(desk: Desk) -> None:
+def test_waiting_for_credit_postpones_the_recheck(desk: Desk) -> None:
     channel = desk.channel()
     channel.queue([desk.genesis.id])
     channel.recheck_at = 1.0
@@ -203,7 +203,7 @@ def test_what_waits_for_credit_is_not_lost(desk: Desk) -> None:
     assert again.heads == desk.held.log.heads()
 
 
-def test_a_comparison_spoilt_by_traffic_is_put_off_a_few_times(desk: Desk) -> None:
+def test_an_inconclusive_comparison_is_postponed_a_few_times(desk: Desk) -> None:
     channel = desk.channel(desk.genesis, desk.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
     for _ in range(BUSY_CHECKS_MAX):
@@ -220,7 +220,7 @@ def test_a_comparison_spoilt_by_traffic_is_put_off_a_few_times(desk: Desk) -> No
     assert shown.heads is not None
 
 
-def test_only_what_is_believed_to_be_equal_is_verified(desk: Desk) -> None:
+def test_only_synchronized_conversations_are_verified(desk: Desk) -> None:
     channel = desk.channel()
     for state in SyncState:
         channel.state = state
@@ -241,7 +241,7 @@ def test_what_the_hubs_entries_set_free_is_not_acked(desk: Desk) -> None:
     behind = desk.ada.write(desk.id, said("written here"), parents=[lost])
     stored = [*desk.line, grant, behind]
     desk.held = Conversation.restore(desk.id, stored, Lost(frozenset({lost.id})))
-    desk.shelf[desk.id] = desk.held
+    desk.shelf.add(desk.held)
     channel = desk.channel(desk.genesis, grant)
     desk.receive(Entries(desk.id, (lost,)))
     assert desk.held.log.entries.keys() == {entry.id for entry in (*stored, lost)}

@@ -54,21 +54,21 @@ def test_a_frame_may_begin_until_the_limit_is_reached() -> None:
 
 
 @given(st.lists(st.integers(0, 4 * WINDOW)))
-def test_a_limit_never_shrinks(told: list[int]) -> None:
+def test_a_limit_never_shrinks(granted: list[int]) -> None:
     flow = FlowControl()
-    for limit in told:
+    for limit in granted:
         flow.extend(limit)
-    assert flow.sent_limit == max([WINDOW, *told])
+    assert flow.sent_limit == max([WINDOW, *granted])
 
 
-def test_a_window_beyond_the_limit_is_no_offence_and_more_is() -> None:
+def test_a_window_beyond_the_limit_is_accepted_and_more_is_refused() -> None:
     flow = FlowControl()
     flow.count_received(ENTRIES, 2 * WINDOW)
     with pytest.raises(CreditExceeded):
         flow.count_received(ENTRIES, 1)
 
 
-def test_a_grant_is_told_once_a_quarter_of_the_window_was_read() -> None:
+def test_credit_is_sent_once_a_quarter_of_the_window_was_read() -> None:
     flow = FlowControl()
     flow.count_received(ENTRIES, WINDOW // 4 - 1)
     assert flow.grant() is None
@@ -77,16 +77,16 @@ def test_a_grant_is_told_once_a_quarter_of_the_window_was_read() -> None:
     assert flow.grant() is None
 
 
-def test_lost_bytes_are_charged_for_no_longer_than_to_the_next_beat() -> None:
+def test_lost_bytes_are_charged_until_the_next_heartbeat() -> None:
     flow = FlowControl()
     flow.count_received(ENTRIES, 100)
     flow.catch_up(WINDOW)
     assert (flow.received_bytes, flow.received_limit) == (WINDOW, 2 * WINDOW)
-    flow.catch_up(50)  # an old beat
+    flow.catch_up(50)  # an old heartbeat
     assert (flow.received_bytes, flow.received_limit) == (WINDOW, 2 * WINDOW)
 
 
-def test_nobody_calls_more_sent_than_was_ever_allowed() -> None:
+def test_a_peer_can_not_state_more_sent_bytes_than_allowed() -> None:
     flow = FlowControl()
     flow.catch_up(2 * WINDOW)
     with pytest.raises(CreditExceeded):
@@ -94,11 +94,11 @@ def test_nobody_calls_more_sent_than_was_ever_allowed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, WINDOW), st.booleans()), max_size=30))
-def test_two_sides_never_stall_and_never_offend(frames: list[tuple[int, bool]]) -> None:
+def test_two_sides_never_stall_and_never_exceed_the_credit(frames: list[tuple[int, bool]]) -> None:
     sender, receiver = FlowControl(), FlowControl()
     for size, is_lost in frames:
         if not sender.may_send():
-            # The beat repairs what was lost either way.
+            # The heartbeat restores credit lost in either direction.
             receiver.catch_up(sender.sent_bytes)
             sender.extend(receiver.received_limit)
         assert sender.may_send()

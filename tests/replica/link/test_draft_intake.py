@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica.conversation.drafts import Draft
-from replica.link.draft_intake import take_draft
+from replica.link.draft_intake import accept_draft
 from replica.refusals import NotAllowed, SignatureInvalid
 from tests.support.host_scene import RUN, HostScene
 
@@ -22,26 +22,26 @@ def data(scene: HostScene, draft: Draft) -> bytes:
 
 def test_a_draft_of_the_sealing_host_is_kept_and_is_news_once(scene: HostScene) -> None:
     first, second = scene.frames(scene.ask(), [(1,), (2,)])
-    assert take_draft(scene.held, first, scene.host.public)
-    assert take_draft(scene.held, second, None), "a hub passed it on"
-    assert not take_draft(scene.held, second, scene.host.public)
+    assert accept_draft(scene.held, first, scene.host.public)
+    assert accept_draft(scene.held, second, None), "a hub passed it on"
+    assert not accept_draft(scene.held, second, scene.host.public)
     assert data(scene, first) == b"xx"
 
 
 def test_a_draft_before_its_seal_or_after_its_answer_is_no_news(scene: HostScene) -> None:
     request = scene.request()
     (early,) = scene.frames(request.id, [(1,)])
-    assert not take_draft(scene.held, early, scene.host.public)
+    assert not accept_draft(scene.held, early, scene.host.public)
     (late,) = scene.frames(scene.ask(), [(1,)])
     scene.answer()
-    assert not take_draft(scene.held, late, scene.host.public)
+    assert not accept_draft(scene.held, late, scene.host.public)
     assert scene.held.drafts == {}
 
 
 def test_another_member_streams_nothing(scene: HostScene) -> None:
     (draft,) = scene.frames(scene.ask(), [(1,)])
     with pytest.raises(NotAllowed):
-        take_draft(scene.held, draft, scene.reader.public)
+        accept_draft(scene.held, draft, scene.reader.public)
     assert data(scene, draft) == b""
 
 
@@ -49,7 +49,7 @@ def test_a_draft_is_checked_against_the_hosts_key_whoever_brings_it(scene: HostS
     (draft,) = scene.frames(scene.ask(), [(1,)])
     for sender in (scene.host.public, None):
         with pytest.raises(SignatureInvalid):
-            take_draft(scene.held, replace(draft, data=b"J"), sender)
+            accept_draft(scene.held, replace(draft, data=b"J"), sender)
     assert data(scene, draft) == b""
 
 
@@ -58,9 +58,9 @@ def test_only_the_first_frame_of_a_new_run_replaces_another_run(scene: HostScene
     old = scene.frames(request, [(1,), (2,)])
     new = scene.frames(request, [(3,), (4,), (5,)], run=RUN + 1)
     for draft in old:
-        take_draft(scene.held, draft, None)
-    assert not take_draft(scene.held, new[1], None), "its beginning is not here"
+        accept_draft(scene.held, draft, None)
+    assert not accept_draft(scene.held, new[1], None), "its beginning is not here"
     assert scene.held.drafts[request].run == RUN
-    assert take_draft(scene.held, new[0], None)
+    assert accept_draft(scene.held, new[0], None)
     assert scene.held.drafts[request].run == RUN + 1
     assert data(scene, new[0]) == b"x"

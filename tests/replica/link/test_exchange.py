@@ -1,4 +1,4 @@
-"""One conversation between a client and a hub (spec/04-link §4, spec/05-reconcile)."""
+"""One conversation between a client and a hub (spec/04-link §5, spec/05-reconcile)."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def test_equal_digests_cost_no_heads_and_no_entries(scene: Scene):
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_what_both_lack_crosses_in_one_round_trip(scene: Scene):
+def test_entries_both_lack_are_exchanged_in_one_round_trip(scene: Scene):
     known = scene.chain(2)
     scene.give(*known)
     other = Writer(2)
@@ -62,7 +62,7 @@ def test_a_suffix_is_sent_once_even_if_the_first_open_showed_no_heads(scene: Sce
     stale = [scene.genesis.position]
     client = scene.reconnect(*entries)
     acked = Conversation.restore(scene.id, entries).log.heads()
-    client.open(scene.id, acked=acked)  # believed acked: the hub lost them since
+    client.open(scene.id, acked=acked)  # the hub has lost acked entries since
     assert [m.heads is None for m in of(Open, client.sent)] == [True, False]
     assert [e for m in of(Entries, client.sent) for e in m.entries] == entries[1:]
     assert stale
@@ -79,7 +79,7 @@ def test_an_unknown_conversation_is_seeded_from_the_genesis():
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_a_seeding_lost_on_the_way_is_tried_again():
+def test_a_lost_seed_is_sent_again():
     scene = Scene()
     scene.client.append(scene.genesis, *scene.chain(3))
     scene.network.loses = lambda message: isinstance(message, Entries)
@@ -92,7 +92,7 @@ def test_a_seeding_lost_on_the_way_is_tried_again():
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_what_was_written_while_the_first_open_was_under_way_is_sent_at_once(scene: Scene):
+def test_entries_written_during_the_first_open_are_sent_at_once(scene: Scene):
     client = scene.reconnect(scene.genesis)
     opened: list[Opened] = []
     scene.network.loses = lambda m: isinstance(m, Opened) and not opened.append(m)
@@ -101,15 +101,15 @@ def test_what_was_written_while_the_first_open_was_under_way_is_sent_at_once(sce
     (entry,) = scene.chain(1)
     client.append(entry)
     assert entry.id not in scene.held.log.entries
-    client.receive(opened[0])  # equal to what we had when we asked
+    client.receive(opened[0])  # equal to our log at the time of the Open
     assert entry.id in scene.held.log.entries
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-# --- who is let in -------------------------------------------------------------------------
+# --- admission of clients --------------------------------------------------------------------
 
 
-def test_someone_denied_asks_again_later_and_is_let_in_once_granted(scene: Scene):
+def test_a_denied_client_opens_again_and_succeeds_once_granted(scene: Scene):
     other = Writer(2)
     peer = scene.network.connect(other.public)
     peer.open(scene.id)
@@ -124,7 +124,7 @@ def test_someone_denied_asks_again_later_and_is_let_in_once_granted(scene: Scene
 # --- appending -----------------------------------------------------------------------------
 
 
-def test_who_is_no_member_appends_nothing(scene: Scene):
+def test_a_non_member_appends_nothing(scene: Scene):
     stranger = Writer(9)
     entry = stranger.write(scene.id, said("hello"), parents=[scene.genesis])
     with pytest.raises(NotAllowed):
@@ -132,10 +132,10 @@ def test_who_is_no_member_appends_nothing(scene: Scene):
     assert not scene.client.shelf[scene.id].log.pending
 
 
-# --- comparing in the middle of traffic ---------------------------------------------------
+# --- comparisons in mid-traffic -----------------------------------------------------------
 
 
-def spoilt(scene: Scene) -> list[Open]:
+def inconclusive(scene: Scene) -> list[Open]:
     """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
     scene.network.loses = lambda message: isinstance(message, (Ack, Opened))
     (entry,) = scene.chain(1)
@@ -152,20 +152,20 @@ def test_a_hub_shows_no_heads_to_a_digest_on_a_live_conversation(scene: Scene):
     assert of(Opened, scene.client.received)[-1].heads is None
 
 
-def test_a_comparison_that_entries_may_have_spoilt_is_repeated_without_heads(scene: Scene):
-    (repeated,) = spoilt(scene)
+def test_an_inconclusive_comparison_is_repeated_without_heads(scene: Scene):
+    (repeated,) = inconclusive(scene)
     assert repeated.heads is None
     assert scene.client.link.channels[scene.id].state is SyncState.SYNCHRONIZED
 
 
-def test_comparisons_spoilt_again_and_again_show_heads_at_last(scene: Scene):
-    firsts = [spoilt(scene)[0] for _ in range(BUSY_CHECKS_MAX + 1)]
+def test_repeated_inconclusive_comparisons_send_heads_at_last(scene: Scene):
+    firsts = [inconclusive(scene)[0] for _ in range(BUSY_CHECKS_MAX + 1)]
     assert [one.heads is None for one in firsts] == [True] * BUSY_CHECKS_MAX + [False]
 
 
-def test_a_difference_nothing_explains_is_said_and_repaired(scene: Scene):
+def test_an_unexplained_difference_is_reported_and_repaired(scene: Scene):
     lost = scene.chain(1)
-    scene.hub.shelf[scene.id].admit(lost[0])  # the client is never told
+    scene.hub.shelf[scene.id].admit(lost[0])  # the client is never notified
     scene.network.advance(limits.HEARTBEAT_S)
     states = [e.state for e in scene.client.events if isinstance(e, StateChanged)]
     assert SyncState.DESYNCHRONIZED in states
@@ -184,14 +184,14 @@ def test_an_ack_follows_admission_and_names_the_lanes_newest(scene: Scene):
     assert (link_id, frame.message) == (scene.client.link_id, Ack(scene.id, (line[2].id,)))
 
 
-def test_what_must_wait_is_not_acked(scene: Scene):
+def test_a_pending_entry_is_not_acked(scene: Scene):
     line = scene.chain(2)
     effects = scene.hub.receive(scene.client.link_id, Entries(scene.id, (line[1],)), 0.0)
     assert effects.persist == ()
     assert not [f for _, f in effects.send if isinstance(f.message, Ack)]
 
 
-def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene):
+def test_an_ack_covers_the_entry_and_its_lane_ancestors(scene: Scene):
     scene.network.loses = lambda message: isinstance(message, Ack)
     line = scene.chain(3)
     scene.client.append(*line)
@@ -204,7 +204,7 @@ def test_an_ack_settles_the_entry_and_what_precedes_it_in_its_lane(scene: Scene)
 
 
 def test_a_guess_about_a_longer_lane_is_never_an_ack(scene: Scene):
-    """The hub is ahead on our lane, in another history: what we hold may not be there."""
+    """The hub is ahead on our lane with another history, and may lack our entries."""
     common = scene.chain(1)
     twin = scene.writer.restored()
     theirs = scene.chain(4)
@@ -218,7 +218,7 @@ def test_a_guess_about_a_longer_lane_is_never_an_ack(scene: Scene):
     assert ours[0].id in client.link.channels[scene.id].unacked
 
 
-def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
+def test_the_peers_own_entry_acks_its_predecessor_in_the_lane(scene: Scene):
     line = scene.chain(3)
     scene.give(*line)
     client = scene.reconnect(scene.genesis, *line[:2])
@@ -227,7 +227,7 @@ def test_the_peers_own_entry_acks_what_it_follows_in_its_lane(scene: Scene):
     assert client.link.channels[scene.id].unacked <= {scene.genesis.id}
 
 
-def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
+def test_a_refused_entry_is_neither_acked_nor_sent_again_on_this_link():
     scene = Scene(Policy(entries_max=2)).begin()
     line = scene.chain(3)
     scene.client.append(*line)
@@ -243,7 +243,7 @@ def test_what_the_hub_refused_is_neither_acked_nor_sent_again_on_this_link():
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_a_conversation_refused_for_good_is_asked_about_once_a_minute(scene: Scene):
+def test_a_conversation_refused_for_good_is_opened_once_a_minute(scene: Scene):
     scene.hub.delete(scene.id)
     scene.client.append(*scene.chain(1))
     scene.network.advance(limits.RESYNC_S)
@@ -261,7 +261,7 @@ def without_body(entry: Entry) -> Entry:
     return replace(entry, body=None)
 
 
-def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(scene: Scene):
+def test_a_body_the_hub_lost_is_sent_by_a_replica_and_passed_on(scene: Scene):
     (entry,) = scene.chain(1)
     held = [scene.genesis, entry]
     hub = scene.hub
@@ -275,7 +275,7 @@ def test_a_body_the_hub_lost_comes_back_from_a_replica_and_reaches_the_others(sc
     assert other.shelf[scene.id].log.entries[entry.id] == entry
 
 
-def test_a_body_a_replica_lost_comes_back_from_the_hub(scene: Scene):
+def test_a_body_a_replica_lost_is_sent_by_the_hub(scene: Scene):
     (entry,) = scene.chain(1)
     scene.client.append(entry)
     peer = scene.reconnect(scene.genesis, without_body(entry))
@@ -284,7 +284,7 @@ def test_a_body_a_replica_lost_comes_back_from_the_hub(scene: Scene):
     assert peer.stored == [entry]
 
 
-# --- what goes missing -------------------------------------------------------------------------
+# --- lost messages -----------------------------------------------------------------------------
 
 
 def test_a_lost_entry_is_sent_again_after_the_recheck(scene: Scene):
@@ -298,14 +298,14 @@ def test_a_lost_entry_is_sent_again_after_the_recheck(scene: Scene):
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_what_late_ids_made_a_replica_send_again_is_settled_though_the_ack_is_lost(scene: Scene):
+def test_entries_sent_again_for_late_ids_are_acked_though_the_ack_was_lost(scene: Scene):
     scene.client.append(*scene.chain(2))
     client = scene.client
     client.send(Open(scene.id, scene.held.log.digest, None))
     scene.network.advance(limits.RESYNC_S)
     assert scene.state() is SyncState.SYNCHRONIZED
     scene.network.loses = lambda message: isinstance(message, Ack)
-    # A list that lost a chunk on its way: the replica takes all of its log for new to the hub.
+    # A list that lost a chunk: the replica treats its whole log as missing at the hub.
     client.receive(Ids(scene.id, (), answer=True))
     scene.network.loses = lambda message: False
     channel = client.link.channels[scene.id]
@@ -327,7 +327,7 @@ def test_a_steady_writer_still_checks_again(scene: Scene):
     assert scene.held.log.lane_length(line[0].header.lane) == 4
 
 
-def test_what_a_reader_missed_is_found_at_the_next_beat(scene: Scene):
+def test_an_entry_a_reader_missed_is_found_at_the_next_heartbeat(scene: Scene):
     reader_key = Writer(3)
     scene.client.append(scene.grant(reader_key.public))
     reader = scene.network.connect(reader_key.public)

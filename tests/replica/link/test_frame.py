@@ -1,4 +1,4 @@
-"""Every frame is encoded once: what counts against the credit is what is written."""
+"""Every frame is encoded once: the counted bytes are the bytes written."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_frame_holds_the_bytes_of_its_message(direction: Direction) -> None:
         assert decode_frame(frame.data, direction) == message
 
 
-def test_a_beat_names_the_bytes_of_the_frames_that_left() -> None:
+def test_a_heartbeat_names_the_bytes_of_the_frames_sent() -> None:
     held, _ = conversation(5)
     shelf = MemoryShelf([held])
     link = Link(Side.CLIENT, key=ADA.public, peer=None, shelf=shelf, now=0.0)
@@ -69,20 +69,20 @@ def test_a_beat_names_the_bytes_of_the_frames_that_left() -> None:
     compared = link.receive(Opened(held.id, Digest(bytes(32)), False, ()), 0.0)
     entry = ADA.write(held.id, said("more"), parents=[held.log.entries[held.id]])
     appended = link.append(entry, 0.0)
-    beat = link.handle_deadline(limits.HEARTBEAT_S)
-    named = {f.message.sent_bytes for f in beat.send if isinstance(f.message, Ping)}
+    heartbeat = link.handle_deadline(limits.HEARTBEAT_S)
+    named = {f.message.sent_bytes for f in heartbeat.send if isinstance(f.message, Ping)}
     assert counted_bytes(compared) and counted_bytes(appended)
     assert named == {counted_bytes(opened, compared, appended)}
 
 
-def test_a_hub_answers_a_beat_with_the_bytes_of_the_frames_that_left() -> None:
+def test_a_hub_answers_a_heartbeat_with_the_bytes_of_the_frames_sent() -> None:
     held, _ = conversation(5)
     link = Link(Side.HUB, key=HUB, peer=ADA.public, shelf=MemoryShelf([held]), now=0.0)
     link.receive(Hello((1,)), 0.0)
     opened = link.receive(Open(held.id, Digest(bytes(32)), ()), 0.0)
     asked = link.receive(Ids(held.id, ()), 0.0, 40)
-    beat = link.receive(Ping(1), 0.0)
-    pong = beat.send[0].message
+    answer = link.receive(Ping(1), 0.0)
+    pong = answer.send[0].message
     assert isinstance(pong, Pong)
     assert pong.sent_bytes == counted_bytes(opened, asked) > 0
 
@@ -101,7 +101,7 @@ def test_both_sides_encode_for_their_own_direction() -> None:
     assert decode_frame(ack.data, "to_client") == ack.message
 
 
-def test_what_a_hub_leaves_unsent_for_want_of_credit_is_not_counted() -> None:
+def test_frames_unsent_for_want_of_credit_are_not_counted() -> None:
     held, entries = conversation(1)
     big = [ADA.write(held.id, said("x" * 500_000), parents=[entries[-1]]) for _ in range(8)]
     for entry in big:

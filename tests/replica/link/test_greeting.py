@@ -27,7 +27,7 @@ def test_without_a_common_version_there_is_no_link(versions: tuple[int, ...]) ->
         greeting.check_versions(Hello(versions))
 
 
-def test_a_host_at_its_bounds_is_taken() -> None:
+def test_a_host_at_its_limits_is_accepted() -> None:
     greeting.check_host(INFO, HOST)
 
 
@@ -42,17 +42,17 @@ def test_a_host_at_its_bounds_is_taken() -> None:
     ],
     ids=["another key", "long address", "bytes, not characters", "profiles", "long name"],
 )
-def test_a_host_beyond_its_bounds_is_refused(host: HostInfo) -> None:
+def test_a_host_beyond_its_limits_is_refused(host: HostInfo) -> None:
     with pytest.raises(ArgumentInvalid):
         greeting.check_host(host, HOST)
 
 
-def test_nobody_is_a_host_without_a_proof() -> None:
+def test_a_host_needs_a_proof() -> None:
     with pytest.raises(ArgumentInvalid):
         greeting.check_host(INFO, None)
 
 
-def test_a_welcome_states_what_the_hub_gives() -> None:
+def test_a_welcome_states_the_hubs_limits() -> None:
     welcome = greeting.welcome(HUB)
     assert (welcome.version, welcome.hub_key, welcome.hosts) == (1, HUB, ())
     assert welcome.frame_bytes_max == limits.FRAME_BYTES_MAX

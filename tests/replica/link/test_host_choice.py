@@ -1,4 +1,4 @@
-"""Which host a new conversation is granted to: named, pinned, vouched for, or none."""
+"""The host a new conversation is granted to: named, pinned, vouched for, or none."""
 
 import pytest
 

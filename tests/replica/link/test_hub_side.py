@@ -1,4 +1,4 @@
-"""How a hub answers on one link: opens, acks, and what it keeps from strangers."""
+"""The hub's side of one link: opens, acks, and refusals of strangers."""
 
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +22,7 @@ EVE = Writer(9).public
 
 @dataclass
 class Desk:
-    """A hub with one conversation of Ada's, and what it sends on a link of hers."""
+    """A hub with one conversation of Ada's, and the messages it sends on her link."""
 
     ada: Writer = field(default_factory=lambda: Writer(1))
     sent: list[Message] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Desk:
         )
 
     def receive(self, message: Message, peer: PublicKey | None = None) -> list[Message]:
-        """Return what is sent in answer, credit or not."""
+        """Return the messages sent in answer, with or without credit."""
         self.sent.clear()
         self.side.receive(message, peer or self.ada.public, self.out, 0.0)
         return list(self.sent)
@@ -61,7 +61,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_a_stranger_cannot_tell_what_exists(desk: Desk) -> None:
+def test_a_stranger_cannot_detect_conversations(desk: Desk) -> None:
     (mine,) = desk.receive(Open(desk.id, OTHER), EVE)
     (none,) = desk.receive(Open(NOWHERE, OTHER), EVE)
     assert isinstance(mine, Fault)
@@ -88,22 +88,22 @@ def test_in_a_live_exchange_a_digest_is_answered_by_a_digest(desk: Desk) -> None
     assert desk.receive(Open(desk.id, OTHER)) == [Opened(desk.id, desk.held.log.digest, False)]
 
 
-def test_heads_are_answered_with_what_they_lack(desk: Desk) -> None:
+def test_heads_are_answered_with_the_missing_entries(desk: Desk) -> None:
     desk.receive(Open(desk.id, OTHER, (desk.genesis.position, desk.line[1].position)))
     assert desk.pumped() == [Entries(desk.id, tuple(desk.line[2:]))]
 
 
-def test_where_lanes_diverge_one_is_named_and_all_ids_are_shown(desk: Desk) -> None:
+def test_where_lanes_diverge_one_is_named_and_all_ids_are_sent(desk: Desk) -> None:
     twin = Writer(1)
     twin.genesis()
-    other = twin.write(desk.id, said("another life"), parents=[desk.genesis])
+    other = twin.write(desk.id, said("another epoch"), parents=[desk.genesis])
     answer = desk.receive(Open(desk.id, OTHER, (desk.genesis.position, other.position)))
     faults = [m for m in answer if isinstance(m, Fault)]
     assert [(f.reason, f.entry) for f in faults] == [(LanesDiverged.reason, other.id)]
     assert desk.pumped() == [Ids(desk.id, tuple(sorted(e.id for e in desk.line)))]
 
 
-def test_bodies_that_are_missing_are_asked_for(desk: Desk) -> None:
+def test_missing_bodies_are_asked_for(desk: Desk) -> None:
     bare = replace(desk.line[1], body=None)
     desk.shelf.add(Conversation.restore(desk.id, [desk.genesis, bare, *desk.line[2:]]))
     answer = desk.receive(Open(desk.id, OTHER))
@@ -116,7 +116,7 @@ def test_an_ack_names_the_last_of_each_lane(desk: Desk) -> None:
     assert answer == [Ack(desk.id, tuple(sorted([desk.genesis.id, desk.line[-1].id])))]
 
 
-def test_what_is_known_is_acked_and_not_persisted_again(desk: Desk) -> None:
+def test_a_known_entry_is_acked_and_not_persisted_again(desk: Desk) -> None:
     new = desk.ada.write(desk.id, said("new"), parents=desk.line[-1:])
     assert desk.receive(Entries(desk.id, (desk.line[-1], new))) == [Ack(desk.id, (new.id,))]
     assert desk.out.persist == [new]
@@ -139,7 +139,7 @@ def test_membership_is_checked_at_every_delivery(desk: Desk) -> None:
     assert desk.pumped() == []
 
 
-def test_a_refusal_by_the_client_is_reported_and_no_more(desk: Desk) -> None:
+def test_a_refusal_by_the_client_is_only_reported(desk: Desk) -> None:
     desk.receive(Open(desk.id, desk.held.log.digest))
     fault = Fault.of(ConversationUnknown(), desk.id)
     assert desk.receive(fault) == []

@@ -1,4 +1,4 @@
-"""Taking entries from a peer: who may add, what waits, what is refused (spec/04-link §5)."""
+"""Admission of entries from a peer: strangers, pending and refused entries (spec/04-link §5)."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def scene() -> Scene:
 # --- strangers -------------------------------------------------------------------------
 
 
-def test_unknown_and_not_yours_get_the_same_words(scene: Scene):
+def test_unknown_and_forbidden_get_the_same_answer(scene: Scene):
     stranger = scene.network.connect(Writer(66).public)
     stranger.open(scene.id)
     stranger.open(ConversationId(b"?" * 32))
@@ -42,7 +42,7 @@ def test_unknown_and_not_yours_get_the_same_words(scene: Scene):
 
 
 @pytest.mark.parametrize("kind", ["new", "known", "pending", "forged", "membership", "none"])
-def test_what_a_stranger_sends_is_answered_alike_whether_the_conversation_is_here_or_not(
+def test_a_stranger_gets_the_same_answer_whether_the_conversation_is_here_or_not(
     scene: Scene, kind: str
 ):
     stranger = Writer(66)
@@ -70,7 +70,7 @@ def test_what_a_stranger_sends_is_answered_alike_whether_the_conversation_is_her
     assert answers[0] == answers[1]
 
 
-def test_a_stranger_who_shows_its_grant_is_let_in():
+def test_a_stranger_that_sends_its_grant_is_admitted():
     scene = Scene()
     other = Writer(2)
     entries = (scene.genesis, scene.grant(other.public))
@@ -98,10 +98,10 @@ def test_only_keys_the_policy_names_may_create():
     assert scene.id not in scene.hub.shelf
 
 
-# --- what is refused -------------------------------------------------------------------
+# --- refused entries -------------------------------------------------------------------
 
 
-def test_a_refused_entry_is_told_once_and_not_sent_again(scene: Scene):
+def test_a_refused_entry_is_reported_once_and_not_sent_again(scene: Scene):
     good = scene.chain(1)[0]
     bad = Entry(good.header_bytes, bytes(64), good.body, good.id, good.header)
     scene.client.send(Entries(scene.id, (bad,)))
@@ -119,7 +119,7 @@ def test_entries_the_decoder_set_aside_are_refused_by_name(scene: Scene):
     assert good.id in scene.held.log.entries
 
 
-# --- what waits ------------------------------------------------------------------------
+# --- pending entries -------------------------------------------------------------------
 
 
 def test_a_gap_is_named_once_and_filled(scene: Scene):
@@ -146,7 +146,7 @@ def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytes
     assert scene.held.log.lane_length(line[0].header.lane) == 10
 
 
-def test_a_link_stops_paying_for_what_another_set_free(
+def test_a_link_is_not_charged_for_entries_another_link_released(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ):
     line = scene.chain(20)
@@ -158,7 +158,7 @@ def test_a_link_stops_paying_for_what_another_set_free(
     assert scene.held.log.lane_length(line[0].header.lane) == 20
 
 
-def test_what_waits_is_forgotten_with_the_link_that_brought_it(scene: Scene):
+def test_pending_entries_are_dropped_with_their_link(scene: Scene):
     line = scene.chain(2)
     scene.client.send(Entries(scene.id, (line[1],)))
     assert scene.held.log.pending
@@ -166,7 +166,7 @@ def test_what_waits_is_forgotten_with_the_link_that_brought_it(scene: Scene):
     assert not scene.held.log.pending
 
 
-def test_an_entry_that_waited_is_acked_to_its_author_once_it_is_in(scene: Scene):
+def test_a_pending_entry_is_acked_to_its_author_once_admitted(scene: Scene):
     other = Writer(2)
     member = scene.grant(other.public)
     line = scene.chain(1)

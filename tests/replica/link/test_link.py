@@ -98,7 +98,7 @@ def test_a_message_before_the_greeting_ends_the_link(hub: Hub, writer: Writer):
     assert effects.closed == (link_id,)
 
 
-def test_a_message_that_never_goes_this_way_ends_the_link(pair: Pair):
+def test_a_message_of_the_other_direction_ends_the_link(pair: Pair):
     effects = pair.hub.receive(pair.client.link_id, Pong(1), 0.0)
     ((_, frame),) = effects.send
     assert frame.message.fault.reason == "LINK_OUT_OF_ORDER"
@@ -113,13 +113,13 @@ def test_a_closed_link_does_nothing_more(pair: Pair, writer: Writer):
     assert pair.client.link.receive(Pong(1), 100.0).send == ()
 
 
-def test_whoever_leaves_a_conversation_is_offline_there(pair: Pair, writer: Writer):
+def test_leaving_a_conversation_makes_it_offline(pair: Pair, writer: Writer):
     conversation = begin(pair, writer)
     pair.client.perform(pair.client.link.leave(conversation))
     assert pair.client.events[-1] == StateChanged(conversation, SyncState.OFFLINE)
 
 
-def test_a_hub_that_greets_with_another_key_than_it_proved_is_left(writer: Writer):
+def test_a_hub_that_greets_with_another_key_than_it_proved_is_refused(writer: Writer):
     link = Link(
         Side.CLIENT, key=writer.public, peer=PublicKey(b"p" * 32), shelf=MemoryShelf(), now=0.0
     )
@@ -130,14 +130,14 @@ def test_a_hub_that_greets_with_another_key_than_it_proved_is_left(writer: Write
 # --- time ----------------------------------------------------------------------------
 
 
-def test_a_quiet_client_beats_and_is_answered(pair: Pair):
+def test_an_idle_client_sends_heartbeats_and_is_answered(pair: Pair):
     pair.advance(limits.HEARTBEAT_S)
     assert len(of(Ping, pair.client.sent)) == 1
     assert len(of(Pong, pair.client.received)) == 1
     assert pair.client.link.phase is Phase.READY
 
 
-def test_a_link_without_news_for_the_idle_timeout_ends_as_idle(pair: Pair):
+def test_a_link_without_messages_for_the_idle_timeout_ends(pair: Pair):
     pair.loses = lambda _: True
     pair.now += limits.IDLE_TIMEOUT_S
     pair.client.perform(pair.client.link.handle_deadline(pair.now))
@@ -179,7 +179,7 @@ def write_many(pair: Pair, writer: Writer, conversation: ConversationId, count: 
         pair.client.append(last)
 
 
-def test_without_credit_entries_wait_and_go_on_with_it(small_window: int, hub: Hub, writer: Writer):
+def test_without_credit_entries_wait_for_it(small_window: int, hub: Hub, writer: Writer):
     pair = Pair(hub, writer.public)
     conversation = begin(pair, writer)
     pair.loses = lambda message: isinstance(message, Credit)
@@ -194,7 +194,7 @@ def test_without_credit_entries_wait_and_go_on_with_it(small_window: int, hub: H
     assert len(hub.shelf[conversation].log) == 41
 
 
-def test_what_waits_for_credit_is_not_asked_about_but_the_credit_is(
+def test_entries_that_wait_for_credit_cause_a_heartbeat_and_no_comparison(
     small_window: int, hub: Hub, writer: Writer
 ):
     pair = Pair(hub, writer.public)
@@ -207,7 +207,7 @@ def test_what_waits_for_credit_is_not_asked_about_but_the_credit_is(
     assert len(of(Ping, pair.client.sent)) == pings + 1
 
 
-def test_bytes_lost_on_the_way_to_a_reader_do_not_stay_charged(
+def test_bytes_lost_on_the_way_to_a_reader_are_released(
     small_window: int, hub: Hub, writer: Writer
 ):
     network = Network(hub)
@@ -234,9 +234,7 @@ def test_bytes_lost_on_the_way_to_a_reader_do_not_stay_charged(
     )
 
 
-def test_bytes_lost_on_the_way_to_the_hub_do_not_stay_charged(
-    small_window: int, hub: Hub, writer: Writer
-):
+def test_bytes_lost_on_the_way_to_the_hub_are_released(small_window: int, hub: Hub, writer: Writer):
     pair = Pair(hub, writer.public)
     conversation = begin(pair, writer)
     link = pair.client.link
@@ -246,7 +244,7 @@ def test_bytes_lost_on_the_way_to_the_hub_do_not_stay_charged(
         assert not link.flow.may_send()
         sent_bytes = link.flow.sent_bytes
         pair.advance(limits.HEARTBEAT_S)
-        # The beat told of them, and its answer of a whole window beyond.
+        # The heartbeat names them, and its answer grants a whole window beyond.
         assert link.flow.sent_limit >= sent_bytes + limits.CREDIT_BYTES
     pair.loses = lambda _: False
     for _ in range(3):
@@ -255,7 +253,7 @@ def test_bytes_lost_on_the_way_to_the_hub_do_not_stay_charged(
     assert link.phase is Phase.READY
 
 
-def test_a_peer_that_sends_far_beyond_its_credit_is_cut_off(pair: Pair):
+def test_a_peer_that_sends_far_beyond_its_credit_is_disconnected(pair: Pair):
     link = pair.client.link
     draft = Draft(
         ConversationId(b"c" * 32), EntryId(b"r" * 32), 1, 0, (1,), 0, b"", Digest(b"d" * 32)
@@ -275,7 +273,7 @@ def test_lists_of_ids_wait_for_credit_too(
     at_hub = hub.links[pair.client.link_id]
     before = len(of(Ids, pair.client.received))
     pair.loses = lambda message: isinstance(message, Credit)
-    for _ in range(3):  # asked again and again, it has one list to send
+    for _ in range(3):  # asked repeatedly, it has one list to send
         pair.client.send(Ids(conversation, (), False, False))
     assert at_hub.flow.sent_bytes - at_hub.flow.sent_limit < 1_000
     pair.loses = lambda _: False
@@ -286,7 +284,7 @@ def test_lists_of_ids_wait_for_credit_too(
     assert not lists[-1].more
 
 
-def test_control_messages_flow_without_credit(small_window: int, hub: Hub, writer: Writer):
+def test_control_messages_need_no_credit(small_window: int, hub: Hub, writer: Writer):
     pair = Pair(hub, writer.public)
     conversation = begin(pair, writer)
     pair.loses = lambda message: isinstance(message, Credit)
@@ -298,7 +296,7 @@ def test_control_messages_flow_without_credit(small_window: int, hub: Hub, write
     assert pair.client.link.flow.sent_limit == pong.limit_bytes > limits.CREDIT_BYTES
 
 
-# --- drivers' duties ----------------------------------------------------------------------
+# --- effects for the driver ---------------------------------------------------------------
 
 
 def test_an_append_is_persisted_in_the_same_effects_that_send_it(pair: Pair, writer: Writer):

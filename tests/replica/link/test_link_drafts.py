@@ -15,12 +15,12 @@ def scene() -> HostScene:
 
 
 def shown(peer: Peer, scene: HostScene, request: EntryId) -> bytes:
-    """Return what a reader has of a draft."""
+    """Return the draft bytes a reader has."""
     stream = peer.held(scene.id).drafts.get(request)
     return stream.data if stream else b""
 
 
-def test_drafts_pass_only_once_the_seal_is_there(scene: HostScene) -> None:
+def test_drafts_are_passed_on_only_after_the_seal(scene: HostScene) -> None:
     request = scene.request()
     (early,) = scene.frames(request.id, [(1,)])
     scene.hosting.send(early)
@@ -30,7 +30,7 @@ def test_drafts_pass_only_once_the_seal_is_there(scene: HostScene) -> None:
     assert shown(scene.reading, scene, request.id) == b"x"
 
 
-def test_only_the_sealing_host_streams_and_only_what_it_signed(scene: HostScene) -> None:
+def test_only_signed_drafts_of_the_sealing_host_are_accepted(scene: HostScene) -> None:
     request = scene.ask()
     (frame,) = scene.frames(request, [(1,)])
     scene.client.send(frame)

@@ -45,7 +45,7 @@ def network() -> Network:
 
 
 def again(scene: Scene) -> Peer:
-    """Link the owner a second time, with what it has stored."""
+    """Link the owner a second time, with its stored entries."""
     return scene.network.connect(scene.writer.public, shelf=scene.client.shelf)
 
 
@@ -78,7 +78,7 @@ def test_a_message_of_the_wrong_direction_ends_the_link(network: Network) -> Non
     assert ada.faults == ["LINK_OUT_OF_ORDER"]
 
 
-def test_a_follower_is_told_of_its_conversations(scene: Scene) -> None:
+def test_a_follower_gets_a_list_of_its_conversations(scene: Scene) -> None:
     bob = Writer(2)
     scene.join(bob)
     late = scene.network.connect(bob.public, hello=Hello((1,), follow=True))
@@ -103,7 +103,7 @@ def test_a_sender_stops_at_its_credit(scene: Scene) -> None:
     assert scene.at_hub(last)
 
 
-def test_who_sends_beyond_its_credit_is_cut_off(
+def test_a_sender_beyond_its_credit_is_disconnected(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = scene.writer.write(scene.id, said("x" * 500_000), parents=[scene.genesis])
@@ -114,7 +114,7 @@ def test_who_sends_beyond_its_credit_is_cut_off(
     assert scene.client.link_id in scene.network.closed
 
 
-def test_lost_credit_comes_back_with_the_next_beat(scene: Scene) -> None:
+def test_lost_credit_is_restored_by_the_next_heartbeat(scene: Scene) -> None:
     scene.network.advance(limits.HEARTBEAT_S)
     limit = max(pong.limit_bytes for pong in of(Pong, scene.client.received))
     assert limit >= limits.CREDIT_BYTES
@@ -124,7 +124,7 @@ def test_lost_credit_comes_back_with_the_next_beat(scene: Scene) -> None:
 # --- opening -----------------------------------------------------------------------------
 
 
-def test_equal_digests_settle_an_open(scene: Scene) -> None:
+def test_equal_digests_complete_an_open(scene: Scene) -> None:
     peer = again(scene)
     peer.open(scene.id, acked=scene.held.log.heads())
     (opened,) = of(Opened, peer.received)
@@ -135,7 +135,7 @@ def test_equal_digests_settle_an_open(scene: Scene) -> None:
     assert asked.heads is None
 
 
-def test_a_strange_and_an_absent_conversation_get_the_same_answer(scene: Scene) -> None:
+def test_a_forbidden_and_an_absent_conversation_get_the_same_answer(scene: Scene) -> None:
     eve = scene.network.connect(Writer(3).public)
     for conversation in (scene.id, ConversationId(b"\x07" * 32)):
         eve.send(Open(conversation, Digest(bytes(32)), (), True))
@@ -144,7 +144,7 @@ def test_a_strange_and_an_absent_conversation_get_the_same_answer(scene: Scene) 
     assert replace(first, conversation=None) == replace(second, conversation=None)
 
 
-def test_each_side_sends_what_the_other_lacks(scene: Scene) -> None:
+def test_each_side_sends_the_missing_entries(scene: Scene) -> None:
     bob = Writer(2)
     scene.join(bob)
     mine = scene.say()
@@ -157,7 +157,7 @@ def test_each_side_sends_what_the_other_lacks(scene: Scene) -> None:
     assert fresh.held(scene.id).log.digest == scene.held.log.digest
 
 
-def test_a_lost_hub_is_seeded_by_a_member(scene: Scene) -> None:
+def test_a_hub_that_lost_its_log_is_seeded_by_a_member(scene: Scene) -> None:
     word = scene.say()
     scene.hub.disk_refused({scene.id}, Fault.of(StoreFull()))
     scene.hub.load(scene.id, ())  # its store is empty
@@ -167,7 +167,7 @@ def test_a_lost_hub_is_seeded_by_a_member(scene: Scene) -> None:
     assert scene.state(peer) is SyncState.SYNCHRONIZED
 
 
-def test_only_whom_the_policy_names_creates() -> None:
+def test_only_keys_of_the_policy_create() -> None:
     network = Network(Hub(HUB_KEY, Policy(creators=frozenset({Writer(1).public}))))
     eve = network.connect(Writer(3).public)
     genesis = Writer(3).genesis()
@@ -176,7 +176,7 @@ def test_only_whom_the_policy_names_creates() -> None:
     assert not network.stored
 
 
-def test_diverged_lanes_are_told_and_repaired_by_ids(scene: Scene) -> None:
+def test_diverged_lanes_are_reported_and_repaired_by_ids(scene: Scene) -> None:
     bob = Writer(2)
     scene.join(bob)
     twin = bob.restored()
@@ -198,7 +198,7 @@ def test_diverged_lanes_are_told_and_repaired_by_ids(scene: Scene) -> None:
 # --- entries and acks ----------------------------------------------------------------------
 
 
-def test_an_ack_names_what_was_persisted_before(scene: Scene) -> None:
+def test_an_ack_names_entries_persisted_before(scene: Scene) -> None:
     entry = scene.say()
     assert entry in scene.network.stored
     acks = of(EntriesAcked, scene.client.events)
@@ -206,7 +206,7 @@ def test_an_ack_names_what_was_persisted_before(scene: Scene) -> None:
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_effects_put_the_disk_before_the_wire(scene: Scene) -> None:
+def test_effects_persist_before_they_send(scene: Scene) -> None:
     (entry,) = scene.chain(1)
     effects = scene.client.link.append(entry, 0.0)
     assert effects.persist == (entry,)
@@ -234,7 +234,7 @@ def test_a_lost_entry_is_sent_again_after_a_while(scene: Scene) -> None:
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
-def test_what_waits_is_named_and_comes(scene: Scene) -> None:
+def test_missing_entries_are_named_and_sent(scene: Scene) -> None:
     first, second = scene.chain(2)
     peer = scene.reconnect(scene.genesis, first, second)
     scene.network.loses = lambda message: isinstance(message, Entries)
@@ -254,7 +254,7 @@ def test_a_refused_entry_is_named_with_its_reason(scene: Scene) -> None:
     assert scene.client.link.phase is Phase.READY
 
 
-def test_what_waits_is_bounded_per_link(scene: Scene) -> None:
+def test_pending_bytes_are_bounded_per_link(scene: Scene) -> None:
     last = scene.writer.write(scene.id, said("absent"), parents=[scene.genesis])
     for _ in range(11):
         last = scene.writer.write(scene.id, said("x" * 400_000), parents=[last])
@@ -264,7 +264,7 @@ def test_what_waits_is_bounded_per_link(scene: Scene) -> None:
     assert scene.held.log.admission.pending_bytes <= limits.PENDING_LINK_BYTES_MAX
 
 
-def test_what_a_link_delivered_leaves_with_it(scene: Scene) -> None:
+def test_pending_entries_of_a_link_end_with_it(scene: Scene) -> None:
     _, entry = scene.chain(2)
     scene.client.send(Entries(scene.id, (entry,)))
     assert entry.id in scene.held.log.pending
@@ -282,7 +282,7 @@ def test_unknown_kinds_and_fields_pass_a_relay_unchanged(scene: Scene) -> None:
 # --- fan-out and membership --------------------------------------------------------------------
 
 
-def test_what_one_link_brings_reaches_the_others(scene: Scene) -> None:
+def test_entries_of_one_link_are_sent_to_the_others(scene: Scene) -> None:
     bob = scene.join(Writer(2))
     entry = scene.say()
     assert entry.id in bob.held(scene.id).log.entries
@@ -302,10 +302,10 @@ def test_one_hubs_entries_have_a_quota() -> None:
     assert "QUOTA_EXCEEDED" in scene.client.faults
 
 
-# --- time, ends --------------------------------------------------------------------------------
+# --- time and end ------------------------------------------------------------------------------
 
 
-def test_a_quiet_link_beats_and_an_idle_one_ends(scene: Scene) -> None:
+def test_a_link_has_heartbeats_and_ends_when_idle(scene: Scene) -> None:
     scene.network.advance(limits.HEARTBEAT_S)
     assert of(Ping, scene.client.sent)
     scene.network.loses = lambda _message: True
@@ -320,7 +320,7 @@ def test_every_wait_has_a_deadline(scene: Scene) -> None:
     assert at_hub.handle_deadline(3.0).wake_at == 3.0 + limits.IDLE_TIMEOUT_S
 
 
-def test_a_client_that_differs_in_silence_becomes_desynchronized(scene: Scene) -> None:
+def test_an_unexplained_difference_makes_a_client_desynchronized(scene: Scene) -> None:
     lost = Writer(1, epoch=7).write(scene.id, said("x"), parents=[scene.genesis])
     assert isinstance(scene.held.admit(lost), Admitted)
     scene.network.advance(limits.HEARTBEAT_S)
@@ -339,9 +339,9 @@ def test_leaving_ends_one_conversation_and_closing_the_link(scene: Scene) -> Non
 
 
 def test_a_pushed_entry_is_durable_or_refused(scene: Scene) -> None:
-    good, waiting = scene.chain(2)
-    _, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (waiting,)), 0.0)
-    assert outcomes[waiting.id] is not None
-    effects, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (good, waiting)), 0.0)
-    assert outcomes == {good.id: None, waiting.id: None}
-    assert effects.persist == (good, waiting)
+    good, pending = scene.chain(2)
+    _, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (pending,)), 0.0)
+    assert outcomes[pending.id] is not None
+    effects, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (good, pending)), 0.0)
+    assert outcomes == {good.id: None, pending.id: None}
+    assert effects.persist == (good, pending)

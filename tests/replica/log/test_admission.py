@@ -12,7 +12,7 @@ from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.refusals import BodyMissing, ConversationMismatch, LamportInvalid, SignatureInvalid
 from tests.replica.log.small_log import SmallLog, admitted
-from tests.support.counting import grows_linearly
+from tests.support.call_count import grows_linearly
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 

@@ -19,7 +19,7 @@ from replica.testing import Pair
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.replica.log.naive_members import naive_covered
-from tests.support.counting import grows_linearly
+from tests.support.call_count import grows_linearly
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said
 

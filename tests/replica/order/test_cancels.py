@@ -38,7 +38,7 @@ def test_a_cancel_by_the_requester_or_an_owner_closes_the_request() -> None:
     owners = turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[asked]))
     own = turn.admit(bob.write(turn.held.id, Cancel(), parents=[asked]))
     found = sorted([owners, own], key=lambda e: e.order_key)
-    assert turn.held.order.closing(asked.id) == tuple(e.id for e in found)
+    assert turn.held.order.closing_cancels(asked.id) == tuple(e.id for e in found)
 
 
 def test_a_cancel_by_another_writer_ends_a_request_and_does_not_close_it() -> None:
@@ -46,11 +46,11 @@ def test_a_cancel_by_another_writer_ends_a_request_and_does_not_close_it() -> No
     turn.grant(bob, Role.WRITER, turn.genesis)
     turn.admit(bob.write(turn.held.id, Cancel(), parents=[turn.ask]))
     assert turn.held.order.is_cancelled(turn.ask.id)
-    assert turn.held.order.closing(turn.ask.id) == ()
+    assert turn.held.order.closing_cancels(turn.ask.id) == ()
 
 
 def test_a_request_without_a_cancel_is_neither_ended_nor_closed() -> None:
     turn, cancels = Turn(), Cancels()
     membership = turn.held.log.membership
     assert not cancels.is_cancelled(turn.ask.id, membership)
-    assert cancels.closing(turn.ask, membership) == ()
+    assert cancels.closing_cancels(turn.ask, membership) == ()

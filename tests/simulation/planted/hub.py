@@ -32,7 +32,7 @@ def lets_everyone_read() -> Patch:
 def lists_conversations_of_others() -> Patch:
     def list_all(self: FanOut, link_id: LinkId, held: Conversation) -> None:
         item = ListingItem(held.id, held.log.digest)
-        self.take(link_id, self._connected.links[link_id].list_conversations([item]))
+        self.add(link_id, self._connected.links[link_id].list_conversations([item]))
 
     return mock.patch.object(FanOut, "_list", list_all)
 

@@ -8,7 +8,7 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream
 from replica.ids import ConversationId, EntryId
 from replica.limits import RESYNC_S
-from replica.link import comparison as reconcile
+from replica.link import comparison
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -44,8 +44,8 @@ def never_grants_credit() -> Patch:
 
 
 def leaves_the_first_of_a_suffix_out() -> Patch:
-    suffix = reconcile.suffix
-    return mock.patch.object(reconcile, "suffix", lambda log, held: suffix(log, held)[1:])
+    suffix = comparison.suffix
+    return mock.patch.object(comparison, "suffix", lambda log, held: suffix(log, held)[1:])
 
 
 def takes_a_guess_for_an_ack() -> Patch:
@@ -126,7 +126,7 @@ def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
 
     def guess(self: Exchange, channel: Channel, held: Conversation, heads: tuple) -> tuple:
         if isinstance(self, ClientSide):
-            verdict = reconcile.compare_heads(held.log, heads)
+            verdict = comparison.compare_heads(held.log, heads)
             self.guessed = channel.mark_acked(held, verdict.held)
         return send_missing(self, channel, held, heads)
 
@@ -134,6 +134,6 @@ def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
 
     def tell(self: ClientSide, channel: Channel, held: Conversation, message, out, now) -> None:
         difference(self, channel, held, message, out, now)
-        channel.tell_acked(getattr(self, "guessed", []), out)
+        channel.deliver_acked(getattr(self, "guessed", []), out)
 
     return mock.patch.multiple(ClientSide, _send_missing=guess, _receive_difference=tell)

@@ -1,4 +1,4 @@
-"""Bad entries and frames at a real hub: refused for their reason, and nothing else is lost."""
+"""Bad entries and frames at a real hub: refused with a reason, and nothing else is lost."""
 
 import json
 import random
@@ -50,7 +50,7 @@ async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
 
 
 def raw_entry(name: str) -> log_pb2.Entry:
-    """Return the bytes of a vector's entry, whatever is wrong with them."""
+    """Return the bytes of a vector's entry, valid or not."""
     raw = VECTORS["entries"][name]
     entry = log_pb2.Entry(
         header=bytes.fromhex(raw["header"]), signature=bytes.fromhex(raw["signature"])
@@ -105,7 +105,7 @@ async def book(tmp_path: Path) -> AsyncIterator[Book]:
     await hub.stop()
 
 
-async def test_each_bad_entry_on_a_link_costs_neither_its_neighbours_nor_the_link(book: Book):
+async def test_a_bad_entry_on_a_link_affects_neither_other_entries_nor_the_link(book: Book):
     link = await open_link(book.owner, book.id)
     await next_of(link, Entries)
     found, sound = {}, set()
@@ -153,7 +153,7 @@ async def test_a_conversation_with_a_bad_genesis_never_begins(book: Book):
         conversation = id_of(vector["entry"])
         request = sync_pb2.PushRequest(conversation=conversation, entries=[bad])
         (outcome,) = (await book.owner.sync.Push(request, metadata=book.owner.metadata)).outcomes
-        # The words for whoever is no member; what begins nothing has none.
+        # The refusal of non-members, since no conversation begins.
         assert not outcome.durable
         assert outcome.fault.reason == ConversationUnknown.reason
         assert outcome.fault.next_step == ConversationUnknown.next_step
@@ -161,7 +161,7 @@ async def test_a_conversation_with_a_bad_genesis_never_begins(book: Book):
     assert book.genesis.id in await book.stored()
 
 
-async def test_what_follows_an_unknown_parent_waits_and_is_named(served: ServedHub):
+async def test_an_entry_with_an_unknown_parent_is_pending_and_the_parent_named(served: ServedHub):
     parent = served.writer.write(served.id, said("1"), parents=[served.entries[-1]])
     child = served.writer.write(served.id, said("2"), parents=[parent])
     link = await open_link(served.owner, served.id)
@@ -213,14 +213,14 @@ async def test_a_frame_that_can_not_be_read_ends_the_link_with_its_reason(
     assert close.fault is not None
     assert (close.fault.reason, close.fault.next_step) == (kind.reason, kind.next_step)
     assert await link.read() is None
-    # What came before it is kept, and the next link serves as if nothing had been.
+    # Entries before it are kept, and the next link works.
     again = await open_link(served.owner, served.id)
     assert (await next_of(again, Entries)).entries[-1] == entry
     await again.send(Entries(served.id, (next_message(served, "after"),)))
     await next_of(again, Ack)
 
 
-async def test_a_frame_that_grpc_itself_refuses_costs_its_own_call_only(served: ServedHub):
+async def test_a_frame_that_grpc_itself_refuses_ends_its_own_call_only(served: ServedHub):
     # Our own clients never send one; the transport's limit is a little above the frame's.
     options = [("grpc.max_send_message_length", -1)]
     async with grpc.aio.insecure_channel(served.hub.address, options=options) as channel:
@@ -232,7 +232,7 @@ async def test_a_frame_that_grpc_itself_refuses_costs_its_own_call_only(served: 
     assert (await stored(served))[-1] == served.entries[-1]
 
 
-async def test_damaged_requests_are_answered_or_refused_in_words(served: ServedHub):
+async def test_damaged_requests_are_answered_or_refused_with_a_reason(served: ServedHub):
     ids = [served.entries[1].id]
     lane = sync_pb2.LaneRange(author=served.writer.public, epoch=1, track=1, seq_end=2**63)
     good: dict[str, Any] = {
@@ -264,7 +264,7 @@ async def test_damaged_requests_are_answered_or_refused_in_words(served: ServedH
     assert await stored(served) == served.entries
 
 
-async def test_a_stranger_on_a_link_is_told_of_nothing_and_keeps_its_link(served: ServedHub):
+async def test_a_stranger_on_a_link_learns_nothing_and_keeps_its_link(served: ServedHub):
     writer = Writer(9)
     entry = writer.write(served.id, said("let me in"), parents=[served.genesis])
     before = await stored(served)
@@ -282,7 +282,7 @@ async def test_a_stranger_on_a_link_is_told_of_nothing_and_keeps_its_link(served
     assert await stored(served) == before
 
 
-async def test_an_entry_of_an_unknown_kind_is_carried_as_it_came(served: ServedHub):
+async def test_an_entry_of_an_unknown_kind_is_passed_on_unchanged(served: ServedHub):
     odd = served.writer.write(served.id, said("from the future"), parents=[served.genesis], kind=99)
     reader = await open_link(served.owner, served.id)
     await next_of(reader, Entries)

@@ -76,7 +76,7 @@ class Written:
 
 
 class Disk:
-    """Stores in a folder, filled and damaged while nobody holds them."""
+    """Stores in a folder, filled and damaged while no process holds them."""
 
     def __init__(self, folder: Path) -> None:
         self.hub = folder / "hub" / "log" / "log.db"
@@ -138,7 +138,7 @@ async def reasons_of_all_calls(caller: Caller, written: Written, *pushed: Entry)
 
 
 @pytest.mark.parametrize("name", [*CONTROL, "message", "last"])
-async def test_a_damaged_hub_starts_and_is_healed_by_a_member(
+async def test_a_damaged_hub_starts_and_is_repaired_by_a_member(
     disk: Disk, written: Written, name: str
 ) -> None:
     await disk.fill(disk.hub, [*written.all, written.other])
@@ -164,7 +164,7 @@ async def test_a_damaged_hub_starts_and_is_healed_by_a_member(
 
 
 @pytest.mark.parametrize("name", CLOSING)
-async def test_a_hub_that_lost_membership_entries_answers_nobody(
+async def test_a_hub_that_lost_membership_entries_refuses_all_callers(
     disk: Disk, written: Written, name: str
 ) -> None:
     await disk.fill(disk.hub, written.all)
@@ -178,7 +178,7 @@ async def test_a_hub_that_lost_membership_entries_answers_nobody(
         assert hub.driver.hub.shelf[written.id].is_blocked
 
 
-async def test_a_lost_revocation_lets_nobody_in_again(
+async def test_a_lost_revocation_readmits_no_key(
     disk: Disk, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RESYNC_S", 0.05)
@@ -214,7 +214,7 @@ async def test_a_lost_revocation_lets_nobody_in_again(
         await owner.calls.close()
 
 
-async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_being_served(
+async def test_an_unreadable_conversation_does_not_affect_the_others_served(
     disk: Disk, written: Written
 ) -> None:
     long = written.write(written.owner, said("x" * 30_000), written.last)
@@ -225,7 +225,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_being_ser
         caller = await calling(hub, pins, written.owner)
         other = ConversationId(written.other.id)
         assert await caller.calls.fetch(other, [written.other.id]) == [written.other]
-        # Nor is it begun anew, which would forget who was revoked.
+        # It can't begin anew either, which would lose revocations.
         assert await reasons_of_all_calls(caller, written, *written.all) == {NOT_FOUND}
         await caller.calls.close()
 
@@ -235,7 +235,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_being_ser
 
 @pytest.mark.parametrize("follow", [False, True], ids=["asks", "is listed"])
 @pytest.mark.parametrize("name", [*CONTROL, "message", "last"])
-async def test_a_damaged_replica_is_healed_by_its_hub(
+async def test_a_damaged_replica_is_repaired_by_its_hub(
     disk: Disk, written: Written, name: str, follow: bool
 ) -> None:
     await disk.fill(disk.hub, [*written.all, written.other])
@@ -265,7 +265,7 @@ async def test_a_damaged_replica_is_healed_by_its_hub(
         assert await replica.wait_synced(written.id)
 
 
-async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
+async def test_an_unreadable_conversation_does_not_affect_the_sync_of_others(
     disk: Disk, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pauses, "REOPEN_FIRST_S", 0.01)
@@ -293,7 +293,7 @@ async def test_a_conversation_that_can_not_be_read_keeps_no_other_from_its_sync(
         assert replica.hub.is_linked
 
 
-# --- one's own entries ------------------------------------------------------------------------
+# --- own entries ------------------------------------------------------------------------------
 
 
 async def own_epochs(replica: Replica, conversation: ConversationId) -> list[int]:
@@ -304,7 +304,7 @@ async def own_epochs(replica: Replica, conversation: ConversationId) -> list[int
 
 @pytest.mark.parametrize("part", ["body", "header_bytes", "signature"])
 @pytest.mark.parametrize("is_linked", [False, True], ids=["offline", "linked"])
-async def test_a_lost_entry_of_ones_own_keeps_its_place_in_its_lane(
+async def test_the_position_of_a_lost_own_entry_is_not_used_again(
     disk: Disk, part: str, is_linked: bool
 ) -> None:
     writer = Writer(1)
@@ -333,5 +333,5 @@ async def test_a_lost_entry_of_ones_own_keeps_its_place_in_its_lane(
                     assert said_now.header.epoch != writer.epoch
                 held = await replica.load(genesis.conversation)
                 assert len(held.log.at(said_now.header.lane, 1)) == 1
-                # What comes back from elsewhere finds its place free.
+                # The lost entry can be admitted again: its position is free.
                 assert held.log.at(lost.header.lane, lost.header.seq) == ()

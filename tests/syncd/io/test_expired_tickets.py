@@ -81,7 +81,7 @@ async def test_a_ticket_serves_calls_and_links_until_it_expires(
     )
 
 
-async def test_a_missing_torn_or_foreign_ticket_serves_nothing(
+async def test_a_missing_torn_or_foreign_ticket_is_refused(
     served: ServedHub, authenticator: Authenticator
 ):
     foreign = Authenticator(Ed25519PrivateKey.generate(), b"another secret")
@@ -93,7 +93,7 @@ async def test_a_missing_torn_or_foreign_ticket_serves_nothing(
 async def test_nothing_is_lost_by_an_expired_ticket(
     served: ServedHub, authenticator: Authenticator
 ):
-    # As after a night in which nothing was said.
+    # As after a night without messages.
     expired = served.owner.calls._ticket = issued(authenticator, served, LIFETIME_MS)
     await served.say("good morning")
     assert await stored(served) == served.entries

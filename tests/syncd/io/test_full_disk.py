@@ -1,4 +1,4 @@
-"""A disk without room, at the hub and at a replica: told with a next step, and nothing is lost."""
+"""A full disk, at the hub and at a replica: reported with a next step, and nothing is lost."""
 
 import hashlib
 import random
@@ -43,7 +43,7 @@ async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
 
 
 class Talker:
-    """A client, what failed at it, and one line of messages."""
+    """A replica with its failures and one chain of messages."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -75,14 +75,14 @@ class Talker:
 
 
 async def at(hub: HubServer, conversation: ConversationId) -> set[EntryId]:
-    """Return what the hub has on disk."""
+    """Return the ids of the entries the hub has on disk."""
     return {entry.id for entry in (await hub.driver.store.load(conversation)).entries}
 
 
 # --- the hub's disk -----------------------------------------------------------------
 
 
-async def test_a_full_hub_says_so_and_gets_everything_once_it_has_room(
+async def test_a_full_hub_refuses_and_gets_everything_once_space_is_freed(
     hub: HubServer, tmp_path: Path
 ):
     async with (
@@ -101,7 +101,7 @@ async def test_a_full_hub_says_so_and_gets_everything_once_it_has_room(
             assert (fault.reason, fault.next_step) == (StoreFull.reason, StoreFull.next_step)
             assert fault.retryable
             assert await at(hub, me.id) == before
-            # Nobody is shown what the hub does not hold.
+            # Other clients get no entry that the hub does not hold.
             assert long.id not in yours.shelf[me.id].log.entries
         assert await mine.wait_synced(me.id)
         assert await at(hub, me.id) == before | {long.id, short.id}
@@ -120,14 +120,14 @@ async def test_a_full_hub_refuses_push_and_ends_watch_with_the_reason(served: Se
             await served.owner.calls.push(served.id, (entry,))
         assert caught.value.retryable
         assert await refusal(watch) == (StoreFull.reason, StoreFull.next_step)
-        # What is there is served all the same.
+        # Stored entries are served nevertheless.
         assert await stored(served) == before
         assert await served.owner.calls.fetch(served.id, [before[-1].id]) == [before[-1]]
     assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
     assert await stored(served) == [*before, entry]
 
 
-async def test_deleting_a_conversation_makes_room_at_a_full_hub(served: ServedHub):
+async def test_deleting_a_conversation_frees_space_at_a_full_hub(served: ServedHub):
     big = served.writer.write(served.id, LONG, parents=[served.entries[-1]])
     assert await served.owner.calls.push(served.id, (big,)) == {big.id: None}
     async with full_disk(served.hub.driver.store):
@@ -139,7 +139,7 @@ async def test_deleting_a_conversation_makes_room_at_a_full_hub(served: ServedHu
         assert outcome == {genesis.id: None, long.id: None}
 
 
-async def test_an_upload_that_found_no_room_goes_on_where_it_stood(served: ServedHub):
+async def test_an_upload_that_found_a_full_disk_resumes_at_its_offset(served: ServedHub):
     data = random.Random(1).randbytes(1_200_000)
     digest = hashlib.sha256(data).digest()
     blobs, metadata = served.owner.blobs, served.owner.metadata
@@ -153,7 +153,7 @@ async def test_an_upload_that_found_no_room_goes_on_where_it_stood(served: Serve
 
     assert (await write(0, 400_000)).committed_bytes == 400_000
     with file_size_limit(700_000):
-        # To the kernel this is a file too large, on a disk that has room.
+        # To the kernel this is a file too large, on a disk with free space.
         assert await refusal(write(400_000, 1_200_000)) == (StoreError.reason, StoreError.next_step)
         await served.say("the log goes on")
     stat = blob_pb2.StatRequest(conversation=served.id, digest=digest)
@@ -200,7 +200,9 @@ async def test_a_full_replica_refuses_the_append_and_loses_nothing_before_it(
     await hub.stop()
 
 
-async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tmp_path: Path):
+async def test_a_full_replica_asks_again_for_entries_it_could_not_store(
+    hub: HubServer, tmp_path: Path
+):
     async with (
         Replica.open(tmp_path / "me.db", key_of(1), hub.address) as mine,
         Replica.open(tmp_path / "you.db", key_of(2), hub.address, follow=True) as yours,
@@ -219,7 +221,7 @@ async def test_what_a_full_replica_was_sent_it_asks_for_again(hub: HubServer, tm
         assert {e.id for e in (await yours.store.load(me.id)).entries} == await at(hub, me.id)
 
 
-def test_a_hub_whose_log_can_not_be_written_serves_on(tmp_path: Path):
+def test_a_hub_whose_log_can_not_be_written_keeps_serving(tmp_path: Path):
     command = [sys.executable, "-m", "syncd", "--listen", "127.0.0.1:0"]
     with (
         Path("/dev/full").open("wb") as full,

@@ -100,7 +100,7 @@ async def test_a_follower_is_listed_all_and_opens_all(five: Five, tmp_path: Path
     ) as reader:
         synced = {SyncState.SYNCHRONIZED}
         assert await reader.wait_for(
-            lambda: {reader.state(one) for one in five.ids} == synced, PATIENCE_S
+            lambda: {reader.hub.state(one) for one in five.ids} == synced, PATIENCE_S
         )
         assert set(reader.shelf) == set(five.ids)
         assert set(five.hub.driver.hub.shelf) == set(five.ids)  # all of them are open

@@ -1,4 +1,4 @@
-"""Peers that stall, ask for nonsense or are revoked, over a real hub on loopback."""
+"""Peers that stall, send invalid requests or are revoked, over a real hub on loopback."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ NOWHERE = ConversationId(b"\5" * 32)
 async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
     async with serve_hub(tmp_path, links_per_key_max=1) as built:
         for _ in range(4):
-            await built.say("x" * 400_000)  # more than gRPC takes ahead of a reader
+            await built.say("x" * 400_000)  # more than gRPC buffers for a reader
         yield built
 
 
@@ -57,7 +57,7 @@ async def unread_watch(served: ServedHub) -> Any:
 
 
 @pytest.mark.parametrize("unread", [unread_link, unread_watch])
-async def test_who_reads_nothing_is_let_go_of_and_told_once_it_reads(
+async def test_a_peer_that_does_not_read_is_dropped_with_a_reason(
     served: ServedHub,
     monkeypatch: pytest.MonkeyPatch,
     unread: Callable[[ServedHub], Awaitable[Any]],
@@ -70,7 +70,7 @@ async def test_who_reads_nothing_is_let_go_of_and_told_once_it_reads(
     assert await refused(call) == "SLOW_READER"
 
 
-async def test_what_waits_for_one_stream_is_bounded_in_bytes(
+async def test_the_queue_of_one_stream_is_bounded_in_bytes(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 500_000)
@@ -78,8 +78,10 @@ async def test_what_waits_for_one_stream_is_bounded_in_bytes(
     assert links(served) == 0
 
 
-async def test_who_does_not_read_is_not_read(served: ServedHub, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(outbox_module, "ROOMY_BYTES", 300_000)
+async def test_frames_of_a_peer_that_does_not_read_are_not_read(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(outbox_module, "LOW_WATER_BYTES", 300_000)
     link = served.owner.link()
     await link.send(HELLO, Open(served.id, bytes(32), ()))
     hub = served.hub.driver.hub
@@ -95,7 +97,7 @@ async def test_who_does_not_read_is_not_read(served: ServedHub, monkeypatch: pyt
         assert await link.read() is not None
 
 
-async def test_a_link_is_read_no_faster_than_the_disk_takes_it(
+async def test_a_link_is_read_no_faster_than_the_disk_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(driver_module, "BACKLOG_BYTES_MAX", 1000)
@@ -116,7 +118,7 @@ async def test_a_link_is_read_no_faster_than_the_disk_takes_it(
         await driver.stop()
 
 
-# --- nonsense and bugs -----------------------------------------------------------------
+# --- invalid requests and bugs ---------------------------------------------------------
 
 
 async def test_a_cursor_on_no_track_is_refused(served: ServedHub):
@@ -127,7 +129,7 @@ async def test_a_cursor_on_no_track_is_refused(served: ServedHub):
         assert await refused(call) == "ARGUMENT_INVALID"
 
 
-async def test_a_bug_of_the_hub_is_told_without_its_story(
+async def test_a_bug_of_the_hub_is_reported_without_its_text(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     async def fail(*_args: object) -> None:
@@ -156,14 +158,14 @@ async def test_a_bug_of_the_hub_is_told_without_its_story(
     assert (close.fault.reason, "member" in close.fault.detail) == ("INTERNAL", False)
 
 
-async def test_a_watcher_of_a_deleted_conversation_is_told_so(served: ServedHub):
+async def test_a_watch_of_a_deleted_conversation_ends_with_that_reason(served: ServedHub):
     call = await unread_watch(served)
     assert await call.read()
     await served.owner.calls.delete(served.id)
     assert await refused(call) == "CONVERSATION_DELETED"
 
 
-async def test_what_a_stranger_asks_for_is_not_looked_up_on_the_disk(
+async def test_requests_of_a_stranger_cause_no_disk_reads(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     async def fail(*_args: object) -> Any:
@@ -190,7 +192,7 @@ async def test_an_expired_ticket_is_replaced_by_the_calls_themselves(served: Ser
     assert served.genesis in await anext(aiter(watch))
 
 
-async def test_resolve_names_all_a_waiting_entry_waits_for(served: ServedHub):
+async def test_resolve_names_all_entries_a_pending_entry_waits_for(served: ServedHub):
     other = Writer(2)
     lost = other.write(served.id, said("never sent"), parents=[served.genesis])
     cut = Cut(other.epoch, Track.CONVERSATION, 0, lost.id)
@@ -201,7 +203,7 @@ async def test_resolve_names_all_a_waiting_entry_waits_for(served: ServedHub):
     link = served.owner.link()
     await link.send(HELLO, Entries(served.id, (revoked, after)))
     assert isinstance(await link.read(), Welcome)
-    await link.read()  # the Fault: both wait
+    await link.read()  # the Fault: both are pending
     for entry in (revoked, after):
         found = await served.owner.calls.resolve(served.id, entry.id)
         assert found.fate == sync_pb2.FATE_PENDING
@@ -232,7 +234,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
         await again.stop()
 
 
-async def test_no_busy_member_brings_a_deleted_conversation_back(served: ServedHub):
+async def test_a_writing_member_does_not_restore_a_deleted_conversation(served: ServedHub):
     deleting = asyncio.create_task(served.owner.calls.delete(served.id))
     loader, peer = served.hub.driver._loader, served.writer.public
     while not deleting.done():

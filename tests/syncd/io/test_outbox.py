@@ -1,4 +1,4 @@
-"""What waits for one stream is counted in the bytes that will be written."""
+"""The queue of one stream is counted in the bytes that will be written."""
 
 from replica import limits
 from replica.ids import ConversationId, EntryId
@@ -11,14 +11,14 @@ CONVERSATION = ConversationId(bytes(32))
 
 
 class Stream:
-    """An outbox, and how often it was let go of."""
+    """An outbox, and the number of calls of `on_stall`."""
 
     def __init__(self) -> None:
-        self.let_go = 0
-        self.outbox = Outbox(self._let_go)
+        self.stalls = 0
+        self.outbox = Outbox(self._on_stall)
 
-    def _let_go(self) -> None:
-        self.let_go += 1
+    def _on_stall(self) -> None:
+        self.stalls += 1
 
     def put(self, item: Item, times: int) -> None:
         for _ in range(times):
@@ -31,28 +31,28 @@ async def test_a_frame_counts_with_its_bytes() -> None:
     frame = Frame.of(Ack(CONVERSATION, ids), "to_client")
     fitting = limits.OUTBOX_BYTES_MAX // len(frame.data)
     stream.put(frame, fitting)
-    assert stream.let_go == 0
+    assert stream.stalls == 0
     stream.put(frame, 1)
-    assert stream.let_go == 1
+    assert stream.stalls == 1
 
 
 async def test_many_small_frames_are_bounded_by_their_number() -> None:
     stream = Stream()
     frame = Frame.of(Pong(1), "to_client")
     stream.put(frame, OUTBOX_MESSAGES_MAX)
-    assert stream.let_go == 0
+    assert stream.stalls == 0
     stream.put(frame, 1)
-    assert stream.let_go == 1
+    assert stream.stalls == 1
 
 
-async def test_a_hint_waits_beside_frames() -> None:
+async def test_many_hints_are_bounded_by_their_number() -> None:
     stream = Stream()
     hint = Hint(CONVERSATION, None, (), 0, (), ())
     stream.put(hint, OUTBOX_MESSAGES_MAX + 1)
-    assert stream.let_go == 1
+    assert stream.stalls == 1
 
 
-async def test_what_was_let_go_of_takes_nothing_more() -> None:
+async def test_a_stalled_outbox_accepts_nothing_more() -> None:
     stream = Stream()
     stream.put(Frame.of(Pong(1), "to_client"), 2 * OUTBOX_MESSAGES_MAX)
-    assert stream.let_go == 1
+    assert stream.stalls == 1

@@ -1,4 +1,4 @@
-"""A client with and without its hub: what is not there yet is counted, and sent later."""
+"""A replica with and without its hub: unsynced entries are counted, and sent later."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -58,7 +58,7 @@ async def say(replica: Replica, conversation: ConversationId, *texts: str) -> No
 
 
 async def parted(replica: Replica, hub: HubOnOff) -> None:
-    """Stop the hub, and wait until the client knows."""
+    """Stop the hub, and wait until the replica knows."""
     await hub.stop()
     assert await replica.wait_for(lambda: not replica.hub.is_linked, 10.0)
 
@@ -73,7 +73,7 @@ async def test_without_any_hub_nothing_is_synced(tmp_path: Path):
         assert replica.hub.unsynced(conversation) == 3
 
 
-async def test_a_hub_never_met_holds_nothing(tmp_path: Path, hub: HubOnOff):
+async def test_a_hub_never_connected_holds_nothing(tmp_path: Path, hub: HubOnOff):
     await hub.stop()
     async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
         conversation = await replica.create(Genesis((replica.public,)))
@@ -84,7 +84,7 @@ async def test_a_hub_never_met_holds_nothing(tmp_path: Path, hub: HubOnOff):
         assert replica.hub.unsynced(conversation) == 0
 
 
-async def test_what_is_written_without_the_hub_is_unsynced_until_it_is_back(
+async def test_entries_written_without_the_hub_are_unsynced_until_it_is_back(
     tmp_path: Path, hub: HubOnOff
 ):
     async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
@@ -111,7 +111,7 @@ async def test_what_is_written_without_the_hub_is_unsynced_until_it_is_back(
     assert len(hub.server.driver.hub.shelf[conversation].log) == 5
 
 
-async def test_what_came_from_the_hub_is_held_there(tmp_path: Path, hub: HubOnOff):
+async def test_entries_from_the_hub_count_as_held_there(tmp_path: Path, hub: HubOnOff):
     async with (
         Replica.open(tmp_path / "mine", ME.key, hub.address) as me,
         Replica.open(tmp_path / "friends", FRIEND.key, hub.address, follow=True) as friend,
@@ -131,7 +131,7 @@ async def test_what_came_from_the_hub_is_held_there(tmp_path: Path, hub: HubOnOf
         assert friend.hub.unsynced(conversation) == 1
 
 
-async def test_what_the_hub_refused_it_does_not_hold(tmp_path: Path, hub: HubOnOff):
+async def test_entries_the_hub_refused_count_as_unsynced(tmp_path: Path, hub: HubOnOff):
     await hub.stop()
     hub.entries_max = 2
     await hub.start()

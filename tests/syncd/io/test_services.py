@@ -1,4 +1,4 @@
-"""Push, Watch, Fetch, Resolve, Delete, blobs and tickets, as a small client speaks them."""
+"""Push, Watch, Fetch, Resolve, Delete, blobs and tickets, as called by a level-1 client."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
         yield built
 
 
-async def test_what_push_acknowledged_is_in_the_store(served: ServedHub):
+async def test_pushed_entries_are_in_the_store(served: ServedHub):
     stored = (await served.hub.driver.store.load(served.id)).entries
     assert {e.id for e in stored} == {e.id for e in served.entries}
 
@@ -40,7 +40,7 @@ async def test_push_again_is_the_same_entry(served: ServedHub):
     assert len(served.hub.driver.hub.shelf[served.id].log) == 4
 
 
-async def test_push_tells_each_entry_its_own_fate(served: ServedHub):
+async def test_push_returns_an_outcome_per_entry(served: ServedHub):
     good = served.writer.write(served.id, said("good"), parents=[served.entries[-1]])
     late = served.writer.write(served.id, said("late"), parents=[good])
     forged = entry_to_pb(good)
@@ -76,7 +76,7 @@ async def test_a_push_beyond_one_frame_is_refused_with_its_reason(served: Served
         assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
 
 
-async def test_resolve_tells_durable_from_unknown(served: ServedHub):
+async def test_resolve_distinguishes_durable_from_unknown(served: ServedHub):
     assert (await served.owner.calls.resolve(served.id, served.entries[1].id)).fate == (
         sync_pb2.FATE_DURABLE
     )
@@ -84,7 +84,7 @@ async def test_resolve_tells_durable_from_unknown(served: ServedHub):
     assert (await served.owner.calls.resolve(served.id, unsent.id)).fate == sync_pb2.FATE_UNKNOWN
 
 
-async def test_fetch_sends_ids_and_ranges_and_names_what_is_absent(served: ServedHub):
+async def test_fetch_sends_ids_and_ranges_and_names_absent_ids(served: ServedHub):
     absent = bytes(32)
     request = sync_pb2.FetchRequest(
         conversation=served.id,
@@ -183,7 +183,7 @@ async def test_no_blob_of_another_conversation_is_read_through_this_one(
     assert await refused(blobs.Read(read, metadata=metadata)) == "CONVERSATION_NOT_FOUND"
 
 
-async def test_headers_travel_without_bodies_where_asked_but_for_control_kinds(served: ServedHub):
+async def test_headers_are_sent_without_bodies_on_request_except_control_kinds(served: ServedHub):
     request = sync_pb2.FetchRequest(
         conversation=served.id, ids=[e.id for e in served.entries], headers_only=True
     )
@@ -193,7 +193,7 @@ async def test_headers_travel_without_bodies_where_asked_but_for_control_kinds(s
     assert not bodies[served.entries[1].header_bytes]
 
 
-async def test_watch_sends_the_backlog_then_what_comes_with_a_hint_for_the_next_append(
+async def test_watch_sends_the_backlog_then_new_entries_each_with_a_hint(
     served: ServedHub,
 ):
     request = sync_pb2.WatchRequest(conversation=served.id)
@@ -209,7 +209,7 @@ async def test_watch_sends_the_backlog_then_what_comes_with_a_hint_for_the_next_
     stream.cancel()
 
 
-async def test_watch_from_a_cursor_sends_only_what_is_new(served: ServedHub):
+async def test_watch_from_a_cursor_sends_only_new_entries(served: ServedHub):
     heads = served.hub.driver.hub.shelf[served.id].log.heads()
     from replica.link.codec import heads_to_pb
 
@@ -219,7 +219,7 @@ async def test_watch_from_a_cursor_sends_only_what_is_new(served: ServedHub):
     stream.cancel()
 
 
-async def test_a_stranger_hears_the_same_as_of_no_conversation(served: ServedHub):
+async def test_a_stranger_gets_the_answer_for_an_absent_conversation(served: ServedHub):
     for conversation in (served.id, bytes(32)):
         sync, metadata = served.stranger.sync, served.stranger.metadata
         calls = (
@@ -267,7 +267,7 @@ async def test_malformed_arguments_get_typed_answers(served: ServedHub):
     assert await refused(sync.Fetch(many, metadata=metadata)) == "ARGUMENT_INVALID"
 
 
-async def test_a_deleted_conversation_is_gone_and_is_not_taken_back(served: ServedHub):
+async def test_a_deleted_conversation_is_refused_from_then_on(served: ServedHub):
     assert await served.owner.calls.delete(served.id) == 4
     assert not await served.hub.driver.store.has(served.id)
     outcome = await served.owner.calls.push(served.id, tuple(served.entries))
@@ -313,14 +313,14 @@ async def test_bytes_that_do_not_match_their_digest_are_never_served(served: Ser
     assert await refused(blobs.Read(read, metadata=metadata)) == "BLOB_NOT_FOUND"
 
 
-async def test_health_says_serving(served: ServedHub):
+async def test_the_health_service_reports_serving(served: ServedHub):
     stub = health_pb2_grpc.HealthStub(served.owner.calls.channel)
     for service in ("", "antiphon.v1.SyncService", "antiphon.v1.BlobService"):
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_a_restarted_hub_serves_what_it_acknowledged(served: ServedHub, tmp_path: Path):
+async def test_a_restarted_hub_serves_acked_entries(served: ServedHub, tmp_path: Path):
     await served.hub.stop()
     again = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
     try:

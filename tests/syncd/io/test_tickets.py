@@ -1,6 +1,6 @@
-"""Streams and the tickets they began with: no stream outlives the last proof of its key.
+"""Streams and tickets: each stream ends with the lifetime of its key's last proof.
 
-The hub is told what time it is, so that no test hangs on how fast the machine is.
+The time is passed to the hub, so that no test depends on the speed of the machine.
 """
 
 import time
@@ -32,13 +32,13 @@ async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let clients prove their keys all the time; a hub that runs keeps its own lifetime."""
+    """Let clients prove their keys continuously; a running hub keeps its own lifetime."""
     monkeypatch.setattr(limits, "TICKET_LIFETIME_S", 0.03)
 
 
 @pytest.fixture
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Count what hubs take as proofs of a key."""
+    """Collect the proofs of keys that hubs accept."""
     seen: list[bytes] = []
     admit = Authenticator.admit
 
@@ -51,7 +51,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def end_lifetime(served: ServedHub, since: float) -> None:
-    """Tell the hub that a ticket's lifetime has passed since then."""
+    """Advance the hub's time by a ticket's lifetime since then."""
     served.hub.driver.streams.handle_deadlines(since + TICKET_LIFETIME_S)
 
 
@@ -89,7 +89,7 @@ async def test_a_watch_ends_likewise(served: ServedHub):
     assert await refused(call) == "TICKET_INVALID"
 
 
-async def test_a_proof_prolongs_what_its_connection_carries(served: ServedHub):
+async def test_a_proof_extends_the_streams_of_its_connection(served: ServedHub):
     link = await greeted(served.owner)
     began = time.monotonic()
     await served.owner.calls.authenticate()
@@ -100,7 +100,7 @@ async def test_a_proof_prolongs_what_its_connection_carries(served: ServedHub):
     assert isinstance(await link.read(), Close)
 
 
-async def test_a_proof_on_another_connection_prolongs_nothing(served: ServedHub):
+async def test_a_proof_on_another_connection_extends_nothing(served: ServedHub):
     thief = Caller(served.hub.address, served.hub.driver.store, served.writer.key)
     thief.metadata = served.owner.metadata  # of a ticket it has stolen
     link = await greeted(thief)
@@ -116,7 +116,7 @@ async def test_a_client_stays_linked_through_many_tickets(
 ):
     events: list[Event] = []
     links = served.hub.driver.hub.links
-    path = tmp_path / "client.db"
+    path = tmp_path / "replica.db"
     async with Replica.open(path, served.writer.key, served.hub.address) as replica:
         await replica.follow(served.id)
         assert await replica.wait_synced(served.id)

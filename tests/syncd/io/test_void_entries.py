@@ -1,4 +1,4 @@
-"""Entries that are sound but may not count: carried, and void for the same reason everywhere."""
+"""Valid entries that do not count: passed on, and void for the same reason everywhere."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,7 +39,7 @@ class Views:
         return [held(self.served), shelf[self.served.id]]
 
     async def push(self, *entries: Entry) -> None:
-        """Let the hub carry entries; that they count for nothing is no reason to refuse them."""
+        """Push entries to the hub; it admits them although they are void."""
         assert await self.served.owner.calls.push(self.served.id, entries) == {
             entry.id: None for entry in entries
         }
@@ -61,7 +61,7 @@ async def views(served: ServedHub, tmp_path: Path) -> AsyncIterator[Views]:
         yield Views(served, replica)
 
 
-async def test_what_a_role_may_not_write_counts_for_nobody(served: ServedHub, views: Views):
+async def test_entries_a_role_may_not_write_are_void_everywhere(served: ServedHub, views: Views):
     reader = Writer(2)
     await grant(served, reader, Role.READER)
     word = reader.write(served.id, said("I may only read"), parents=[served.entries[-1]])
@@ -76,7 +76,7 @@ async def test_what_a_role_may_not_write_counts_for_nobody(served: ServedHub, vi
         assert not view.is_member(Writer(9).public)
 
 
-async def test_a_seal_that_leaves_something_out_seals_nothing(served: ServedHub, views: Views):
+async def test_an_incomplete_seal_is_void(served: ServedHub, views: Views):
     host = Writer(3)
     await grant(served, host, Role.HOST)
     body = Request(host.public, Sampling())

@@ -1,4 +1,4 @@
-"""What the daemons share: listening, health, running until told to stop."""
+"""The server parts common to the daemons: listening, health, running until a signal."""
 
 import asyncio
 import signal
@@ -12,13 +12,13 @@ from replica.errors import AntiphonError
 from replica.refusals import ArgumentInvalid
 
 STOP_GRACE_S = 2.0
-"""Calls under way get this long to end before a daemon stops."""
+"""Seconds a daemon waits for its calls to end before it stops."""
 
 
 def require_loopback(address: str) -> None:
     """Raise ArgumentInvalid unless `address` (host:port) is on loopback.
 
-    Without TLS nothing may leave this machine.
+    Without TLS only loopback is allowed.
     """
     host = address.rsplit(":", 1)[0].strip("[]")
     if host not in ("127.0.0.1", "::1", "localhost"):
@@ -31,7 +31,7 @@ def listen(server: grpc.aio.Server, address: str) -> str:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise ArgumentInvalid(f"can't listen on {address}: taken or invalid") from error
+        raise ArgumentInvalid(f"can't listen on {address}: in use or invalid") from error
     return f"{address.rsplit(':', 1)[0]}:{port}"
 
 
@@ -44,15 +44,16 @@ async def add_health(server: grpc.aio.Server, *services: str) -> None:
 
 
 async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:
-    """Print `ready_line`, wait for SIGINT or SIGTERM; raise what ended `vital`, which never should.
+    """Print `ready_line`, then wait for SIGINT or SIGTERM; raise the error that ended `vital`.
 
-    Signals are heard before the line is printed: whoever reads it may send one.
+    `vital` normally never ends. Signal handlers are installed before the line is
+    printed, since its reader may send a signal.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    print(ready_line, flush=True)  # noqa: T201  # what a supervisor waits for
+    print(ready_line, flush=True)  # noqa: T201  # a supervisor waits for it
     stopping = asyncio.ensure_future(stop.wait())
     working = asyncio.ensure_future(vital)
     await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
@@ -64,5 +65,5 @@ async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:
 
 
 def explain(program: str, error: AntiphonError) -> str:
-    """Return what the operator reads when a daemon can't go on."""
+    """Return the message for the operator of a daemon that can't continue."""
     return f"{program}: {error.detail}\n  next: {error.next_step} [{error.reason}]"

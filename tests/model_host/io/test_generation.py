@@ -1,4 +1,4 @@
-"""The life of a generation on the real model, hub and host: what is lost comes back the same."""
+"""Generations on the real model, hub and host: lost state is computed again with equal results."""
 
 import asyncio
 from dataclasses import replace
@@ -49,7 +49,7 @@ from tests.support.talk import Talk, key_of
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 
 
-async def test_what_is_drafted_is_what_is_logged(served: ServedHost):
+async def test_the_draft_equals_the_logged_answer(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await talk.say("Answer in one short sentence.", Speaker.SYSTEM)
@@ -61,7 +61,7 @@ async def test_what_is_drafted_is_what_is_logged(served: ServedHost):
     assert not talk.held.order.void
 
 
-async def test_the_second_turn_computes_only_what_is_new(served: ServedHost):
+async def test_the_second_turn_computes_only_new_tokens(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         _, first = await talk.ask("Name a colour.")
@@ -72,7 +72,7 @@ async def test_the_second_turn_computes_only_what_is_new(served: ServedHost):
     assert second.usage.prefilled_tokens == second.usage.prompt_tokens - held + 1
 
 
-async def test_two_branches_answered_in_turns_each_compute_only_what_is_new(served: ServedHost):
+async def test_two_branches_answered_in_turn_each_compute_only_new_tokens(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         request, first = await talk.ask("Tell me about rivers.", sampling=SEEDED)
@@ -105,7 +105,9 @@ async def test_a_restarted_host_restores_its_checkpoint(served: ServedHost):
     assert second.usage.cached_tokens == 0
 
 
-async def test_the_seeded_answer_is_the_same_cached_restored_and_computed_anew(served: ServedHost):
+async def test_the_seeded_answer_is_the_same_cached_restored_and_computed_anew(
+    served: ServedHost,
+):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await talk.ask("Tell me about rivers.", sampling=SEEDED)
@@ -153,7 +155,7 @@ async def test_a_request_is_answered_once_however_often_the_host_restarts(served
     assert len(talk.held.log) == before + 4
 
 
-async def test_a_continued_answer_is_the_answer_in_one_go(served: ServedHost):
+async def test_a_continued_answer_equals_the_uninterrupted_answer(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await talk.say("Count from one to thirty in words.")
@@ -212,11 +214,11 @@ async def test_control_tokens_typed_by_a_user_are_plain_text(served: ServedHost)
             items = context_items(talk.held, None, seal.entries)
             rendered = render(items, offer.template, offer.tokenizer)
             digests = render_digests(rendered, offer.template, offer.tokenizer)
-            assert digests[-1] == seal.render_digest  # so this is what the model saw
+            assert digests[-1] == seal.render_digest  # so the model's input was the same
             ids = rendered.token_ids
             controls.append([i for i in ids if offer.tokenizer.is_control(i)])
             assert text.encode() in offer.tokenizer.decode_bytes(ids)
-    # What was typed added none to those of the template.
+    # The typed text added none to those of the template.
     assert controls[0] == controls[1] != []
 
 
@@ -243,7 +245,7 @@ REFUSED: list[tuple[type[HostError], Body, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("refusal", "body", "request_fields"), REFUSED)
-async def test_what_can_not_be_answered_is_refused_with_reason_and_next_step(
+async def test_unanswerable_requests_are_refused_with_reason_and_next_step(
     served: ServedHost, refusal: type[HostError], body: Body, request_fields: dict[str, Any]
 ):
     async with served.host() as host:
@@ -257,7 +259,7 @@ async def test_what_can_not_be_answered_is_refused_with_reason_and_next_step(
         assert answer.finish_detail.endswith(f" {refusal.next_step}")
         assert request not in talk.held.order.seal_of
         assert host.host.counters.refusals == 1
-        # The conversation goes on before what was refused.
+        # The conversation goes on before the refused request.
         again = await talk.answer(await talk.request(at=first.id, tokens=2))
         assert len(again.token_ids) == 2
 
@@ -268,7 +270,7 @@ async def test_a_late_reader_gets_the_whole_draft(served: ServedHost):
         await talk.say("Write a very long story about the sea.")
         request = await talk.request(tokens=60)
         await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
-        # The same person's second device comes in the middle.
+        # A second replica with the same key connects during the answer.
         path = served.folder / "second" / "log.db"
         async with Replica.open(path, key_of(1), served.hub.address, follow=True) as second:
             late = Talk(second, talk.id, host.key)

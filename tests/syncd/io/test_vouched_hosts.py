@@ -1,4 +1,4 @@
-"""Whom a hub vouches for: its operator says it, no host can, and nothing keeps it."""
+"""Hosts a hub vouches for: named by its operator, not by hosts, and never stored."""
 
 import os
 import subprocess
@@ -71,7 +71,7 @@ async def test_vouching_is_not_stored(tmp_path: Path):
             assert await welcomed(link) == [(OWNER, vouched)]
 
 
-# --- what an operator sets -----------------------------------------------------------
+# --- the operator's settings ---------------------------------------------------------
 
 
 def test_host_keys_are_given_by_flag_as_often_as_need_be(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Work counted in calls, so that a test of how it grows needs no clock."""
+"""Work measured in function calls, so that tests of its growth need no clock."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from types import FrameType
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Run `work`; return how many functions, Python's and C's, it called."""
+    """Run `work`; return the number of calls of Python and C functions."""
     count = 0
 
     def note(frame: FrameType, event: str, arg: object) -> None:
@@ -22,5 +22,5 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def grows_linearly(work_of: Callable[[int], Callable[[], object]], n: int) -> bool:
-    """Say whether twice as much input takes about twice the calls; four times were n squared."""
+    """Say whether twice the input needs about twice the calls; n squared would need four times."""
     return calls(work_of(2 * n)) < 2.6 * calls(work_of(n))

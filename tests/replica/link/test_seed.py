@@ -3,7 +3,7 @@
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.link.channel import Channel
-from replica.link.seeding import SEEDINGS_MAX, seed
+from replica.link.seed import SEEDINGS_MAX, seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from tests.support.writers import Writer, said

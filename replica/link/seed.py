@@ -1,23 +1,26 @@
-"""Giving a log to a hub that does not know the conversation (spec/04-link §5, §10).
+"""Sending a log to a hub that does not know the conversation (spec/04-link §5, §10).
 
-Pure, and private to exchange.py.
+Pure, and private to client_side.py. "Not found" covers absent, lost and
+forbidden (DECISIONS D21). A blocked replica seeds without the genesis
+(DECISIONS D47).
 """
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.link import comparison as reconcile
+from replica.link import comparison
 from replica.link.channel import Channel
 from replica.log import MEMBERSHIP_TRACKS
 
 SEEDINGS_MAX = 3
-"""Times a client offers a log to a hub that does not know it, before it believes the hub."""
+"""Times a client sends a log to a hub that does not know it, before it gives up."""
 
 
 def seed(channel: Channel, held: Conversation, now: float) -> bool:
-    """Queue what makes the hub take the conversation; False where it is to be believed.
+    """Queue the log for the hub; return False if the hub's refusal is final.
 
-    The hub may have lost the log, and what is sent may be lost as well; but it may
-    also never want it, so later tries are few and show the membership only.
+    The hub may have lost the log, and the entries sent may be lost as well. But
+    it may also refuse them for good, so later tries are few and send the
+    membership entries only.
     """
     if held.log.genesis is None or channel.seedings >= SEEDINGS_MAX:
         return False
@@ -25,11 +28,11 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
     channel.recheck_at = now + limits.RESYNC_S
     channel.seedings += 1
     if held.is_blocked:
-        # LINK-34: a hub that lost others of them takes these; without the genesis, one that
-        # does not know the conversation begins none.
+        # LINK-34: a hub that lost these membership entries admits them. Without the genesis,
+        # a hub that does not know the conversation does not begin it.
         channel.queue(held.remaining_membership())
         return True
-    everything = reconcile.suffix(held.log, ())
+    everything = comparison.suffix(held.log, ())
     channel.is_open = True
     channel.unacked = {entry.id for entry in everything}
     if channel.seedings > 1:

@@ -46,7 +46,7 @@ def test_the_vouched_host_comes_first_among_any_number_of_strangers(
     assert not any(host.vouched for host in hosts[1:])
 
 
-def test_of_each_group_the_longest_linked_come_first(network: Network) -> None:
+def test_within_each_group_the_longest_linked_come_first(network: Network) -> None:
     late, early = STRANGERS[0], STRANGERS[7]
     for key in (early, SPARE, late, OURS):
         link_host(network, key)
@@ -64,7 +64,7 @@ def test_the_age_of_a_key_is_that_of_its_oldest_link(network: Network) -> None:
     assert [host.key for host in welcomed(network)] == [second, first]
 
 
-def test_a_hub_without_an_operators_word_vouches_for_nobody() -> None:
+def test_a_hub_without_host_keys_vouches_for_no_host() -> None:
     network = Network(Hub(HUB_KEY, Policy()))
     link_host(network, OURS)
     assert welcomed(network) == (LinkedHost(HostInfo(OURS, "", ()), vouched=False),)

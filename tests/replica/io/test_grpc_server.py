@@ -1,9 +1,9 @@
-"""Without TLS nothing leaves the machine (spec/09-trust §2)."""
+"""Without TLS a daemon listens on loopback only (spec/09-trust §2)."""
 
 import grpc
 import pytest
 
-from replica.io.serving import listen, require_loopback
+from replica.io.grpc_server import listen, require_loopback
 from replica.refusals import ArgumentInvalid
 
 
