@@ -348,7 +348,7 @@ def _split_ids(joined: bytes) -> tuple[EntryId, ...]:
     return tuple(EntryId(joined[at : at + ID_BYTES]) for at in range(0, len(joined), ID_BYTES))
 
 
-def entries_from_pb(raw: pb.Entries) -> m.Entries:
+def entries_from_pb(raw: pb.Entries | pb.PushRequest) -> m.Entries:
     """Read entries; one that breaks a rule is set aside with the rule it breaks.
 
     Raises that rule's error where no entry is left to tell the conversation.

@@ -12,7 +12,7 @@ from replica.commits import Conversations
 from replica.conversation import Conversation
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Loaded, Performer, Store
+from replica.io import Blobs, Loaded, Performer, Store, Verifier
 from replica.link import Close, Entries, Fault, Frame, Message, conversation_of
 from replica.log import Lost
 from syncd.fan_out import HubEffects, LinkId
@@ -46,6 +46,7 @@ class HubDriver:
         self.streams = Streams(hub.policy.links_per_key_max)
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
+        self._verifier = Verifier()
         self._backlog_bytes: dict[LinkId, int] = {}
         self._off_shelf: set[ConversationId] = set()
         """Stored, but taken off the shelf by a failed write. Asked for in memory: what is
@@ -98,6 +99,7 @@ class HubDriver:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self.performer.stop()
+        self._verifier.close()
 
     async def failed(self) -> None:
         """Raise what ended one of the tasks a hub can't live without."""
@@ -128,6 +130,9 @@ class HubDriver:
         conversation = conversation_of(message)
         if conversation is not None:
             await self.ensure_loaded(conversation)
+        link = self.hub.links.get(link_id)
+        if isinstance(message, Entries) and link is not None and link.peer is not None:
+            message = await self._verified(message, link.peer)
         done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
         if not frame_bytes or link_id not in self._backlog_bytes:
             return
@@ -143,9 +148,20 @@ class HubDriver:
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         """Append without a link; returns once everything admitted is durable."""
         await self.ensure_loaded(message.conversation)
+        message = await self._verified(message, peer)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
         await self._submit(effects, message.conversation)
         return outcomes
+
+    async def _verified(self, message: Entries, peer: PublicKey) -> Entries:
+        """Verify the signatures of a member's entries beside the event loop.
+
+        The core verifies the rest, where it does not refuse a stranger's before.
+        """
+        held = self.hub.shelf.get(message.conversation)
+        if held is None or not held.is_member(peer):
+            return message
+        return replace(message, entries=await self._verifier.verify(message.entries))
 
     async def ensure_loaded(self, conversation: ConversationId) -> None:
         """Put a stored conversation back on the shelf after a failed write took it off."""
