@@ -29,6 +29,7 @@ from replica.io.turns import (
     choose_host,
     say_as_system,
 )
+from replica.io.verifier import Verifier
 
 __all__ = [
     "FILE_MODE",
@@ -50,6 +51,7 @@ __all__ = [
     "SavedAcks",
     "Store",
     "TurnEvent",
+    "Verifier",
     "add_health",
     "choose_host",
     "error_of",

@@ -349,7 +349,7 @@ def _split_ids(joined: bytes) -> tuple[EntryId, ...]:
     return tuple(EntryId(joined[at : at + ID_BYTES]) for at in range(0, len(joined), ID_BYTES))
 
 
-def entries_from_pb(raw: pb.Entries) -> m.Entries:
+def entries_from_pb(raw: pb.Entries | pb.PushRequest) -> m.Entries:
     """Decode entries; one that breaks a rule goes to `refused` with that rule's error.
 
     Raises that error if no other entry and no field names the conversation.

@@ -5,8 +5,9 @@ signed; `Header` is their decoded form.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
+from replica.errors import EntryRefused
 from replica.ids import (
     ENTRY_TAG,
     SALT_BYTES,
@@ -30,6 +32,9 @@ from replica.ids import (
 )
 from replica.log import ed25519 as ed25519_rules
 from replica.refusals import BodyDigestMismatch, SignatureInvalid
+
+KEYS_CACHED = 1_024
+"""Author keys that are kept decoded."""
 
 
 class Conflict(IntEnum):
@@ -81,6 +86,8 @@ class Entry:
     body: bytes | None
     id: EntryId
     header: Header
+    is_verified: bool = field(default=False, compare=False, repr=False)
+    """Whether the signature was verified here; not part of the entry."""
 
     @property
     def conversation(self) -> ConversationId:
@@ -139,13 +146,29 @@ def verify_signature(entry: Entry) -> None:
     verify(entry.header.author, entry.signature, pae(SIGNATURE_TAG, entry.header_bytes))
 
 
+def verified(entry: Entry) -> Entry:
+    """Return the entry marked as verified where its signature is valid, else as it is."""
+    try:
+        verify_signature(entry)
+    except EntryRefused:
+        return entry
+    return replace(entry, is_verified=True)
+
+
+@lru_cache(KEYS_CACHED)
+def _decoded(key: PublicKey) -> Ed25519PublicKey:
+    """Check and decode a key. Raises KeyInvalid."""
+    ed25519_rules.check_key(key)
+    return Ed25519PublicKey.from_public_bytes(key)
+
+
 def verify(key: PublicKey, signature: bytes, message: bytes) -> None:
     """Verify a signature by the rules of spec/02-entry §4. Raises KeyInvalid, SignatureInvalid."""
-    ed25519_rules.check_key(key)
+    decoded = _decoded(key)
     ed25519_rules.check_signature(signature)
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
-    except (InvalidSignature, ValueError) as error:
+        decoded.verify(signature, message)
+    except InvalidSignature as error:
         raise SignatureInvalid from error
 
 

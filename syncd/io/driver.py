@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 
@@ -11,7 +12,7 @@ from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Performer
+from replica.io import Blobs, Performer, Verifier
 from replica.link import Entries, Fault, Frame, Message, conversation_of
 from syncd.fan_out import HubEffects, LinkId
 from syncd.hint import Hint
@@ -45,6 +46,7 @@ class HubDriver:
         self.streams = Streams(hub.policy.links_per_key_max)
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
+        self._verifier = Verifier()
         self._backlog_bytes: dict[LinkId, int] = {}
         self._loader = Loader(hub, store, self._submit)
         self._ticker: asyncio.Task[None] | None = None
@@ -71,6 +73,7 @@ class HubDriver:
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._loader.stop()
         await self.performer.stop()
+        self._verifier.close()
 
     async def failed(self) -> None:
         """Raise what ended one of the tasks a hub can't live without."""
@@ -100,6 +103,8 @@ class HubDriver:
         """
         conversation, link = conversation_of(message), self.hub.links.get(link_id)
         if conversation is not None and link is not None and link.peer is not None:
+            if isinstance(message, Entries):
+                message = await _verified(message, link.peer, self.hub, self._verifier)
             await self._loader.ensure_loaded(link.peer, conversation, message)
         done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
         if not frame_bytes or link_id not in self._backlog_bytes:
@@ -115,6 +120,7 @@ class HubDriver:
 
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         """Append without a link; returns once everything admitted is durable."""
+        message = await _verified(message, peer, self.hub, self._verifier)
         await self._loader.ensure_loaded(peer, message.conversation, message)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
         await self._submit(effects, message.conversation)
@@ -213,3 +219,14 @@ class HubDriver:
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
             self._let_go()
+
+
+async def _verified(message: Entries, peer: PublicKey, hub: Hub, verifier: Verifier) -> Entries:
+    """Verify the signatures of a member's entries beside the event loop.
+
+    The core verifies all others, if it does not refuse them for their sender.
+    """
+    held = hub.shelf.get(message.conversation)
+    if held is None or not held.is_member(peer):
+        return message
+    return replace(message, entries=await verifier.verify(message.entries))

@@ -119,9 +119,7 @@ class SyncService:
         peer = rpc.caller(self._authenticator, context)
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
-        message = entries_from_pb(
-            pb.Entries(conversation=request.conversation, entries=request.entries)
-        )
+        message = entries_from_pb(request)
         outcomes = await self._driver.push(peer, message)
         ids = [entry_id(item.header) for item in request.entries]
         return pb.PushResponse(outcomes=[_outcome(i, outcomes[i]) for i in ids])
