@@ -1,4 +1,4 @@
-"""The place of the next entry: its parents and its basis (spec/03-order §6).
+"""The place of the next entry: its parents and its basis (spec/03-order §3, ORD-10).
 
 Pure. There are three kinds of place: the end of the branch with the latest activity,
 the end of the branch of an earlier request, and right behind a given entry, where

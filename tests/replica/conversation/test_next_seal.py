@@ -1,81 +1,12 @@
 """The next seal of a host (spec/03-order §4); cases are in spec/vectors/order.json."""
 
-from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import open_requests, sealable
-from replica.log.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
-from replica.log.entry import Conflict, Entry
+from replica.log.body import Cut, Grant, Member, Request, Revocation, Role, Sampling
+from replica.log.entry import Entry
 from replica.log.kinds import Kind
-from tests.support.stories import Story, answer, seal_of
-from tests.support.writers import Writer, said
-
-
-class Scene:
-    """An owner, a host and one message."""
-
-    def __init__(self) -> None:
-        """Write them."""
-        self.ada, self.hal = Writer(1), Writer(2)
-        self.genesis = self.ada.genesis()
-        self.held = Conversation(self.genesis.conversation)
-        self.add(self.genesis)
-        self.grant = self.member(Grant(self.hal.public, Role.HOST), self.genesis)
-        self.hello = self.add(self.ada.write(self.held.id, said("hi"), parents=[self.genesis]))
-
-    def add(self, entry: Entry) -> Entry:
-        """Admit an entry; return it."""
-        self.held.admit(entry)
-        return entry
-
-    def member(self, change: Grant | Revocation, *parents: Entry) -> Entry:
-        """Change the membership."""
-        return self.add(self.ada.write(self.held.id, Member(change), parents=parents))
-
-    def ask(
-        self,
-        *parents: Entry,
-        basis: Entry | None = None,
-        fork: bool = False,
-        host: Writer | None = None,
-        by: Writer | None = None,
-    ) -> Entry:
-        """Write a request."""
-        return self.add(
-            (by or self.ada).write(
-                self.held.id,
-                Request((host or self.hal).public, Sampling()),
-                parents=parents or (self.hello,),
-                basis=basis,
-                conflict=Conflict.FORK if fork else Conflict.QUEUE,
-            )
-        )
-
-    def cancel(self, request: Entry, by: Writer | None = None) -> Entry:
-        """Write a CANCEL."""
-        return self.add((by or self.ada).write(self.held.id, Cancel(), parents=[request]))
-
-    def seal(self, request: Entry, by: Writer | None = None) -> Entry:
-        """Seal a request by the rule of coverage."""
-        found = sealable(self.held, request.id)
-        assert found is not None
-        body = seal_of(
-            self.held, request.id, found.entries, found.parent.id if found.parent else None
-        )
-        assert body.context_digest == found.context_digest
-        assert body.membership_heads == found.membership_heads
-        named = [*body.entries, *body.membership_heads]
-        named += [body.prev_seal] if body.prev_seal else []
-        listed = [self.held.log.entries[i] for i in named]
-        by = by or self.hal
-        return self.add(by.write(self.held.id, body, parents=[request], listed=listed))
-
-    def answer(self, seal: Entry, by: Writer | None = None) -> Entry:
-        """Answer a sealed request."""
-        by = by or self.hal
-        return self.add(by.write(self.held.id, answer(), parents=[seal], basis=seal))
-
-    def open(self) -> list[bytes]:
-        """Return the open requests of the host."""
-        return list(open_requests(self.held, self.hal.public))
+from tests.replica.conversation.branches import Scene
+from tests.support.stories import Story, seal_of
+from tests.support.writers import Writer
 
 
 def test_a_request_is_open_until_it_is_answered() -> None:
@@ -92,7 +23,7 @@ def test_a_request_is_open_until_it_is_answered() -> None:
 def test_a_refused_request_is_closed() -> None:
     scene = Scene()
     request = scene.ask()
-    scene.add(scene.hal.write(scene.held.id, answer(), parents=[request]))
+    scene.refuse(request)
     assert scene.open() == []
 
 
