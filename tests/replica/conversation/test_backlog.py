@@ -5,7 +5,7 @@ import pytest
 from replica.conversation.backlog import awaited
 from replica.conversation.place import Place
 from replica.log.entry import Conflict, Entry
-from tests.replica.conversation.branches import Scene
+from tests.support.branches import Scene
 
 
 @pytest.fixture
@@ -40,6 +40,16 @@ def test_a_queued_request_awaits_the_answer_at_the_end_of_its_branch(scene: Scen
     assert awaited(scene.held, _forked(answer, basis=seal)) == []
     scene.answer(second_seal)
     assert awaited(scene.held, _queued(answer, basis=seal)) == []
+
+
+def test_a_queued_request_awaits_nothing_of_another_branch(scene: Scene) -> None:
+    _, seal, answer = scene.turn()
+    left = scene.ask(answer, basis=seal, fork=True)
+    right = scene.ask(scene.say(answer), basis=seal, fork=True)
+    left_seal, right_seal = scene.seal(left), scene.seal(right)
+    scene.answer(left_seal)
+    assert awaited(scene.held, _queued(answer, basis=left_seal)) == []
+    assert awaited(scene.held, _queued(answer, basis=right_seal)) == [right.id]
 
 
 def test_before_the_first_seal_no_answer_is_awaited(scene: Scene) -> None:

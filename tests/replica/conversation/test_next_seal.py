@@ -4,7 +4,7 @@ from replica.conversation.next_seal import open_requests, sealable
 from replica.log.body import Cut, Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
-from tests.replica.conversation.branches import Scene
+from tests.support.branches import Scene
 from tests.support.stories import Story, seal_of
 from tests.support.writers import Writer
 

@@ -12,7 +12,8 @@ from replica.conversation.place import (
 )
 from replica.log.entry import Conflict, Entry
 from replica.refusals import ArgumentInvalid
-from tests.replica.conversation.branches import Scene
+from tests.support.branches import Scene
+from tests.support.stories import answer
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def _end(answer: Entry, seal: Entry) -> Place:
-    return Place((answer.id,), seal.id)
+def _end(reply: Entry, seal: Entry) -> Place:
+    return Place((reply.id,), seal.id)
 
 
 # --- ends of branches -------------------------------------------------------------
@@ -56,11 +57,11 @@ def test_the_place_on_the_branch_of_a_sealed_request_is_its_newest_leaf(scene: S
 
 
 def test_behind_an_unsealed_request_the_next_entry_follows_its_tail(scene: Scene) -> None:
-    _, seal, answer = scene.turn()
-    request = scene.ask(answer, basis=seal)
+    _, seal, reply = scene.turn()
+    request = scene.ask(reply, basis=seal)
     assert place_on_branch(scene.held, request.id) == Place((request.id,), seal.id)
     more = scene.say(request)
-    scene.say(answer)
+    scene.say(reply)
     assert place_on_branch(scene.held, request.id) == Place((more.id,), seal.id)
 
 
@@ -126,6 +127,12 @@ def test_a_place_behind_an_answer_extends_the_answered_seal(scene: Scene) -> Non
     assert place_at(scene.held, first_answer.id) == expected
 
 
+def test_an_answer_extends_the_seal_it_follows_whatever_its_basis_says(scene: Scene) -> None:
+    seal = scene.seal(scene.ask())
+    bare = scene.add(scene.hal.write(scene.held.id, answer(), parents=[seal]))
+    assert place_at(scene.held, bare.id) == Place((bare.id,), seal.id, Conflict.FORK)
+
+
 def test_a_place_behind_a_refusal_extends_the_basis_of_the_refusal(scene: Scene) -> None:
     request = scene.ask()
     refusal = scene.refuse(request)
@@ -134,8 +141,8 @@ def test_a_place_behind_a_refusal_extends_the_basis_of_the_refusal(scene: Scene)
 
 
 def test_a_place_behind_an_unsealed_entry_has_its_basis(scene: Scene) -> None:
-    _, seal, answer = scene.turn()
-    request = scene.ask(answer, basis=seal)
+    _, seal, reply = scene.turn()
+    request = scene.ask(reply, basis=seal)
     assert place_at(scene.held, request.id) == Place((request.id,), seal.id, Conflict.FORK)
 
 
@@ -143,8 +150,8 @@ def test_a_place_behind_a_seal_follows_its_answer(scene: Scene) -> None:
     request = scene.ask()
     seal = scene.seal(request)
     assert place_at(scene.held, seal.id) == Place((request.id,), seal.id, Conflict.FORK)
-    answer = scene.answer(seal)
-    assert place_at(scene.held, seal.id) == Place((answer.id,), seal.id, Conflict.FORK)
+    reply = scene.answer(seal)
+    assert place_at(scene.held, seal.id) == Place((reply.id,), seal.id, Conflict.FORK)
 
 
 def test_no_place_is_behind_a_void_seal_or_an_entry_of_another_track(scene: Scene) -> None:

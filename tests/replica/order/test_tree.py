@@ -6,7 +6,8 @@ import pytest
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import place_on_branch
-from replica.log.body import Cancel, Grant, Join, Member, Request, Role, Sampling
+from replica.ids import EntryId
+from replica.log.body import Cancel, Grant, Join, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.order.tail import frontier, tail
@@ -308,6 +309,25 @@ def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
     scene.admit(scene.ada.write(scene.held.id, Cancel(), parents=[second]))
     assert order.is_cancelled(second.id)
     assert not order.is_cancelled(scene.ask.id)
+
+
+def test_a_seal_drops_out_once_a_cut_leaves_it_uncovered() -> None:
+    scene = Scene()
+    [grant] = scene.held.log.membership_heads()
+    change = Member(Revocation(scene.hal.public))
+    parents = [scene.held.log.entries[grant]]
+    scene.admit(scene.ada.write(scene.held.id, change, parents=parents))
+    assert not scene.held.order.nodes
+    assert not scene.held.order.tips()
+    assert scene.held.order.generation_of(scene.ask.id) is None
+
+
+def test_only_the_id_of_a_request_has_a_requests_body() -> None:
+    scene = Scene()
+    order = scene.held.order
+    assert order.request(scene.ask.id) == scene.held.log.body(scene.ask.id)
+    assert order.request(scene.hello.id) is None
+    assert order.request(EntryId(bytes(32))) is None
 
 
 def test_every_verdict_on_a_seal_has_a_next_step() -> None:
