@@ -88,8 +88,6 @@ class Intake:
         missing = sorted(i for i in taken.missing if i not in log.entries and i not in log.pending)
         if missing:
             self._fault(EntriesMissing(missing=missing), held.id, out)
-        if self._is_hub and not log.entries:
-            self._forget(held)
 
     def _place_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)

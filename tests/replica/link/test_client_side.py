@@ -11,7 +11,7 @@ from replica.link.channel import Channel
 from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Fault, Message, Open, Opened
+from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
 from replica.link.seeding import SEEDINGS_MAX
 from replica.log.entry import Entry
 from replica.refusals import (
@@ -226,3 +226,71 @@ def test_only_what_is_believed_to_be_equal_is_verified(desk: Desk) -> None:
         channel.state = state
         desk.side.verify([channel], desk.out, 0.0)
     assert len(desk.sent) == 1
+
+
+# --- rules of one step ---------------------------------------------------------------------
+
+
+def test_the_first_unacked_entry_sets_the_recheck_and_later_ones_leave_it(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    for now in (7.0, 9.0):
+        parents = [desk.ada.last(desk.id) or desk.genesis]
+        desk.side.append(desk.ada.write(desk.id, said("x"), parents=parents), desk.out, now)
+    assert channel.recheck_at == 7.0 + limits.RESYNC_S
+
+
+def test_an_open_replaces_a_comparison_that_was_put_off(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.check_at = 1.0
+    desk.side.send_open(channel, desk.out, 4.0, with_heads=True)
+    assert channel.deadlines() == [4.0 + limits.RESYNC_S]
+
+
+@pytest.mark.parametrize("is_unacked", [True, False])
+def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
+    desk: Desk, is_unacked: bool
+) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
+    channel.received_since_check = True
+    channel.unacked = {desk.line[-1].id} if is_unacked else set()
+    desk.receive(Opened(desk.id, OTHER, False), 2.0)
+    assert channel.check_at == 2.0 + limits.RESYNC_S
+    assert channel.recheck_at == (3.0 if is_unacked else None)
+
+
+def test_a_channel_reconciles_until_the_heads_of_the_hub_are_held(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    desk.side.send_open(channel, desk.out, 0.0, with_heads=True)
+    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
+    desk.receive(Opened(desk.id, OTHER, False, (desk.genesis.position, ahead.position)))
+    assert channel.wanted == {ahead.id}
+    assert channel.state is SyncState.RECONCILING
+    desk.receive(Entries(desk.id, (ahead,)))
+    assert channel.state is SyncState.SYNCHRONIZED
+
+
+def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.state, channel.recheck_at = SyncState.RECONCILING, 3.0
+    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    assert channel.state is SyncState.SYNCHRONIZED
+    assert (channel.wanted, channel.unacked, channel.recheck_at) == (set(), set(), None)
+
+
+def test_a_list_of_ids_without_ours_is_asked_about_later(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.state = SyncState.SYNCHRONIZED
+    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 2.0)
+    assert channel.unacked == {entry.id for entry in desk.line[1:]}
+    assert list(channel.outgoing) == [entry.id for entry in desk.line[1:]]
+    assert channel.recheck_at == 2.0 + limits.RESYNC_S
+    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 4.0)
+    assert channel.recheck_at == 2.0 + limits.RESYNC_S
+
+
+def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state = SyncState.SYNCHRONIZED
+    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    assert channel.recheck_at is None
