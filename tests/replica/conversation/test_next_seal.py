@@ -38,6 +38,16 @@ def test_a_void_request_is_not_open() -> None:
     assert scene.open() == []
 
 
+def test_a_sealed_request_stays_open_after_its_author_is_revoked() -> None:
+    scene, bob = Scene(), Writer(3)
+    grant = scene.member(Grant(bob.public, Role.WRITER), scene.grant)
+    request = scene.ask(by=bob)
+    scene.seal(request)
+    scene.member(Revocation(bob.public), grant)
+    assert not scene.held.log.membership.is_visible(request)
+    assert scene.open() == [request.id]
+
+
 def test_a_sealable_request_counts_once_sealed() -> None:
     for seed in range(25):
         story = Story(seed)
@@ -188,3 +198,19 @@ def test_a_host_that_is_lost_before_it_seals_blocks_nobody() -> None:
     found = sealable(scene.held, beside.id)
     assert found is not None
     assert found.parent is None
+
+
+def test_a_queued_request_behind_a_void_answer_waits_unless_the_answered_one_is_closed() -> None:
+    scene = LostHost()
+    void = scene.answer(scene.unanswered)
+    waits = scene.ask(void, basis=scene.unanswered, host=scene.ida)
+    header = scene.unanswered.header
+    cut = Cut(header.epoch, header.track, header.seq, scene.unanswered.id)
+    revocation = Member(Revocation(scene.hal.public, (cut,)))
+    parents, listed = [scene.last_grant], [scene.unanswered]
+    scene.add(scene.ada.write(scene.held.id, revocation, parents=parents, listed=listed))
+    assert scene.held.order.nodes[scene.unanswered.id].generation == void.id
+    assert scene.lists(waits) is None
+    cancel = scene.cancel(scene.first)
+    over = scene.ask(void, cancel, basis=scene.unanswered, host=scene.ida)
+    assert scene.lists(over) == [over.id]
