@@ -77,3 +77,20 @@ def test_nothing_fails_with_a_commit_that_loses_nothing():
     commits.begin()
     (done,) = commits.complete()
     assert not done.fails_with(frozenset())
+
+
+def test_work_that_persists_fails_with_any_commit_whatever_it_is_about():
+    lost = frozenset([line(1)[0].conversation])
+    assert Work((line(2)[0],), frozenset(), "second").fails_with(lost)
+    assert not Work((), frozenset(), "word").fails_with(lost)
+
+
+def test_work_counts_until_it_is_performed():
+    commits: Commits[str] = Commits()
+    commits.submit(work("first"))
+    assert len(commits) == 1
+    commits.begin()
+    commits.submit(work("second"))
+    assert len(commits) == 2
+    commits.complete()
+    assert len(commits) == 1

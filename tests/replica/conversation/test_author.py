@@ -174,3 +174,18 @@ def critical(scene: Scene, author: Writer) -> Entry:
 
 def test_the_same_inputs_give_the_same_bytes() -> None:
     assert Scene().write(said("x")) == Scene().write(said("x"))
+
+
+@pytest.mark.parametrize(("surplus", "fits"), [(0, True), (1, False)])
+def test_a_body_may_have_exactly_the_greatest_size(surplus: int, fits: bool) -> None:
+    scene, size = Scene(), 400_000
+    sample = scene.write(Message(Speaker.USER, (Text("x" * size),)))
+    overhead = sample.header.body_bytes - size
+    text = "x" * (BODY_BYTES_MAX - overhead + surplus)
+    if fits:
+        entry = scene.write(Message(Speaker.USER, (Text(text),)))
+        assert entry.header.body_bytes == BODY_BYTES_MAX
+        assert entry.header.critical is False
+    else:
+        with pytest.raises(BodyTooLarge):
+            scene.write(Message(Speaker.USER, (Text(text),)))

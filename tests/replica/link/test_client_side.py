@@ -12,7 +12,7 @@ from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
-from replica.link.seeding import SEEDINGS_MAX
+from replica.link.seeding import SEEDINGS_MAX, seed
 from replica.log.entry import Entry
 from replica.refusals import (
     ConversationUnknown,
@@ -294,3 +294,15 @@ def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(desk: Desk) -> None:
     channel.state = SyncState.SYNCHRONIZED
     desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
     assert channel.recheck_at is None
+
+
+def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.in_flight = {entry.id for entry in desk.line}
+    for now, expected in ((3.0, desk.line), (4.0, desk.line[:1])):
+        assert seed(channel, desk.held, now)
+        assert list(channel.outgoing) == [entry.id for entry in expected]
+        channel.outgoing.clear()
+        channel.queued.clear()
+        channel.in_flight = {entry.id for entry in desk.line}
+    assert channel.recheck_at == 4.0 + limits.RESYNC_S
