@@ -57,6 +57,13 @@ class Scene:
         return self.admit(entry)
 
 
+def test_a_genesis_is_the_first_entry_of_its_lane_and_names_nothing() -> None:
+    body = Genesis((Writer(1).public,))
+    header = Author(Writer(1).key, 9).genesis(body, salt=SALT, time_ms=5).header
+    assert (header.seq, header.lamport, header.critical) == (0, 0, False)
+    assert header.ancestors() == ()
+
+
 def test_a_lane_is_numbered_without_gaps_per_track() -> None:
     scene = Scene()
     first, second = scene.write(said("a")), scene.write(said("b"))

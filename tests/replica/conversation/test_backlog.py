@@ -32,6 +32,13 @@ def test_an_answered_request_is_awaited_no_more_and_neither_are_those_before_it(
     assert awaited(scene.held, _forked(waits)) == [waits.id]
 
 
+def test_awaited_requests_are_in_the_canonical_order(scene: Scene) -> None:
+    requests = [scene.ask()]
+    for _ in range(9):
+        requests.append(scene.ask(requests[-1]))
+    assert awaited(scene.held, _forked(requests[-1])) == [entry.id for entry in requests]
+
+
 def test_a_queued_request_awaits_the_answer_at_the_end_of_its_branch(scene: Scene) -> None:
     _, seal, answer = scene.turn()
     second = scene.ask(answer, basis=seal)

@@ -272,6 +272,7 @@ def test_drafts_that_are_forgotten_are_all_sent_again_each_once(desk: Desk) -> N
     desk.channel.is_open = True
     drafts = _drafts(desk, b"a", b"b", b"c")
     assert _sent(desk, 1) == drafts[:1], "the others wait for credit"
+    assert desk.channel.is_due
     desk.channel.forget_drafts()
     desk.channel.drafts_due.add(drafts[0].request)
     assert _sent(desk) == drafts

@@ -306,3 +306,39 @@ def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(desk: Desk) -
         channel.queued.clear()
         channel.in_flight = {entry.id for entry in desk.line}
     assert channel.recheck_at == 4.0 + limits.RESYNC_S
+
+
+def test_a_hub_that_opened_the_conversation_and_lost_it_again_is_given_all_of_it(
+    desk: Desk,
+) -> None:
+    channel = desk.channel()
+    for _ in range(2):
+        desk.receive(desk.fault(ConversationUnknown()))
+        assert list(channel.outgoing) == [entry.id for entry in desk.line]
+        desk.receive(Opened(desk.id, desk.held.log.digest, True))
+        channel.outgoing.clear()
+        channel.queued.clear()
+
+
+def test_a_denied_channel_offers_the_membership_alone_from_then_on(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.seedings = SEEDINGS_MAX
+    desk.receive(desk.fault(ConversationUnknown()))
+    assert (channel.state, channel.seedings) == (SyncState.DENIED, 1)
+
+
+def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(desk: Desk) -> None:
+    channel = desk.channel()
+    lacking = [entry.id for entry in desk.line[1:3]]
+    desk.receive(desk.fault(EntriesMissing(missing=lacking)))
+    assert list(channel.outgoing) == lacking
+    assert channel.state is SyncState.OPENING
+
+
+def test_ids_that_only_the_hub_holds_keep_a_channel_reconciling(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state = SyncState.RECONCILING
+    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
+    desk.receive(Ids(desk.id, tuple(sorted([*desk.held.log.entries, ahead.id])), False, True))
+    assert channel.wanted == {ahead.id}
+    assert channel.state is SyncState.RECONCILING

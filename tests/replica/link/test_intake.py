@@ -199,3 +199,23 @@ def test_of_a_conversation_that_a_stranger_may_not_bring_nothing_is_charged():
     assert scene.id not in scene.hub.shelf
     assert scene.hub.links[stranger.link_id].intake.pending_bytes == 0
     assert not scene.hub.links[stranger.link_id].intake.pending
+
+
+def test_a_conversation_that_came_to_nothing_releases_no_pending_entry_of_another(scene: Scene):
+    _, pending = scene.chain(2)
+    scene.client.send(Entries(scene.id, (pending,)))
+    foreign = Writer(66).genesis()
+    scene.client.send(Entries(foreign.conversation, (foreign,)))
+    assert foreign.conversation not in scene.hub.shelf
+    intake = scene.hub.links[scene.client.link_id].intake
+    assert intake.pending.keys() == scene.held.log.pending.keys() == {pending.id}
+    assert intake.pending_bytes == pending.size_bytes
+
+
+def test_a_pending_entry_is_charged_once_also_if_the_conversation_is_read_again(scene: Scene):
+    _, pending = scene.chain(2)
+    scene.client.send(Entries(scene.id, (pending,)))
+    scene.hub.load(scene.id, [scene.genesis])
+    scene.client.send(Entries(scene.id, (pending,)))
+    assert scene.held.log.pending.keys() == {pending.id}
+    assert scene.hub.links[scene.client.link_id].intake.pending_bytes == pending.size_bytes

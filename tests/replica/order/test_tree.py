@@ -322,6 +322,45 @@ def test_a_seal_drops_out_once_a_cut_leaves_it_uncovered() -> None:
     assert scene.held.order.generation_of(scene.ask.id) is None
 
 
+@pytest.mark.parametrize("from_scratch", [True, False])
+def test_a_request_counts_once_a_grant_covers_it(from_scratch: bool) -> None:
+    scene, bob, eve = Scene(), Writer(3), Writer(4)
+    scene.grant(bob, Role.READER, scene.genesis)
+    void = Member(Grant(eve.public, Role.WRITER))
+    scene.admit(bob.write(scene.held.id, void, parents=[scene.genesis]))
+    body = Request(scene.hal.public, Sampling())
+    asked = scene.admit(eve.write(scene.held.id, body, parents=[scene.hello]))
+    order = Order(scene.held.log) if from_scratch else scene.held.order
+    assert asked.id not in order.requests
+    grant = scene.grant(eve, Role.WRITER, scene.genesis)
+    if from_scratch:
+        order.receive([grant])
+    assert asked.id in order.requests
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_two_refusals_the_first_in_order_counts_whatever_that_of_arrival(
+    backwards: bool,
+) -> None:
+    scene = Scene()
+    asked = scene.request(scene.hello)
+    refusals = [Writer(2, epoch=n).write(scene.held.id, answer(), parents=[asked]) for n in (5, 6)]
+    for entry in refusals[:: -1 if backwards else 1]:
+        scene.admit(entry)
+    first = min(refusals, key=lambda e: e.order_key)
+    assert scene.held.order.refusal_of == {asked.id: first.id}
+    assert scene.held.order.answer(asked.id) == scene.held.log.body(first.id)
+
+
+def test_a_request_without_an_answer_has_none_and_with_one_its_generation() -> None:
+    scene = Scene()
+    asked = scene.request(scene.hello)
+    assert scene.held.order.answer(asked.id) is None
+    found = scene.held.order.answer(scene.ask.id)
+    assert found is not None
+    assert found == scene.held.log.body(scene.answer.id)
+
+
 def test_only_the_id_of_a_request_has_a_requests_body() -> None:
     scene = Scene()
     order = scene.held.order
