@@ -261,6 +261,14 @@ def test_a_draft_waits_until_the_channel_is_open_and_is_sent_once(desk: Desk) ->
     assert _drafts(desk, b"c") == _sent(desk)
 
 
+def test_a_token_without_text_is_sent_once_too(desk: Desk) -> None:
+    desk.channel.is_open = True
+    drafts = _drafts(desk, b"a", b"")
+    assert _sent(desk) == drafts
+    desk.channel.drafts_due.add(drafts[0].request)
+    assert _sent(desk) == []
+
+
 def test_entries_go_before_drafts(desk: Desk) -> None:
     desk.channel.is_open = True
     drafts = _drafts(desk, b"a")
