@@ -100,8 +100,6 @@ class Intake:
         )
         if missing:
             self._fault(EntriesMissing(missing=missing), held.id, out)
-        if self._is_hub and not log.entries:
-            self._forget(held)
 
     def _conversation_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)

@@ -6,7 +6,7 @@ valid seals form a tree, and the entries behind a seal are never reordered.
 
 from collections.abc import Iterable
 
-from replica.ids import EntryId, Track
+from replica.ids import EntryId
 from replica.log import Entry, Generation, Kind, Log, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.node import SealNode
@@ -63,8 +63,6 @@ class Order:
             self._fold_in(entry)
 
     def _fold_in(self, entry: Entry) -> bool:
-        if entry.header.track != Track.CONVERSATION:
-            return True
         match entry.header.kind:
             case Kind.REQUEST:
                 self.requests.append(entry.id)

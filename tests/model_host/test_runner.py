@@ -19,7 +19,7 @@ from model_host.render import RECIPE_DIGEST, Template
 from model_host.runner import Plan, Run, plan
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
-from replica.conversation.drafts import DraftStream, extend_digest, start_digest
+from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
 from replica.conversation.next_seal import sealable
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.limits import SEAL_ENTRIES_MAX
@@ -151,6 +151,28 @@ def test_a_second_seal_counts_the_tokens_of_its_own_entries_only():
     assert second.prompt[: len(scene.plan(first).prompt)] == scene.plan(first).prompt
 
 
+def test_a_seal_states_the_treatment_of_opaque_parts_of_its_own_entries_only():
+    scene = Scene()
+    dropped = Opaque("example.org", need=Need.DROPPABLE, data=b"x")
+    message = scene.add(Said(Speaker.USER, (Text("hi"), dropped)), [scene.genesis])
+    first = scene.add(Request(scene.host.public, Sampling()), [message]).id
+    sealed = scene.plan(first).seal
+    assert [projection.entry for projection in sealed.projections] == [message.id]
+    answer = Generation((ord("y"), END), (Text("y"),), 1, FinishReason.STOP)
+    scene.host_writes(answer, scene.host_writes(sealed, first))
+    assert scene.plan(scene.ask("more")).seal.projections == ()
+
+
+def test_progress_is_the_first_frame_of_a_draft_and_counts_the_prompt():
+    planned = a_plan()
+    run = new_run(planned, [])
+    frame = run.progress(Usage(cached_tokens=3, restored_tokens=2), 5)
+    assert frame.progress == Progress(len(planned.prompt), 3, 2, 5)
+    stream = DraftStream(planned.conversation, planned.request_id, 9)
+    assert stream.receive(frame)
+    assert (stream.token_count, stream.byte_count) == (0, 0)
+
+
 def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
     run = run_out(new_run(a_plan(), [*b"yes", END]))
     assert run.finished[0] is FinishReason.STOP
@@ -259,6 +281,7 @@ def test_a_continuation_draws_from_where_the_answer_ended():
     planned = scene.plan(request.id)
     assert planned.draw_offset == 2
     assert planned.prompt[-2:] == (97, 98)
+    assert planned.continued == (97, 98)
 
 
 def test_a_request_after_a_finished_answer_draws_from_the_start():

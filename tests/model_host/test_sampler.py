@@ -150,6 +150,8 @@ def test_logits_without_a_choice_are_refused() -> None:
         {"repetition_penalty": -2.0},
         {"presence_penalty": float("inf")},
         {"penalty_window": -1},
+        {"top_k": 2**32},
+        {"penalty_window": 2**32},
         {"seed": 2**64},
         {"temperature": 1e-310, "min_p": 0.1},
         {"temperature": 9.9e-4},
@@ -159,6 +161,12 @@ def test_logits_without_a_choice_are_refused() -> None:
 def test_a_parameter_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SamplingInvalid, match=next(iter(wrong))):
         check_sampling(Sampling(**wrong))  # type: ignore[arg-type]
+    with pytest.raises(SamplingInvalid, match=next(iter(wrong))):
+        sampler_for(Sampling(**wrong))  # type: ignore[arg-type]
+
+
+def test_the_greatest_integers_are_in_range() -> None:
+    check_sampling(Sampling(top_k=2**32 - 1, penalty_window=2**32 - 1, seed=2**64 - 1))
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-3, 100.0])

@@ -125,7 +125,10 @@ def test_a_request_is_refused_once_its_time_has_passed(answer_by_ms: int, is_lat
     assert isinstance(decision, Refuse) == is_late
     if isinstance(decision, Refuse):
         assert (decision.request, decision.finish) == (request, FinishReason.REFUSED)
-        assert decision.body.finish_detail.startswith("REQUEST_EXPIRED: its turn came ")
+        late_s = round((NOW_MS - answer_by_ms) / 1000)
+        expected = f"REQUEST_EXPIRED: its turn came {late_s} s after the time set for it"
+        assert decision.body.finish_detail.startswith(expected)
+        assert decision.body.visible_bytes == 0
 
 
 def test_a_request_that_waits_is_judged_when_its_turn_comes() -> None:

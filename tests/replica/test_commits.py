@@ -91,3 +91,20 @@ def test_a_conversation_is_being_written_until_its_commit_ends():
     assert commits.writing == {b[0].conversation}
     commits.refuse()
     assert commits.writing == set()
+
+
+def test_work_that_persists_fails_with_any_commit_whatever_it_is_about():
+    lost = frozenset([line(1)[0].conversation])
+    assert Work((line(2)[0],), frozenset(), "second").fails_with(lost)
+    assert not Work((), frozenset(), "word").fails_with(lost)
+
+
+def test_work_counts_until_it_is_performed():
+    commits: Commits[str] = Commits()
+    commits.submit(work("first"))
+    assert len(commits) == 1
+    commits.begin()
+    commits.submit(work("second"))
+    assert len(commits) == 2
+    commits.complete()
+    assert len(commits) == 1

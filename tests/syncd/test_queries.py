@@ -235,6 +235,13 @@ def test_responses_are_cut_so_that_each_fits_a_frame(sample: Sample) -> None:
     assert max(sizes) <= FETCHED_BYTES
 
 
+def test_the_largest_entry_is_one_response_by_itself(sample: Sample) -> None:
+    (largest,) = sample.chain(1, "x" * (limits.BODY_BYTES_MAX - 100))
+    sample.add(largest)
+    assert largest.size_bytes > FETCHED_BYTES
+    assert list(fetch(sample.held, [largest.id], [])) == [Fetched((largest,))]
+
+
 def test_nothing_found_is_one_response(sample: Sample) -> None:
     assert list(fetch(sample.held, [], ())) == [Fetched(())]
     assert list(fetch(sample.held, [ABSENT], ())) == [Fetched((), (ABSENT,))]

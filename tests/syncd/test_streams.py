@@ -74,3 +74,15 @@ def test_a_key_without_streams_is_not_remembered() -> None:
     held = Held()
     held.streams.end(held.begin("one"))
     assert held.streams._held == {}
+
+
+def test_the_end_of_one_stream_leaves_the_others_of_its_key() -> None:
+    held = Held()
+    first, second = held.begin("first"), held.begin("second")
+    held.streams.end(first)
+    held.begin("third")
+    with pytest.raises(QuotaExceeded):
+        held.begin("fourth")
+    held.streams.handle_deadlines(TICKET_LIFETIME_S)
+    assert held.ended == ["second", "third"]
+    held.streams.end(second)

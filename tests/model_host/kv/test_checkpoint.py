@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from model_host.errors import CheckpointCorrupt
+from model_host.kv import checkpoint
 from model_host.kv.checkpoint import (
     Group,
     Lineage,
@@ -75,6 +76,16 @@ def test_a_manifest_cut_or_extended_is_refused() -> None:
             decode_manifest(data[:size], KEY)
     with pytest.raises(CheckpointCorrupt):
         decode_manifest(data + b"\0", KEY)
+
+
+def test_a_manifest_beyond_its_greatest_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = manifest(list(range(130)))
+    data = encode_manifest(made, KEY)
+    monkeypatch.setattr(checkpoint, "MANIFEST_BYTES_MAX", len(data))
+    assert decode_manifest(data, KEY) == made
+    monkeypatch.setattr(checkpoint, "MANIFEST_BYTES_MAX", len(data) - 1)
+    with pytest.raises(CheckpointCorrupt, match="too long"):
+        decode_manifest(data, KEY)
 
 
 def test_a_manifest_of_another_key_is_refused() -> None:

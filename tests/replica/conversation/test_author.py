@@ -57,6 +57,13 @@ class Scene:
         return self.admit(entry)
 
 
+def test_a_genesis_is_the_first_entry_of_its_lane_and_names_nothing() -> None:
+    body = Genesis((Writer(1).public,))
+    header = Author(Writer(1).key, 9).genesis(body, salt=SALT, time_ms=5).header
+    assert (header.seq, header.lamport, header.critical) == (0, 0, False)
+    assert header.ancestors() == ()
+
+
 def test_a_lane_is_numbered_without_gaps_per_track() -> None:
     scene = Scene()
     first, second = scene.write(said("a")), scene.write(said("b"))
@@ -174,3 +181,18 @@ def critical(scene: Scene, author: Writer) -> Entry:
 
 def test_the_same_inputs_give_the_same_bytes() -> None:
     assert Scene().write(said("x")) == Scene().write(said("x"))
+
+
+@pytest.mark.parametrize(("surplus", "fits"), [(0, True), (1, False)])
+def test_a_body_may_have_exactly_the_greatest_size(surplus: int, fits: bool) -> None:
+    scene, size = Scene(), 400_000
+    sample = scene.write(Message(Speaker.USER, (Text("x" * size),)))
+    overhead = sample.header.body_bytes - size
+    text = "x" * (BODY_BYTES_MAX - overhead + surplus)
+    if fits:
+        entry = scene.write(Message(Speaker.USER, (Text(text),)))
+        assert entry.header.body_bytes == BODY_BYTES_MAX
+        assert entry.header.critical is False
+    else:
+        with pytest.raises(BodyTooLarge):
+            scene.write(Message(Speaker.USER, (Text(text),)))

@@ -1,5 +1,7 @@
 """Drafts: signed frames, a running digest, gaps refused (spec/04-link §6)."""
 
+import hashlib
+import struct
 from dataclasses import replace
 
 import pytest
@@ -16,6 +18,7 @@ from replica.conversation.drafts import (
 from replica.ids import ConversationId, Digest, EntryId
 from replica.limits import DRAFT_BYTES_MAX
 from replica.refusals import SignatureInvalid
+from spec.vectors.make.build import pae
 from tests.support.writers import Writer
 
 HOST = Writer(1)
@@ -137,3 +140,29 @@ def test_a_signature_covers_every_field_but_progress() -> None:
             verify_draft(replace(frame, **changed), HOST.public)
     with pytest.raises(SignatureInvalid):
         verify_draft(frame, Writer(2).public)
+
+
+def test_digest_and_signature_are_of_the_bytes_the_chapter_names() -> None:
+    digest = hashlib.sha256(start_digest(REQUEST, RUN) + b"\x02\x01\x00\x00").digest()
+    assert extend_digest(start_digest(REQUEST, RUN), (258,)) == digest
+    frame = Source().frame(b"Hello", 258)
+    numbers = struct.pack("<QIII", RUN, 0, 1, 0)
+    content = CONVERSATION + REQUEST + numbers + hashlib.sha256(b"Hello").digest() + digest
+    assert frame.signature == HOST.key.sign(pae("antiphon/v1/draft", content))
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"), [(DRAFT_BYTES_MAX - 204, True), (DRAFT_BYTES_MAX - 203, False)]
+)
+def test_a_frame_counts_its_bytes_its_tokens_and_its_fields(
+    stream: DraftStream, size: int, fits: bool
+) -> None:
+    assert stream.receive(Source().frame(bytes(size), 1)) == fits
+
+
+def test_text_without_tokens_is_no_progress_and_is_kept(stream: DraftStream) -> None:
+    source = Source()
+    assert stream.receive(source.frame(b"He"))
+    assert not stream.receive(source.frame(progress=Progress(9, 0, 0, 9)))
+    assert stream.receive(source.frame(b"y", 1))
+    assert stream.data == b"Hey"

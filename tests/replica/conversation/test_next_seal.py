@@ -1,81 +1,12 @@
 """The next seal of a host (spec/03-order §4); cases are in spec/vectors/order.json."""
 
-from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import open_requests, sealable
-from replica.log.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
-from replica.log.entry import Conflict, Entry
+from replica.log.body import Cut, Grant, Member, Request, Revocation, Role, Sampling
+from replica.log.entry import Entry
 from replica.log.kinds import Kind
-from tests.support.stories import Story, answer, seal_of
-from tests.support.writers import Writer, said
-
-
-class Scene:
-    """An owner, a host and one message."""
-
-    def __init__(self) -> None:
-        """Write them."""
-        self.ada, self.hal = Writer(1), Writer(2)
-        self.genesis = self.ada.genesis()
-        self.held = Conversation(self.genesis.conversation)
-        self.add(self.genesis)
-        self.grant = self.member(Grant(self.hal.public, Role.HOST), self.genesis)
-        self.hello = self.add(self.ada.write(self.held.id, said("hi"), parents=[self.genesis]))
-
-    def add(self, entry: Entry) -> Entry:
-        """Admit an entry; return it."""
-        self.held.admit(entry)
-        return entry
-
-    def member(self, change: Grant | Revocation, *parents: Entry) -> Entry:
-        """Change the membership."""
-        return self.add(self.ada.write(self.held.id, Member(change), parents=parents))
-
-    def ask(
-        self,
-        *parents: Entry,
-        basis: Entry | None = None,
-        fork: bool = False,
-        host: Writer | None = None,
-        by: Writer | None = None,
-    ) -> Entry:
-        """Write a request."""
-        return self.add(
-            (by or self.ada).write(
-                self.held.id,
-                Request((host or self.hal).public, Sampling()),
-                parents=parents or (self.hello,),
-                basis=basis,
-                conflict=Conflict.FORK if fork else Conflict.QUEUE,
-            )
-        )
-
-    def cancel(self, request: Entry, by: Writer | None = None) -> Entry:
-        """Write a CANCEL."""
-        return self.add((by or self.ada).write(self.held.id, Cancel(), parents=[request]))
-
-    def seal(self, request: Entry, by: Writer | None = None) -> Entry:
-        """Seal a request by the rule of coverage."""
-        found = sealable(self.held, request.id)
-        assert found is not None
-        body = seal_of(
-            self.held, request.id, found.entries, found.parent.id if found.parent else None
-        )
-        assert body.context_digest == found.context_digest
-        assert body.membership_heads == found.membership_heads
-        named = [*body.entries, *body.membership_heads]
-        named += [body.prev_seal] if body.prev_seal else []
-        listed = [self.held.log.entries[i] for i in named]
-        by = by or self.hal
-        return self.add(by.write(self.held.id, body, parents=[request], listed=listed))
-
-    def answer(self, seal: Entry, by: Writer | None = None) -> Entry:
-        """Answer a sealed request."""
-        by = by or self.hal
-        return self.add(by.write(self.held.id, answer(), parents=[seal], basis=seal))
-
-    def open(self) -> list[bytes]:
-        """Return the open requests of the host."""
-        return list(open_requests(self.held, self.hal.public))
+from tests.support.branches import Scene
+from tests.support.stories import Story, seal_of
+from tests.support.writers import Writer
 
 
 def test_a_request_is_open_until_it_is_answered() -> None:
@@ -92,7 +23,7 @@ def test_a_request_is_open_until_it_is_answered() -> None:
 def test_a_refused_request_is_closed() -> None:
     scene = Scene()
     request = scene.ask()
-    scene.add(scene.hal.write(scene.held.id, answer(), parents=[request]))
+    scene.refuse(request)
     assert scene.open() == []
 
 
@@ -105,6 +36,16 @@ def test_a_void_request_is_not_open() -> None:
     assert scene.open() == [request.id]
     scene.member(Revocation(bob.public), grant)
     assert scene.open() == []
+
+
+def test_a_sealed_request_stays_open_after_its_author_is_revoked() -> None:
+    scene, bob = Scene(), Writer(3)
+    grant = scene.member(Grant(bob.public, Role.WRITER), scene.grant)
+    request = scene.ask(by=bob)
+    scene.seal(request)
+    scene.member(Revocation(bob.public), grant)
+    assert not scene.held.log.membership.is_visible(request)
+    assert scene.open() == [request.id]
 
 
 def test_a_sealable_request_counts_once_sealed() -> None:
@@ -257,3 +198,19 @@ def test_a_host_that_is_lost_before_it_seals_blocks_nobody() -> None:
     found = sealable(scene.held, beside.id)
     assert found is not None
     assert found.parent is None
+
+
+def test_a_queued_request_behind_a_void_answer_waits_unless_the_answered_one_is_closed() -> None:
+    scene = LostHost()
+    void = scene.answer(scene.unanswered)
+    waits = scene.ask(void, basis=scene.unanswered, host=scene.ida)
+    header = scene.unanswered.header
+    cut = Cut(header.epoch, header.track, header.seq, scene.unanswered.id)
+    revocation = Member(Revocation(scene.hal.public, (cut,)))
+    parents, listed = [scene.last_grant], [scene.unanswered]
+    scene.add(scene.ada.write(scene.held.id, revocation, parents=parents, listed=listed))
+    assert scene.held.order.nodes[scene.unanswered.id].generation == void.id
+    assert scene.lists(waits) is None
+    cancel = scene.cancel(scene.first)
+    over = scene.ask(void, cancel, basis=scene.unanswered, host=scene.ida)
+    assert scene.lists(over) == [over.id]

@@ -95,8 +95,9 @@ class Scene:
         """Write as a program does: in the epoch the core says."""
         held = self.core.shelf[conversation]
         epoch = self.core.epochs.epoch(held, fresh=1000 + len(held.log))
+        newest = max(held.log.entries.values(), key=lambda e: e.order_key)
         entry = Author(ME.key, epoch).write(
-            held, said(text), parents=(EntryId(conversation),), salt=bytes(16), time_ms=0
+            held, said(text), parents=(newest.id,), salt=bytes(16), time_ms=0
         )
         self.do(self.core.append(entry, self.now))
         return entry

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -81,6 +82,16 @@ def test_a_value_has_no_spaces_and_whole_numbers_are_ints() -> None:
 def test_a_value_that_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(ValueRefused):
         plain(value)
+
+
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: {"k": v}], ids=["lists", "maps"])
+def test_64_containers_nest_and_no_more(wrap: Callable[[object], object]) -> None:
+    value: object = 1
+    for _ in range(64):
+        value = wrap(value)
+    assert plain(value) == value
+    with pytest.raises(NestingTooDeep):
+        plain(wrap(value))
 
 
 def test_depth_counts_from_the_outermost_container() -> None:

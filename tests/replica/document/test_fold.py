@@ -392,3 +392,13 @@ def test_an_ancestor_on_another_path_is_found() -> None:
     found = assert_all_agree(track(), random.Random(3))
     assert found.void == {void.id: "DOCUMENT_ORIGIN_UNKNOWN"}
     assert found.meta == {"k": "w", "s": "v"}
+
+
+def test_the_heads_are_the_entries_that_none_follows_in_ascending_order() -> None:
+    track, fold = TrackWriter(), DocumentFold()
+    ends = [track.add(EMPTY_UPDATE, author=n, parents=[track.genesis]) for n in range(2, 40)]
+    for update in track():
+        assert update.id not in fold
+        fold.receive(update)
+        assert update.id in fold
+    assert fold.heads == tuple(sorted(end.id for end in ends))

@@ -123,6 +123,14 @@ def test_a_json_value_is_passed_to_its_end(value: object) -> None:
     assert reader.at == len(data)
 
 
+@pytest.mark.parametrize("value", [0, 1, -1, 63, 64, -64, 2**53 - 1, 1 - 2**53])
+def test_an_integer_value_is_passed_in_its_minimal_form(value: int) -> None:
+    data = encoded(value)
+    reader = Reader(data)
+    pass_value(reader)
+    assert reader.at == len(data)
+
+
 @given(json_values)
 def test_a_value_that_is_cut_off_is_malformed(value: object) -> None:
     data = encoded(value)

@@ -121,3 +121,11 @@ def test_a_certificate_is_part_of_the_transcript() -> None:
     assert authenticator.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
     with pytest.raises(ProofInvalid):
         _prove(challenge)
+
+
+@pytest.mark.parametrize(("key", "nonce"), [(b"k" * 31, NONCE), (b"k" * 32, NONCE[1:])])
+def test_a_challenge_is_for_a_key_and_a_nonce_of_32_bytes_each(
+    authenticator: Authenticator, key: bytes, nonce: bytes
+) -> None:
+    with pytest.raises(ProofInvalid):
+        authenticator.challenge(PublicKey(key), nonce, NOW_MS)

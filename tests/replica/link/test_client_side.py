@@ -13,8 +13,8 @@ from replica.link.channel import Channel
 from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.link.seed import SEEDINGS_MAX
+from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.seed import SEEDINGS_MAX, seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
@@ -273,3 +273,119 @@ def test_what_became_equal_before_the_hub_opened_its_side_is_opened_again(desk: 
     assert desk.sent[-1] == Open(desk.id, digest, None, True)
     desk.receive(Opened(desk.id, digest, True), 2.0)
     assert (channel.state, channel.is_open) == (SyncState.SYNCHRONIZED, True)
+
+
+# --- rules of one step ---------------------------------------------------------------------
+
+
+def test_the_first_unacked_entry_sets_the_recheck_and_later_ones_leave_it(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    for now in (7.0, 9.0):
+        parents = [desk.ada.last(desk.id) or desk.genesis]
+        desk.side.append(desk.ada.write(desk.id, said("x"), parents=parents), desk.out, now)
+    assert channel.recheck_at == 7.0 + limits.RESYNC_S
+
+
+def test_an_open_replaces_a_comparison_that_was_put_off(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.check_at = 1.0
+    desk.side.send_open(channel, desk.out, 4.0, with_heads=True)
+    assert channel.deadlines() == [4.0 + limits.RESYNC_S]
+
+
+@pytest.mark.parametrize("is_unacked", [True, False])
+def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
+    desk: Desk, is_unacked: bool
+) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
+    channel.received_since_check = True
+    channel.unacked = {desk.line[-1].id} if is_unacked else set()
+    desk.receive(Opened(desk.id, OTHER, False), 2.0)
+    assert channel.check_at == 2.0 + limits.RESYNC_S
+    assert channel.recheck_at == (3.0 if is_unacked else None)
+
+
+def test_a_channel_reconciles_until_the_heads_of_the_hub_are_held(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    desk.side.send_open(channel, desk.out, 0.0, with_heads=True)
+    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
+    desk.receive(Opened(desk.id, OTHER, False, (desk.genesis.position, ahead.position)))
+    assert channel.wanted == {ahead.id}
+    assert channel.state is SyncState.RECONCILING
+    desk.receive(Entries(desk.id, (ahead,)))
+    assert channel.state is SyncState.SYNCHRONIZED
+
+
+def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.state, channel.recheck_at = SyncState.RECONCILING, 3.0
+    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    assert channel.state is SyncState.SYNCHRONIZED
+    assert (channel.wanted, channel.unacked, channel.recheck_at) == (set(), set(), None)
+
+
+def test_a_list_of_ids_without_ours_is_asked_about_later(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.state = SyncState.SYNCHRONIZED
+    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 2.0)
+    assert channel.unacked == {entry.id for entry in desk.line[1:]}
+    assert list(channel.outgoing) == [entry.id for entry in desk.line[1:]]
+    assert channel.recheck_at == 2.0 + limits.RESYNC_S
+    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 4.0)
+    assert channel.recheck_at == 2.0 + limits.RESYNC_S
+
+
+def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state = SyncState.SYNCHRONIZED
+    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    assert channel.recheck_at is None
+
+
+def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.in_flight = {entry.id for entry in desk.line}
+    for now, expected in ((3.0, desk.line), (4.0, desk.line[:1])):
+        assert seed(channel, desk.held, now)
+        assert list(channel.outgoing) == [entry.id for entry in expected]
+        channel.outgoing.clear()
+        channel.queued.clear()
+        channel.in_flight = {entry.id for entry in desk.line}
+    assert channel.recheck_at == 4.0 + limits.RESYNC_S
+
+
+def test_a_hub_that_opened_the_conversation_and_lost_it_again_is_given_all_of_it(
+    desk: Desk,
+) -> None:
+    channel = desk.channel()
+    for _ in range(2):
+        desk.receive(desk.fault(ConversationUnknown()))
+        assert list(channel.outgoing) == [entry.id for entry in desk.line]
+        desk.receive(Opened(desk.id, desk.held.log.digest, True))
+        channel.outgoing.clear()
+        channel.queued.clear()
+
+
+def test_a_denied_channel_offers_the_membership_alone_from_then_on(desk: Desk) -> None:
+    channel = desk.channel()
+    channel.seedings = SEEDINGS_MAX
+    desk.receive(desk.fault(ConversationUnknown()))
+    assert (channel.state, channel.seedings) == (SyncState.DENIED, 1)
+
+
+def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(desk: Desk) -> None:
+    channel = desk.channel()
+    lacking = [entry.id for entry in desk.line[1:3]]
+    desk.receive(desk.fault(EntriesMissing(missing=lacking)))
+    assert list(channel.outgoing) == lacking
+    assert channel.state is SyncState.OPENING
+
+
+def test_ids_that_only_the_hub_holds_keep_a_channel_reconciling(desk: Desk) -> None:
+    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel.state = SyncState.RECONCILING
+    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
+    desk.receive(Ids(desk.id, tuple(sorted([*desk.held.log.entries, ahead.id])), False, True))
+    assert channel.wanted == {ahead.id}
+    assert channel.state is SyncState.RECONCILING

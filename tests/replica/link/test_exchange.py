@@ -9,7 +9,8 @@ from replica.conversation.conversation import Conversation
 from replica.ids import Digest
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
+from replica.link.messages import Ack, Close, Entries, Fault, Ids, Open, Opened
+from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed, StoreFull
 from replica.testing import of
@@ -339,3 +340,33 @@ def test_an_entry_a_reader_missed_is_found_at_the_next_heartbeat(scene: Scene):
     assert entry.id in reader.shelf[scene.id].log.entries
     states = [e.state for e in of(StateChanged, reader.events)]
     assert [s.value for s in states[-3:]] == ["desynchronized", "reconciling", "synchronized"]
+
+
+# --- closing and damage --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_fault", [True, False])
+def test_a_close_is_delivered_with_its_fault_if_it_has_one(scene: Scene, with_fault: bool):
+    fault = Fault.of(NotAllowed(), scene.id) if with_fault else None
+    scene.client.events.clear()
+    scene.client.receive(Close(scene.id, fault))
+    assert of(StateChanged, scene.client.events) == [StateChanged(scene.id, SyncState.OFFLINE)]
+    failed = [EntryFailed(scene.id, None, fault)] if fault else []
+    assert of(EntryFailed, scene.client.events) == failed
+    scene.client.receive(Close(scene.id, fault))
+    assert len(of(StateChanged, scene.client.events)) == 1, "it is closed once"
+
+
+def test_a_blocked_conversation_offers_nothing(scene: Scene):
+    (grant, *_), link = [scene.grant(Writer(2).public)], scene.client.link
+    entry = scene.say()
+    held = Conversation.restore(
+        scene.id, [scene.genesis, entry], Lost(*[frozenset([grant.id])] * 2)
+    )
+    assert held.is_blocked
+    scene.client.shelf.add(held)
+    channel = link.channels[scene.id]
+    assert channel.is_open
+    link.offer(scene.id, [entry.id], 0.0)
+    assert not channel.outgoing
+    assert not channel.unacked

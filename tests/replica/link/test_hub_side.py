@@ -6,6 +6,7 @@ import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
+from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.shelf import MemoryShelf
 from replica.ids import ConversationId, Digest, PublicKey
 from replica.link.effects import EffectsBuilder
@@ -129,6 +130,15 @@ def test_conversations_on_one_link_are_bounded(desk: Desk, monkeypatch: pytest.M
     assert fault.reason == QuotaExceeded.reason
 
 
+def test_an_open_conversation_is_opened_again_whatever_the_bound(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONVERSATIONS_PER_LINK_MAX", 1)
+    digest = desk.held.log.digest
+    for _ in range(2):
+        assert desk.receive(Open(desk.id, digest)) == [Opened(desk.id, digest, True)]
+
+
 def test_membership_is_checked_at_every_delivery(desk: Desk) -> None:
     desk.receive(Open(desk.id, OTHER, ()))
     (close,) = desk.pumped(EVE)
@@ -145,3 +155,14 @@ def test_a_refusal_by_the_client_is_only_reported(desk: Desk) -> None:
     assert desk.receive(fault) == []
     assert desk.side.channels[desk.id].is_open
     assert [getattr(event, "fault", None) for event in desk.out.deliver] == [fault]
+
+
+def test_a_reader_that_opens_again_with_heads_gets_the_drafts_from_their_start(desk: Desk) -> None:
+    request = desk.line[-1].id
+    stream = desk.held.drafts[request] = DraftStream(desk.id, request, 1)
+    draft = Draft(desk.id, request, 1, 0, (7,), 0, b"a", extend_digest(stream.digest, (7,)))
+    assert stream.receive(draft)
+    digest, heads = desk.held.log.digest, tuple(desk.held.log.heads())
+    for again, expected in ((heads, [draft]), (None, []), (heads, [draft])):
+        desk.receive(Open(desk.id, digest, again, drafts=True))
+        assert desk.pumped() == expected

@@ -181,3 +181,41 @@ def test_a_pending_entry_is_acked_to_its_author_once_admitted(scene: Scene):
     scene.network.advance(limits.RESYNC_S)
     assert not peer.link.channels[scene.id].unacked
     assert answer.id in scene.held.log.entries
+
+
+def test_an_entry_that_comes_in_the_same_frame_is_not_named_missing(scene: Scene):
+    line = scene.chain(3)
+    scene.client.send(Entries(scene.id, tuple(reversed(line))))
+    assert all(scene.at_hub(entry) for entry in line)
+    assert "ENTRIES_MISSING" not in scene.client.faults
+
+
+def test_of_a_conversation_that_a_stranger_may_not_bring_nothing_is_charged():
+    scene = Scene()
+    stranger = scene.network.connect(Writer(66).public)
+    first, second = scene.grant(Writer(2).public), scene.grant(Writer(3).public)
+    stranger.send(Entries(scene.id, (scene.genesis, second)))
+    assert first.id != second.id
+    assert scene.id not in scene.hub.shelf
+    assert scene.hub.links[stranger.link_id].intake.pending_bytes == 0
+    assert not scene.hub.links[stranger.link_id].intake.pending
+
+
+def test_a_conversation_that_came_to_nothing_releases_no_pending_entry_of_another(scene: Scene):
+    _, pending = scene.chain(2)
+    scene.client.send(Entries(scene.id, (pending,)))
+    foreign = Writer(66).genesis()
+    scene.client.send(Entries(foreign.conversation, (foreign,)))
+    assert foreign.conversation not in scene.hub.shelf
+    intake = scene.hub.links[scene.client.link_id].intake
+    assert intake.pending.keys() == scene.held.log.pending.keys() == {pending.id}
+    assert intake.pending_bytes == pending.size_bytes
+
+
+def test_a_pending_entry_is_charged_once_also_if_the_conversation_is_read_again(scene: Scene):
+    _, pending = scene.chain(2)
+    scene.client.send(Entries(scene.id, (pending,)))
+    scene.hub.load(scene.id, [scene.genesis])
+    scene.client.send(Entries(scene.id, (pending,)))
+    assert scene.held.log.pending.keys() == {pending.id}
+    assert scene.hub.links[scene.client.link_id].intake.pending_bytes == pending.size_bytes

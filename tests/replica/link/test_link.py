@@ -155,6 +155,19 @@ def test_wake_at_is_never_in_the_past_before_the_greeting(hub: Hub, writer: Writ
     assert peer.link.handle_deadline(late).wake_at > late
 
 
+def test_a_hub_wakes_for_an_idle_link_and_never_for_a_heartbeat(pair: Pair):
+    hub_end = pair.hub.links[pair.client.link_id]
+    assert hub_end.wake_at == limits.IDLE_TIMEOUT_S
+    assert pair.client.link.wake_at == limits.HEARTBEAT_S
+
+
+def test_the_end_of_a_link_is_delivered_once(pair: Pair):
+    pair.client.perform(pair.client.link.handle_disconnect())
+    assert pair.client.link.handle_disconnect().deliver == ()
+    assert len(of(LinkClosed, pair.client.events)) == 1
+    assert pair.client.link.wake_at is None
+
+
 def test_a_lost_stream_takes_every_conversation_offline(pair: Pair, writer: Writer):
     conversation = begin(pair, writer)
     pair.disconnect(pair.client)

@@ -67,6 +67,19 @@ def test_missing_ancestors_are_found_behind_pending_entries(small: SmallLog) -> 
     assert small.log.admission.missing_for(last.id) == [reply.id]
 
 
+def test_a_missing_id_is_neither_admitted_nor_pending(small: SmallLog) -> None:
+    first = small.say(small.ada)
+    reply = small.say(small.bob, first, small.genesis)
+    last = small.say(small.ada, reply)
+    assert small.log.admission.all_missing() == set()
+    small.log.admit(last)
+    assert small.log.admission.all_missing() == {first.id, reply.id}
+    small.log.admit(reply)
+    assert small.log.admission.all_missing() == {first.id}
+    small.log.admit(first)
+    assert small.log.admission.all_missing() == set()
+
+
 def test_nothing_is_missing_where_only_a_grant_is(small: SmallLog) -> None:
     entry = small.say(small.bob)
     assert small.log.admit(entry) == Pending(())

@@ -150,3 +150,15 @@ def test_a_log_of_members_alone_is_covered_as_a_whole() -> None:
     assert log.covered() == log.entries.keys()
     assert log.offered([EntryId(bytes(32))]) == []
     assert Membership().covers(scene.kept) is False
+
+
+def test_an_entry_of_a_key_that_only_a_void_grant_names_is_not_covered() -> None:
+    scene, eve = Cut(), Writer(3)
+    void = scene.bob.write(
+        scene.id, Member(Grant(eve.public, Role.WRITER)), parents=[scene.genesis]
+    )
+    spam = eve.write(scene.id, said("spam"), parents=[scene.genesis])
+    log = _grown([scene.genesis, scene.grant, scene.kept, void, spam])
+    assert spam.id in log.entries
+    assert not log.membership.kept
+    assert log.covered() == log.entries.keys() - {spam.id}

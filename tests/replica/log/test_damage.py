@@ -16,7 +16,7 @@ from replica.link.events import EntriesAdmitted, StateChanged, SyncState
 from replica.link.messages import Entries, Fault, Listing, Open, Opened
 from replica.log.admission import Admitted
 from replica.log.body import Grant, Member, Revocation, Role
-from replica.log.damage import Lost
+from replica.log.damage import Damage, Lost
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.refusals import ConversationDamaged
@@ -29,6 +29,7 @@ from tests.support.writers import Writer, said
 
 BOB, EVE = Writer(2), Writer(66)
 NOT_FOUND = "CONVERSATION_NOT_FOUND"
+ABSENT = EntryId(bytes(32))
 
 
 def lost(*entries: Entry) -> Lost:
@@ -409,3 +410,23 @@ def test_a_revoked_replica_stays_blocked_and_changes_no_other(scene: Damaged) ->
     assert eve.shelf[scene.id].is_blocked
     assert of(Opened, eve.received) == of(Entries, eve.received) == []
     assert scene.held.log.digest == scene.digest
+
+
+@pytest.mark.parametrize(
+    ("lost_ids", "pends", "is_damaged", "blocks"),
+    [
+        (Lost(), False, False, False),
+        (Lost(entries=frozenset([ABSENT])), False, True, False),
+        (Lost(membership=frozenset([ABSENT])), False, True, True),
+        (Lost(is_unreadable=True), False, True, True),
+        (Lost(), True, True, False),
+    ],
+)
+def test_a_conversation_is_damaged_while_entries_are_missing_or_pending(
+    scene: Damaged, lost_ids: Lost, pends: bool, is_damaged: bool, blocks: bool
+) -> None:
+    damage = Damage(lost_ids, [scene.last] if pends else [])
+    assert bool(lost_ids) == (is_damaged and not pends)
+    assert bool(damage) == is_damaged
+    assert damage.is_blocking == blocks
+    assert damage.receive([scene.last]) == ({scene.last.id} if pends else set())

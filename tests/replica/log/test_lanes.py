@@ -87,3 +87,9 @@ def test_an_unknown_lane_is_empty() -> None:
     assert (lanes.at(nowhere, 0), lanes.length(nowhere), lanes.tips(nowhere)) == ((), 0, ())
     assert list(lanes) == [GENESIS.header.lane]
     assert list(lanes.forks()) == []
+
+
+def test_the_ids_of_a_fork_ascend_whatever_their_order_of_arrival() -> None:
+    twins = [entry_at(LANES[0], 0, None, number) for number in (3, 1, 2)]
+    expected = tuple(sorted(twin.id for twin in twins))
+    assert list(lanes_of(twins).forks()) == [(LANES[0], 0, expected)]

@@ -281,3 +281,63 @@ def test_an_uncovered_change_is_no_membership_head() -> None:
         log.admit(entry)
     assert log.membership_heads() == (revocation.id,)
     assert EntryId(spam.id) not in log.covered()
+
+
+# --- ranks --------------------------------------------------------------------------
+
+
+class Ranks:
+    """An owner who grants ownership to a second key, which grants it to a third."""
+
+    def __init__(self) -> None:
+        self.first, self.second, self.third = (Writer(n) for n in (1, 2, 3))
+        self.genesis = self.first.genesis()
+        self.log = Log(self.genesis.conversation)
+        self.log.admit(self.genesis)
+        self.change(self.first, Grant(self.second.public, Role.OWNER))
+        self.change(self.second, Grant(self.third.public, Role.OWNER))
+
+    def change(self, author: Writer, change: Grant | Revocation) -> None:
+        parents = [self.log.entries[i] for i in self.log.membership_heads()] or [self.genesis]
+        self.log.admit(author.write(self.log.conversation, Member(change), parents=parents))
+
+    def is_member(self, writer: Writer) -> bool:
+        return self.log.membership.is_member(writer.public)
+
+
+def test_an_owner_is_senior_to_those_it_made_owners_and_no_one_is_to_itself() -> None:
+    scene = Ranks()
+    scene.change(scene.third, Revocation(scene.second.public))
+    assert scene.is_member(scene.second)
+    scene.change(scene.second, Revocation(scene.third.public))
+    assert not scene.is_member(scene.third)
+    assert [scene.log.membership.ranks[w.public] for w in (scene.first, scene.second)] == [
+        (0, 0),
+        (1, 0),
+    ]
+    assert scene.log.membership.ranks[scene.third.public] == (2, 0)
+
+
+@pytest.mark.parametrize("senior_first", [True, False])
+def test_the_rank_of_a_key_is_that_of_its_least_grant(senior_first: bool) -> None:
+    scene, bob = Ranks(), Writer(4)
+    for author in (scene.first, scene.second)[:: 1 if senior_first else -1]:
+        scene.change(author, Grant(bob.public, Role.WRITER))
+    assert scene.log.membership.ranks[bob.public] == (1, 0)
+    at_heads = scene.log.roster.at(scene.log.membership_heads())
+    assert at_heads.ranks == scene.log.membership.ranks
+    scene.change(scene.second, Revocation(bob.public))
+    assert scene.is_member(bob), "equal rank is not senior"
+    scene.change(scene.first, Revocation(bob.public))
+    assert not scene.is_member(bob)
+
+
+def test_folds_at_older_heads_are_cached_in_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members, "_FOLDS_CACHED_MAX", 2)
+    scene = Ranks()
+    heads = [(entry_id,) for entry_id in scene.log.entries]
+    for one in heads:
+        scene.log.roster.at(one)
+    assert list(scene.log.roster._at) == heads[-2:]

@@ -81,3 +81,23 @@ def test_a_known_message_field_carries_its_shape() -> None:
     broken = wire.Shape({1: wire.Field(wire.Form.MESSAGE)})
     with pytest.raises(AssertionError, match="carry a shape"):
         wire.check(one_field(1, b""), broken)
+
+
+@pytest.mark.parametrize(("wire_type", "size"), [(1, 8), (5, 4)])
+def test_an_unknown_field_of_fixed_width_is_passed_over_or_cut_off(
+    wire_type: int, size: int
+) -> None:
+    tag = varint(15 << 3 | wire_type)
+    wire.check(tag + b"x" * size, wire.Shape())
+    with pytest.raises(WireMalformed, match="cut off"):
+        wire.check(tag + b"x" * (size - 1), wire.Shape())
+
+
+def test_only_elements_of_repeated_fields_may_be_empty() -> None:
+    for repeated in (True, False):
+        shape = wire.Shape({1: wire.Field(wire.Form.BYTES, repeated=repeated)})
+        if repeated:
+            wire.check(one_field(1, b"") * 2, shape)
+        else:
+            with pytest.raises(WireMalformed, match="default"):
+                wire.check(one_field(1, b""), shape)

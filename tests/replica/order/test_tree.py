@@ -5,6 +5,8 @@ import random
 import pytest
 
 from replica.conversation.conversation import Conversation
+from replica.ids import EntryId
+from replica.log.body import Cancel, Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.order.tail import tail
@@ -12,7 +14,7 @@ from replica.order.tree import Order
 from replica.order.verdict import VoidReason
 from tests.replica.order.naive_order import naive_order
 from tests.replica.order.turn import Turn
-from tests.support.stories import Story, seal_of
+from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer
 
 SEEDS = range(60)
@@ -187,3 +189,90 @@ def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
     held.order.receive([e for e in (first, turn.answer) if e.id != second.id])
     assert list(held.order.nodes) == [first.id]
     assert held.order.void == {second.id: VoidReason.SEALED_BEFORE}
+
+
+def test_a_cancel_counts_while_its_author_may_write_it() -> None:
+    turn, reader = Turn(), Writer(3)
+    granted = turn.grant(reader, Role.READER, turn.genesis)
+    wish = turn.admit(reader.write(turn.held.id, Cancel(), parents=[turn.ask]))
+    assert not turn.held.log.membership.is_visible(wish)
+    assert not turn.held.order.is_cancelled(turn.ask.id)
+    turn.grant(reader, Role.WRITER, granted)
+    assert turn.held.order.is_cancelled(turn.ask.id)
+
+
+def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
+    turn = Turn()
+    second = turn.request(turn.hello)
+    both = sorted([turn.ask, second], key=lambda e: e.id)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=both))
+    order = turn.held.order
+    assert not order.is_cancelled(turn.ask.id)
+    assert not order.is_cancelled(second.id)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[second]))
+    assert order.is_cancelled(second.id)
+    assert not order.is_cancelled(turn.ask.id)
+
+
+def test_a_seal_drops_out_once_a_cut_leaves_it_uncovered() -> None:
+    turn = Turn()
+    [grant] = turn.held.log.membership_heads()
+    change = Member(Revocation(turn.hal.public))
+    parents = [turn.held.log.entries[grant]]
+    turn.admit(turn.ada.write(turn.held.id, change, parents=parents))
+    assert not turn.held.order.nodes
+    assert not turn.held.order.tips()
+    assert turn.held.order.generation_of(turn.ask.id) is None
+
+
+@pytest.mark.parametrize("from_scratch", [True, False])
+def test_a_request_counts_once_a_grant_covers_it(from_scratch: bool) -> None:
+    turn, bob, eve = Turn(), Writer(3), Writer(4)
+    turn.grant(bob, Role.READER, turn.genesis)
+    void = Member(Grant(eve.public, Role.WRITER))
+    turn.admit(bob.write(turn.held.id, void, parents=[turn.genesis]))
+    body = Request(turn.hal.public, Sampling())
+    asked = turn.admit(eve.write(turn.held.id, body, parents=[turn.hello]))
+    order = Order(turn.held.log) if from_scratch else turn.held.order
+    assert asked.id not in order.requests
+    grant = turn.grant(eve, Role.WRITER, turn.genesis)
+    if from_scratch:
+        order.receive([grant])
+    assert asked.id in order.requests
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_two_refusals_the_first_in_order_counts_whatever_that_of_arrival(
+    backwards: bool,
+) -> None:
+    turn = Turn()
+    asked = turn.request(turn.hello)
+    refusals = [Writer(2, epoch=n).write(turn.held.id, answer(), parents=[asked]) for n in (5, 6)]
+    for entry in refusals[:: -1 if backwards else 1]:
+        turn.admit(entry)
+    first = min(refusals, key=lambda e: e.order_key)
+    assert turn.held.order.refusal_of == {asked.id: first.id}
+    assert turn.held.order.answer(asked.id) == turn.held.log.body(first.id)
+
+
+def test_a_request_without_an_answer_has_none_and_with_one_its_generation() -> None:
+    turn = Turn()
+    asked = turn.request(turn.hello)
+    assert turn.held.order.answer(asked.id) is None
+    found = turn.held.order.answer(turn.ask.id)
+    assert found is not None
+    assert found == turn.held.log.body(turn.answer.id)
+
+
+def test_only_the_id_of_a_request_has_a_requests_body() -> None:
+    turn = Turn()
+    order = turn.held.order
+    assert order.request(turn.ask.id) == turn.held.log.body(turn.ask.id)
+    assert order.request(turn.hello.id) is None
+    assert order.request(EntryId(bytes(32))) is None
+
+
+def test_every_verdict_on_a_seal_has_a_next_step() -> None:
+    for reason in VoidReason:
+        assert reason.next_step.endswith(".")
+        assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))

@@ -1,0 +1,77 @@
+"""The answers that a request at a place waits for (spec/03-order §4)."""
+
+import pytest
+
+from replica.conversation.backlog import awaited
+from replica.conversation.place import Place
+from replica.log.entry import Conflict, Entry
+from tests.support.branches import Scene
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def _queued(*parents: Entry, basis: Entry | None = None) -> Place:
+    return Place(tuple(p.id for p in parents), basis.id if basis else None)
+
+
+def _forked(*parents: Entry, basis: Entry | None = None) -> Place:
+    return Place(tuple(p.id for p in parents), basis.id if basis else None, Conflict.FORK)
+
+
+def test_an_answered_request_is_awaited_no_more_and_neither_are_those_before_it(
+    scene: Scene,
+) -> None:
+    waits = scene.ask()
+    later = scene.ask(waits)
+    assert awaited(scene.held, _forked(later)) == [waits.id, later.id]
+    scene.refuse(later)
+    assert awaited(scene.held, _forked(later)) == []
+    assert awaited(scene.held, _forked(waits)) == [waits.id]
+
+
+def test_awaited_requests_are_in_the_canonical_order(scene: Scene) -> None:
+    requests = [scene.ask()]
+    for _ in range(9):
+        requests.append(scene.ask(requests[-1]))
+    assert awaited(scene.held, _forked(requests[-1])) == [entry.id for entry in requests]
+
+
+def test_a_queued_request_awaits_the_answer_at_the_end_of_its_branch(scene: Scene) -> None:
+    _, seal, answer = scene.turn()
+    second = scene.ask(answer, basis=seal)
+    second_seal = scene.seal(second)
+    assert awaited(scene.held, _queued(answer, basis=seal)) == [second.id]
+    assert awaited(scene.held, _forked(answer, basis=seal)) == []
+    scene.answer(second_seal)
+    assert awaited(scene.held, _queued(answer, basis=seal)) == []
+
+
+def test_a_queued_request_awaits_nothing_of_another_branch(scene: Scene) -> None:
+    _, seal, answer = scene.turn()
+    left = scene.ask(answer, basis=seal, fork=True)
+    right = scene.ask(scene.say(answer), basis=seal, fork=True)
+    left_seal, right_seal = scene.seal(left), scene.seal(right)
+    scene.answer(left_seal)
+    assert awaited(scene.held, _queued(answer, basis=left_seal)) == []
+    assert awaited(scene.held, _queued(answer, basis=right_seal)) == [right.id]
+
+
+def test_before_the_first_seal_no_answer_is_awaited(scene: Scene) -> None:
+    assert awaited(scene.held, _queued(scene.hello)) == []
+
+
+def test_a_queued_request_without_a_basis_awaits_the_end_of_the_first_branch(scene: Scene) -> None:
+    request = scene.ask()
+    scene.seal(request)
+    assert awaited(scene.held, _queued(scene.hello)) == [request.id]
+
+
+def test_no_answer_is_awaited_behind_the_cancel_that_closes_its_request(scene: Scene) -> None:
+    request = scene.ask()
+    seal = scene.seal(request)
+    cancel = scene.cancel(request)
+    assert awaited(scene.held, _queued(cancel, basis=seal)) == []
+    assert awaited(scene.held, _queued(request, basis=seal)) == [request.id]

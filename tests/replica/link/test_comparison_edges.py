@@ -1,0 +1,80 @@
+"""The entries that two holders of one conversation lack of each other (spec/05-reconcile)."""
+
+from dataclasses import replace
+
+import pytest
+
+from replica.ids import EntryId, Position
+from replica.link.comparison import compare_heads, lane_ancestors, suffix
+from replica.log.body import Role
+from replica.log.entry import Entry
+from tests.support.sample import Sample
+from tests.support.writers import Writer, said
+
+UNKNOWN = EntryId(bytes(32))
+
+
+@pytest.fixture
+def sample() -> Sample:
+    """A conversation whose owner wrote a lane of three messages."""
+    begun = Sample()
+    begun.add(*begun.chain(3))
+    return begun
+
+
+def _lane(sample: Sample) -> list[Entry]:
+    return [e for e in sample.held.log.entries.values() if e.id != sample.genesis.id]
+
+
+def _at(entry: Entry, seq: int) -> Position:
+    """Return a head of the same lane that is unknown here."""
+    return replace(entry.position, seq=seq, id=UNKNOWN)
+
+
+def test_a_head_that_is_held_covers_its_lane_before_it(sample: Sample) -> None:
+    lane = _lane(sample)
+    verdict = compare_heads(sample.held.log, [lane[1].position])
+    assert verdict.held == {lane[0].id, lane[1].id}
+    assert not verdict.wanted
+    assert not verdict.diverged
+
+
+def test_a_head_ahead_of_a_lane_is_wanted_and_the_lane_is_assumed_held(sample: Sample) -> None:
+    lane = _lane(sample)
+    verdict = compare_heads(sample.held.log, [_at(lane[0], 3)])
+    assert verdict.held == {entry.id for entry in lane}
+    assert verdict.wanted == {UNKNOWN}
+    assert not verdict.diverged
+
+
+def test_another_entry_at_a_held_position_diverges_and_tells_nothing_of_the_lane(
+    sample: Sample,
+) -> None:
+    lane = _lane(sample)
+    head = _at(lane[0], 1)
+    verdict = compare_heads(sample.held.log, [head])
+    assert verdict.diverged == (head,)
+    assert verdict.wanted == {UNKNOWN}
+    assert not verdict.held
+
+
+def test_a_head_of_an_unknown_lane_is_wanted(sample: Sample) -> None:
+    stranger = Writer(9).write(sample.id, said("x"), parents=[sample.genesis])
+    verdict = compare_heads(sample.held.log, [stranger.position])
+    assert (verdict.held, verdict.wanted, verdict.diverged) == (set(), {stranger.id}, ())
+
+
+def test_a_walk_down_a_lane_stops_at_a_known_entry(sample: Sample) -> None:
+    first, second, third = (entry.id for entry in _lane(sample))
+    log = sample.held.log
+    assert lane_ancestors(log, third, ()) == {first, second, third}
+    assert lane_ancestors(log, third, [second]) == {third}
+    assert lane_ancestors(log, third, {third}) == set()
+
+
+def test_a_suffix_is_all_that_the_peer_lacks_with_membership_first(sample: Sample) -> None:
+    lane, bob = _lane(sample), Writer(2)
+    sample.grant(bob, Role.WRITER)
+    [grant] = sample.held.log.membership_heads()
+    found = suffix(sample.held.log, [sample.genesis.id, lane[0].id])
+    assert [entry.id for entry in found] == [grant, lane[1].id, lane[2].id]
