@@ -67,9 +67,9 @@ class Talk:
 
     async def turn(self, text: str) -> Generation:
         held = self.replica.shelf[self.id]
-        wish = RequestOptions(self.host, Sampling())
+        options = RequestOptions(self.host, Sampling())
         asked = await say_and_request(
-            self.replica, self.id, (Text(text),), newest_place(held), wish
+            self.replica, self.id, (Text(text),), newest_place(held), options
         )
         request = asked.request
         if not await self.replica.wait_for(lambda: held.order.answer(request) is not None, 60):

@@ -90,14 +90,14 @@ class Hub:
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
         return self._shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
 
-    def let_go(self, busy: Conversations) -> tuple[ConversationId, ...]:
+    def evict(self, busy: Conversations) -> tuple[ConversationId, ...]:
         """Drop from memory what is over the policy's bound and not in use; return the ids.
 
         Stays what is open on a link, or `busy`: its entries are not durable yet, or it
         was loaded for a caller that has not used it yet.
         """
         is_open = {one for link in self.links.values() for one in link.channels}
-        return self._shelf.let_go(is_open | busy)
+        return self._shelf.evict(is_open | busy)
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Undo what memory has of conversations whose last entries the disk refused.
@@ -108,7 +108,7 @@ class Hub:
         """
         out = FanOut(self._connected, self._shelf, 0.0)
         for conversation in sorted(lost - self._deleted):
-            self._shelf.distrust(conversation)
+            self._shelf.invalidate(conversation)
             self._leave(conversation, replace(fault, conversation=conversation), out)
         return out.build()
 
@@ -152,7 +152,7 @@ class Hub:
         The conversation has left its links all the same, and is loaded when it is next asked for.
         """
         self._deleted.discard(conversation)
-        self._shelf.distrust(conversation)
+        self._shelf.invalidate(conversation)
         return replace(deletion, send=tuple((i, _with_fault(f, fault)) for i, f in deletion.send))
 
     def _refusal(self, conversation: ConversationId | None) -> ConversationDeleted | None:

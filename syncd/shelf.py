@@ -70,7 +70,7 @@ class HubShelf(Mapping[ConversationId, Conversation]):
     # --- what a store holds -------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Say whether one more conversation may be held in memory."""
         return len(self._held) < self._in_memory_max
 
@@ -84,7 +84,7 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._held.pop(held.id, None)
         self._apart[held.id] = Known.of(held)
 
-    def distrust(self, conversation: ConversationId) -> None:
+    def invalidate(self, conversation: ConversationId) -> None:
         """Drop what memory has of a conversation: its store says what is true."""
         self._held.pop(conversation, None)
         self._apart[conversation] = None
@@ -128,11 +128,11 @@ class HubShelf(Mapping[ConversationId, Conversation]):
             self._held[conversation] = held
 
     @property
-    def is_crowded(self) -> bool:
-        """Say whether too much is in memory, some of it since `let_go` last looked."""
+    def is_over_bound(self) -> bool:
+        """Say whether too much is in memory, some of it since `evict` last looked."""
         return self._has_grown and len(self._held) > self._in_memory_max
 
-    def let_go(self, needed: AbstractSet[ConversationId]) -> tuple[ConversationId, ...]:
+    def evict(self, needed: AbstractSet[ConversationId]) -> tuple[ConversationId, ...]:
         """Index the least recently used conversations while there are too many; return them.
 
         Stays what is `needed`, and what holds pending entries: those are stored nowhere.

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
             await replica.load(chosen)
-            await session.meet(replica, chosen)
+            await session.sync(replica, chosen)
             held = await replica.load(chosen)
             place = (await session.choices(replica.store, chosen)).place(held)
             closed = await cancel_awaited(replica, held, place)

@@ -21,7 +21,7 @@ from antiphon.cli.rows import counted, cut, entries_at, row_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict, say_awaited
 from antiphon.cli.session import Choices, Session, check_readable, find_entry
-from antiphon.cli.turn import check_text, may_write, take_turn, wish_for
+from antiphon.cli.turn import check_text, may_write, options_for, run_turn
 from replica.conversation import Conversation, Place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -58,9 +58,9 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Talk with the model in a terminal; /help lists what else can be typed."""
         with Background() as background:
-            talking = ChatSession(session, background, parse_conflict(conflict), max_tokens)
-            with talking.opened(conversation):
-                return talking.talk()
+            chat_session = ChatSession(session, background, parse_conflict(conflict), max_tokens)
+            with chat_session.opened(conversation):
+                return chat_session.talk()
 
 
 class Interrupts:
@@ -85,8 +85,8 @@ class Interrupts:
         """Give it back."""
         signal.signal(signal.SIGINT, self._before)
 
-    def settle(self) -> None:
-        """Raise what the cancelling came to, if it failed."""
+    def raise_failure(self) -> None:
+        """Raise the error that the cancellation ended with, if any."""
         if self._cancelling is not None:
             self._cancelling.result()
 
@@ -122,7 +122,7 @@ class ChatSession:
         self.replica = await self._stack.enter_async_context(session.replica())
         chosen = await session.choose(self.replica.store, prefix)
         await self.replica.load(chosen)
-        online = await session.meet(self.replica, chosen)
+        online = await session.sync(self.replica, chosen)
         self.held = check_readable(await self.replica.load(chosen))
         await session.use(self.replica.store, chosen)
         await self._greet(chosen, online=online)
@@ -165,7 +165,7 @@ class ChatSession:
                 return 0
             try:
                 if line.startswith("/"):
-                    if not self._obey(*line[1:].partition(" ")[::2]):
+                    if not self._run_command(*line[1:].partition(" ")[::2]):
                         return 0
                 elif line.strip():
                     self._turn(line)
@@ -186,7 +186,7 @@ class ChatSession:
             raise EOFError
         return check_text(line.rstrip("\n"))
 
-    def _obey(self, name: str, rest: str) -> bool:
+    def _run_command(self, name: str, rest: str) -> bool:
         """Do what a /command says; False to leave."""
         match name.strip():
             case "quit" | "exit" | "q":
@@ -196,7 +196,7 @@ class ChatSession:
             case "again":
                 self._again()
             case "cancel":
-                self.background.run(self._wait_no_longer())
+                self.background.run(self._cancel_awaited())
             case "fork":
                 self.background.run(self._fork(rest.strip()))
             case "log":
@@ -218,8 +218,8 @@ class ChatSession:
         place = place if self.conflict is None else replace(place, conflict=self.conflict)
         say_awaited(self.session, self.replica, self.held, place)
         changes = {"output_tokens_max": self.output_tokens_max}
-        wish = wish_for(self.replica, self.held, choices, changes=changes)
-        events = take_turn(self.session, self.replica, self.held, text, place, wish)
+        options = options_for(self.replica, self.held, choices, changes=changes)
+        events = run_turn(self.session, self.replica, self.held, text, place, options)
         self._watch(self.background.iterate(events))
 
     def _watch(self, events: Iterator[turns.TurnEvent]) -> None:
@@ -233,7 +233,7 @@ class ChatSession:
                         self._say_if_offline()
                     screen.show(event)
                     if isinstance(event, turns.Finished):
-                        interrupts.settle()
+                        interrupts.raise_failure()
                         turns.raise_if_refused(event.generation)
                         self._record(event)
                         screen.cost(event)
@@ -279,7 +279,7 @@ class ChatSession:
         last = self.background.run(self._last(Kind.MESSAGE))
         self._turn(None, place_at(self.held, last))
 
-    async def _wait_no_longer(self) -> None:
+    async def _cancel_awaited(self) -> None:
         closed = await cancel_awaited(self.replica, self.held, await self._place())
         say_closed(self.session, closed)
 

@@ -66,18 +66,18 @@ async def _from_hub(
 ) -> None:
     """Watch the hub; say once that it is away, and try again."""
     calls = HubCalls(session.settings.hub, session.key(), store)
-    told = ""
+    last_reason = ""
     try:
         while True:
             try:
                 async for entries in calls.watch(held.id, held.log.heads()):
-                    told = ""
+                    last_reason = ""
                     _put_all(arrived, entries)
             except LinkIdle:
                 continue  # nothing came for a while; watch on from here
             except AntiphonError as error:
-                if error.reason != told:
-                    told = error.reason
+                if error.reason != last_reason:
+                    last_reason = error.reason
                     session.out.note(f"showing what is held here; the hub: {brief(error)}")
             await asyncio.sleep(RETRY_S)
     finally:

@@ -67,17 +67,17 @@ async def _viewing(
     session: Session, prefix: str | None
 ) -> AsyncIterator[tuple[EntryStore, Conversation]]:
     """Hold the replica and sync; where another process holds it, look on."""
-    async with session.looking() as store:
+    async with session.reading() as store:
         chosen = await session.choose(store, prefix)
     try:
         async with session.replica() as replica:
             await replica.load(chosen)
-            if not await session.meet(replica, chosen):
+            if not await session.sync(replica, chosen):
                 held = check_readable(await replica.load(chosen))
                 await session.say_offline(replica, held)
             yield replica.store, check_readable(await replica.load(chosen))
     except StoreLocked:
-        async with session.looking() as store:
+        async with session.reading() as store:
             yield store, check_readable(await load_from(store, chosen))
 
 
@@ -98,7 +98,7 @@ def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
 async def _follow(session: Session, conversation: ConversationId, seen: set[EntryId]) -> None:
     """Print new entries as they arrive, until interrupted."""
     session.out.note(Text(f"following {short(conversation)}; Ctrl-C ends", style="dim"))
-    async with session.looking() as store:
+    async with session.reading() as store:
         held = await load_from(store, conversation)
         _print(session, held, [e for e in held.log.entries.values() if e.id not in seen])
         async for entry in follow(session, store, held):

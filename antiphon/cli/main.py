@@ -21,9 +21,21 @@ from typing import Annotated
 import structlog
 import typer
 
-from antiphon.cli import cancel, chat, doctor, fork, key, log, model, new, send, up, verify
-from antiphon.cli import overview as standing
-from antiphon.cli import transfer as carrying
+from antiphon.cli import (
+    cancel,
+    chat,
+    doctor,
+    fork,
+    key,
+    log,
+    model,
+    new,
+    overview,
+    send,
+    transfer,
+    up,
+    verify,
+)
 from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
 from antiphon.cli.config import load_settings
 from antiphon.cli.errors import ConfigInvalid, Unforeseen
@@ -41,7 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 FAMILIES = (
-    new, chat, send, fork, cancel, log, standing, carrying, verify, key, up, model, doctor,
+    new, chat, send, fork, cancel, log, overview, transfer, verify, key, up, model, doctor,
 )  # fmt: skip
 for family in FAMILIES:
     family.register(app)

@@ -104,7 +104,7 @@ async def new(
         choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
         await session.choose_next(replica.store, created, choices)
         await session.use(replica.store, created)
-        await session.meet(replica, created)
+        await session.sync(replica, created)
         await _report(session, replica, created, choice)
 
 

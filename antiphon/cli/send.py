@@ -13,7 +13,7 @@ from antiphon.cli.command import command
 from antiphon.cli.new import parse_key
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
-from antiphon.cli.turn import check_role, check_text, take_turn, turn_record, wish_for
+from antiphon.cli.turn import check_role, check_text, options_for, run_turn, turn_record
 from replica.conversation import Conversation, Place, awaited, place_at
 from replica.ids import PublicKey, short
 from replica.io import Replica, turns
@@ -126,7 +126,7 @@ class Given:
 async def _send(session: Session, replica: Replica, message: str | None, given: Given) -> int:
     chosen = await session.choose(replica.store, given.to)
     held = await replica.load(chosen)
-    online = await session.meet(replica, chosen)
+    online = await session.sync(replica, chosen)
     choices = await session.choices(replica.store, chosen)
     check_role(replica, held)
     place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
@@ -137,10 +137,10 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
         say_awaited(session, replica, held, place)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place)
-    wish = wish_for(replica, held, choices, host=given.host, changes=given.changes)
-    is_waited_for = _should_wait(session, replica, wish, given.wait, online=online)
+    options = options_for(replica, held, choices, host=given.host, changes=given.changes)
+    is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
-    return await _ask(session, replica, held, message, place, wish, wait_s)
+    return await _ask(session, replica, held, message, place, options, wait_s)
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
@@ -172,7 +172,7 @@ def _message_of(text: str | None) -> str | None:
 def _should_wait(
     session: Session,
     replica: Replica,
-    wish: turns.RequestOptions,
+    options: turns.RequestOptions,
     wait: bool | None,
     *,
     online: bool,
@@ -180,9 +180,9 @@ def _should_wait(
     """Wait where asked to; as a rule where hub and host are both there."""
     if wait is not None:
         return wait
-    if online and all(known.key != wish.host for known in replica.hub.hosts):
+    if online and all(known.key != options.host for known in replica.hub.hosts):
         session.out.note(
-            f"the host {short(wish.host)} is not linked; it will answer when it is back"
+            f"the host {short(options.host)} is not linked; it will answer when it is back"
         )
         return False
     return online
@@ -217,10 +217,10 @@ async def _ask(
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: turns.RequestOptions,
+    options: turns.RequestOptions,
     wait_s: float | None,
 ) -> int:
-    events = take_turn(session, replica, held, text, place, wish, silence_max_s=wait_s)
+    events = run_turn(session, replica, held, text, place, options, silence_max_s=wait_s)
     async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
         shown = await _show(session, events, is_waited_for=wait_s is not None)
     asked, finished = shown.asked, shown.finished

@@ -78,7 +78,7 @@ class Session:
             yield replica
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[EntryStore]:
+    async def reading(self) -> AsyncIterator[EntryStore]:
         """Look into the store, beside whoever holds it. Raises NothingHere and others."""
         async with open_read_only(self.require_store()) as store:
             yield store
@@ -138,7 +138,7 @@ class Session:
 
     # --- the hub ------------------------------------------------------------------
 
-    async def meet(self, replica: Replica, conversation: ConversationId) -> bool:
+    async def sync(self, replica: Replica, conversation: ConversationId) -> bool:
         """Follow a conversation and wait until it is in sync; False where the hub is away.
 
         Raises the hub's refusal where it does not take the conversation.
@@ -159,7 +159,7 @@ class Session:
         try:
             await replica.follow(conversation)
 
-            def settled() -> bool:
+            def is_decided() -> bool:
                 away = replica.hub.last_error is not None and not replica.hub.is_linked
                 return away or bool(refusals) or is_synced(replica, conversation)
 
@@ -167,7 +167,7 @@ class Session:
             timeout_s = self.settings.sync_timeout_s
             if not held.is_blocked and not held.is_member(replica.public):
                 timeout_s = min(timeout_s, STRANGER_S)
-            await replica.wait_for(settled, timeout_s)
+            await replica.wait_for(is_decided, timeout_s)
         finally:
             stop()
         if held.is_blocked:

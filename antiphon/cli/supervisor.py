@@ -34,7 +34,7 @@ LOG_LINES_SHOWN = 8
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
 """Tells a daemon to stop when its stdin ends; alone, it may have none to begin with."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Daemon:
                 process.kill()
             await process.wait()
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the log, for people."""
         if not self.log_file.is_file():
             return ""
@@ -155,7 +155,7 @@ class Supervisor:
     model: str | None = None
     dtype: str | None = None
     host_module: str = "model_host"
-    tell: Tell = print
+    report: Report = print
     hub: Daemon = field(init=False)
     host: Daemon = field(init=False)
     _host_key: PublicKey | None = field(init=False, default=None)
@@ -238,15 +238,17 @@ class Supervisor:
             code = await daemon.wait()
             if time.monotonic() - began > STEADY_S:
                 backoff_s = BACKOFF_FIRST_S
-            self.tell(f"the {daemon.name} ended ({_exit_words(code)}); again in {backoff_s:.1f} s")
+            self.report(
+                f"the {daemon.name} ended ({_exit_words(code)}); again in {backoff_s:.1f} s"
+            )
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
             try:
                 ready = await daemon.start()
             except DaemonFailed as error:
-                self.tell(f"{error.detail}; its log: {daemon.log_file}\n{daemon.last_words()}")
+                self.report(f"{error.detail}; its log: {daemon.log_file}\n{daemon.log_tail()}")
             else:
-                self.tell(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
+                self.report(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
 
 
 def _exit_words(code: int) -> str:

@@ -39,7 +39,7 @@ async def export(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a conversation, as signed, into one file."""
-    async with session.looking() as store:
+    async with session.reading() as store:
         held = await load_from(store, await session.choose(store, conversation))
     # Without all of its membership entries, it would let in whom those shut out.
     held.require_whole()
@@ -91,7 +91,7 @@ async def delete(
     """Delete a conversation from this replica; with --hub, from the hub as well."""
     async with session.replica(linked=hub) as replica:
         chosen = await session.choose(replica.store, conversation)
-        if not yes and not _agrees(session, await replica.load(chosen), hub=hub):
+        if not yes and not _is_confirmed(session, await replica.load(chosen), hub=hub):
             session.out.note("nothing was deleted")
             return 1
         # The hub first: if it refuses, nothing has happened yet.
@@ -107,7 +107,7 @@ async def delete(
     return 0
 
 
-def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
+def _is_confirmed(session: Session, held: Conversation, *, hub: bool) -> bool:
     if not os.isatty(0):
         raise ArgumentInvalid("deleting asks first, and there is no terminal to ask; give --yes")
     where = "this replica and the hub, for good" if hub else "this replica"
@@ -174,7 +174,7 @@ async def _report_import(session: Session, replica: Replica, imported: Conversat
     online, refusal = False, ""
     if held.is_blocked or held.is_member(replica.public):
         try:
-            online = await session.meet(replica, imported)
+            online = await session.sync(replica, imported)
         except AntiphonError as error:
             refusal = f"{error.detail} [{error.reason}]"
     is_member = held.is_member(replica.public)

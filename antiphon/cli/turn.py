@@ -43,7 +43,7 @@ def check_role(replica: Replica, held: Conversation) -> None:
         raise ReadOnlyHere(f"your key {short(replica.public)} is no writer of {short(held.id)}")
 
 
-def wish_for(
+def options_for(
     replica: Replica,
     held: Conversation,
     choices: Choices,
@@ -72,13 +72,13 @@ def wish_for(
     )
 
 
-async def take_turn(
+async def run_turn(
     session: Session,
     replica: Replica,
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: RequestOptions,
+    options: RequestOptions,
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
@@ -88,7 +88,7 @@ async def take_turn(
     """
     check_role(replica, held)
     choices = await session.choices(replica.store, held.id)
-    events = turns.ask(replica, held.id, text, place, wish, silence_max_s=silence_max_s)
+    events = turns.ask(replica, held.id, text, place, options, silence_max_s=silence_max_s)
     async for event in events:
         if isinstance(event, turns.Asked):
             choices.at, choices.branch = "", event.request.hex()

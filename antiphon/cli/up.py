@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
             model=model or settings.model,
             dtype=dtype or settings.dtype,
             host_module=settings.host_module,
-            tell=session.out.note,
+            report=session.out.note,
         )
         if settings.host_module == "model_host":
             await fetch_model(model or settings.model)
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
         except DaemonFailed:
             for daemon in (supervisor.hub, supervisor.host):
                 if daemon.pid is None and daemon.starts:
-                    _show_last_words(session, daemon)
+                    _show_log_tail(session, daemon)
             raise
 
 
@@ -140,8 +140,8 @@ def _next_command(session: Session, hub_address: str) -> str:
     return f"antiphon new{option} && antiphon chat{option}"
 
 
-def _show_last_words(session: Session, daemon: Daemon) -> None:
-    words = daemon.last_words()
+def _show_log_tail(session: Session, daemon: Daemon) -> None:
+    words = daemon.log_tail()
     if words:
         session.out.note(Text(f"--- {daemon.log_file}", style="dim"))
         session.out.note(words)

@@ -65,7 +65,7 @@ class ReplicaCore:
         """Begin a link over a fresh stream to an authenticated hub."""
         effects, load = [self.link.begin(hub, self._hello, now)], []
         self._connected_at = now
-        self.holdings.meet(hub)
+        self.holdings.use_hub(hub)
         for conversation in dict.fromkeys((*self._follows, *self.shelf)):
             if conversation not in self.holdings.acks:
                 load.append(conversation)
@@ -148,8 +148,8 @@ class ReplicaCore:
     def unreadable(self, conversation: ConversationId, fault: Fault, now: float) -> ReplicaEffects:
         """Note that the store can't be read now: a followed conversation is tried again later."""
         self._follows.end_load(conversation)
-        told = EntryFailed(conversation, None, replace(fault, conversation=conversation))
-        return self._learned(Effects(deliver=(told,)), now)
+        failed = EntryFailed(conversation, None, replace(fault, conversation=conversation))
+        return self._learned(Effects(deliver=(failed,)), now)
 
     def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
         """Put a loaded conversation on the shelf that was extended beside the link, by `new`."""
@@ -183,8 +183,8 @@ class ReplicaCore:
         for conversation in sorted(lost):
             self._drop(conversation)
             effects.append(self.link.leave(conversation))
-            told = replace(fault, conversation=conversation)
-            effects.append(Effects(deliver=(EntryFailed(conversation, None, told),)))
+            about = replace(fault, conversation=conversation)
+            effects.append(Effects(deliver=(EntryFailed(conversation, None, about),)))
         return self._learned(joined(effects), now)
 
     # --- state ------------------------------------------------------------------------

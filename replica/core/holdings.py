@@ -21,7 +21,7 @@ class HubHoldings:
         self._link = link
         self._shelf = shelf
 
-    def meet(self, hub: PublicKey) -> None:
+    def use_hub(self, hub: PublicKey) -> None:
         """Forget the acks of another hub: this one never acknowledged the same entries."""
         if hub != self._hub:
             self._hub, self.acks = hub, Acks()

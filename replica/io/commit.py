@@ -17,7 +17,7 @@ from replica.errors import StoreError
 from replica.io.disk import DISK_ERRORS, store_error
 from replica.refusals import StoreCorrupt
 
-WAITING_MAX = 1_024
+QUEUED_MAX = 1_024
 """Writes that may wait; more callers wait for a place, holding their own data."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 LAZY_DELAY_S = 1.0
@@ -50,7 +50,7 @@ class GroupCommit:
     def __init__(self, connection: aiosqlite.Connection) -> None:
         """Start the task; the connection is in autocommit mode."""
         self._connection = connection
-        self._waiting: asyncio.Queue[_Write | None] = asyncio.Queue(WAITING_MAX)
+        self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -69,7 +69,7 @@ class GroupCommit:
         if self._closing or self._task.done():
             raise StoreError("the store is closed")
         write = _Write(statements, size_bytes, truncate)
-        await self._waiting.put(write)
+        await self._queue.put(write)
         if self._task.done():  # It ended while this caller waited for a place.
             raise StoreError("the store is closed")
         await write.done
@@ -100,10 +100,10 @@ class GroupCommit:
             self._timer.cancel()
         try:
             if not self._task.done():
-                await self._waiting.put(None)
+                await self._queue.put(None)
             await self._task
         finally:
-            self._refuse_waiting()
+            self._refuse_queued()
             await self._connection.close()
 
     def _wake(self) -> None:
@@ -112,7 +112,7 @@ class GroupCommit:
         write.done.cancel()  # Nobody waits for it.
         # A full queue means that a transaction is about to begin anyway.
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait(write)
+            self._queue.put_nowait(write)
 
     async def _run(self) -> None:
         last = False
@@ -124,13 +124,13 @@ class GroupCommit:
         """Wait for a write and take all that wait with it; True once closing."""
         batch: list[_Write] = []
         size = 0
-        item = await self._waiting.get()
+        item = await self._queue.get()
         while item is not None:
             batch.append(item)
             size += item.size_bytes
-            if size >= BATCH_BYTES_MAX or self._waiting.empty():
+            if size >= BATCH_BYTES_MAX or self._queue.empty():
                 return batch, False
-            item = self._waiting.get_nowait()
+            item = self._queue.get_nowait()
         return batch, True
 
     async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
@@ -153,16 +153,16 @@ class GroupCommit:
                     await self._commit((write,))
                 return
             _log.warning("store_write_failed", reason=refusal.reason, detail=refusal.detail)
-            _settle(batch, refusal)
+            _resolve(batch, refusal)
         except BaseException:
             # Our own bug, or the loop is ending: nobody may wait for ever.
-            _settle(batch, StoreError("the store's writer stopped"))
-            self._refuse_waiting()
+            _resolve(batch, StoreError("the store's writer stopped"))
+            self._refuse_queued()
             raise
         else:
             if any(write.truncate for write in batch):
                 await self._truncate()
-            _settle(batch, None)
+            _resolve(batch, None)
 
     def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
         """Try lazy writes again with the next transaction, unless they touch a broken page."""
@@ -196,11 +196,11 @@ class GroupCommit:
         except DISK_ERRORS as error:
             _log.warning("store_wal_kept", detail=str(error))
 
-    def _refuse_waiting(self) -> None:
-        while not self._waiting.empty():
-            write = self._waiting.get_nowait()
+    def _refuse_queued(self) -> None:
+        while not self._queue.empty():
+            write = self._queue.get_nowait()
             if write is not None:
-                _settle((write,), StoreError("the store is closed"))
+                _resolve((write,), StoreError("the store is closed"))
 
 
 def _merged(statements: Sequence[Statement]) -> list[Statement]:
@@ -214,7 +214,7 @@ def _merged(statements: Sequence[Statement]) -> list[Statement]:
     return merged
 
 
-def _settle(batch: Sequence[_Write], refusal: StoreError | None) -> None:
+def _resolve(batch: Sequence[_Write], refusal: StoreError | None) -> None:
     for write in batch:
         if write.done.done():  # Its caller was cancelled; the rows are written all the same.
             continue

@@ -78,7 +78,7 @@ class HubStatus:
         """Say whether the hub showed on this link that it holds `entry` durably."""
         return self._core.holdings.is_acked(conversation, entry)
 
-    def is_settled(self, conversation: ConversationId) -> bool:
+    def is_in_sync(self, conversation: ConversationId) -> bool:
         """Say whether the hub has the same log, but for entries that it refused for good."""
         synced = self.state(conversation) is SyncState.SYNCHRONIZED
         return synced and not self._core.holdings.expects_acks(conversation)

@@ -57,7 +57,7 @@ class Replica:
         self._listeners: list[Callable[[Event], None]] = []
         self._shelf = MemoryShelf()
         self._core = ReplicaCore(self.public, hello, self._shelf, acks.hub)
-        self._driver = ReplicaDriver(self._core, store, acks, self._tell)
+        self._driver = ReplicaDriver(self._core, store, acks, self._deliver)
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
         """The link, and what is in sync over it."""
@@ -235,10 +235,10 @@ class Replica:
         False at once where all that is left is what the hub refused for good.
         """
 
-        def settled() -> bool:
-            return self.hub.is_settled(conversation)
+        def is_in_sync() -> bool:
+            return self.hub.is_in_sync(conversation)
 
-        return await self.wait_for(settled, timeout_s) and not self.hub.unsynced(conversation)
+        return await self.wait_for(is_in_sync, timeout_s) and not self.hub.unsynced(conversation)
 
     def calls(self) -> HubCalls:
         """Return the hub's unary calls. Raises HubUnreachable where there is no hub address."""
@@ -252,7 +252,7 @@ class Replica:
         """Raise what ended the task that makes appends durable; else wait for ever."""
         await self._driver.failed()
 
-    def _tell(self, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         self.hub.receive(event)
         for listener in tuple(self._listeners):
             try:

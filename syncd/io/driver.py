@@ -105,11 +105,11 @@ class HubDriver:
         if not frame_bytes or link_id not in self._backlog_bytes:
             return
         self._backlog_bytes[link_id] += frame_bytes
-        done.add_done_callback(lambda _done: self._pay_off(link_id, frame_bytes))
+        done.add_done_callback(lambda _done: self._release_backlog(link_id, frame_bytes))
         if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
             await asyncio.wait((done,))
 
-    def _pay_off(self, link_id: LinkId, size: int) -> None:
+    def _release_backlog(self, link_id: LinkId, size: int) -> None:
         if link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] -= size
 
@@ -196,15 +196,15 @@ class HubDriver:
             sink = self._sinks.get(link_id)
             if sink is not None:
                 sink(None)
-        if self.hub.shelf.is_crowded:
-            self._let_go()
+        if self.hub.shelf.is_over_bound:
+            self._evict()
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Tell the core, and show at once what follows: all else queued is about to fail."""
         self._send(self.hub.disk_refused(lost, Fault.of(error)))
 
-    def _let_go(self) -> None:
-        self.hub.let_go(self.performer.writing | self._loader.asked)
+    def _evict(self) -> None:
+        self.hub.evict(self.performer.writing | self._loader.asked)
 
     async def _tick(self) -> None:
         while True:
@@ -212,4 +212,4 @@ class HubDriver:
             now = time.monotonic()
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
-            self._let_go()
+            self._evict()

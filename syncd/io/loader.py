@@ -39,7 +39,7 @@ class Loader:
                 await self._begin(stored.conversation)
 
     async def _begin(self, conversation: ConversationId) -> None:
-        in_memory = self._hub.shelf.has_room
+        in_memory = self._hub.shelf.has_capacity
         try:
             loaded = await self._store.load(conversation, bodies=in_memory)
         except StoreError:

@@ -48,7 +48,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     assert len(acked) > CYCLES * children.GROUP
 
 
-async def test_a_write_the_system_refuses_is_refused_and_the_store_lives_on(
+async def test_a_write_the_system_refuses_is_refused_and_the_store_stays_usable(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log.db"

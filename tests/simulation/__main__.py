@@ -40,7 +40,7 @@ def _play(first: int, count: int, jobs: int) -> int:
     failed, most, slowest, entries, forks = 0, 0, 0.0, 0, 0
     for outcome in _outcomes(seeds, jobs):
         most = max(most, outcome.exchanges_most)
-        slowest = max(slowest, outcome.healing_s)
+        slowest = max(slowest, outcome.repair_s)
         entries += outcome.entries
         forks += bool(outcome.forks)
         seen.update(outcome.seen)
@@ -50,8 +50,8 @@ def _play(first: int, count: int, jobs: int) -> int:
     took = time.perf_counter() - began
     print(
         f"{count} seeds, {failed} failed, {1000 * took / count:.1f} ms each, {entries} entries, "
-        f"{forks} seeds with forked lanes, most exchanges after healing {most}, "
-        f"slowest healing {slowest:.0f} s"
+        f"{forks} seeds with forked lanes, most exchanges after the faults {most}, "
+        f"slowest repair {slowest:.0f} s"
     )
     print(", ".join(f"{name} {number}" for name, number in seen.most_common()))
     return int(failed > 0)

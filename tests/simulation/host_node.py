@@ -47,12 +47,12 @@ class HostNode(ReplicaNode):
     def work(self) -> None:
         """Do all that may be done now."""
         count = 0
-        while (decision := self._take()) is not None:
+        while (decision := self._next_decision()) is not None:
             self._act(decision)
             count += 1
             self.oracle.hosts.decided(self.name, count)
 
-    def _take(self) -> Decision | None:
+    def _next_decision(self) -> Decision | None:
         return self.schedule.start_next(
             self.shelf.values(),
             is_synchronized=lambda c: self.states.get(c) is SyncState.SYNCHRONIZED,

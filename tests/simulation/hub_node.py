@@ -78,14 +78,14 @@ class HubNode(Node):
             self.oracle.delivery.received(link_id, message)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
-            wire.break_off()  # a connection this life knows nothing of is reset
+            wire.break_off()  # a connection this incarnation knows nothing of is reset
 
     def wire_broken(self, wire: Wire) -> None:
         link_id = LinkId(wire.link_id)
         if self.is_alive and self.wires.get(link_id) is wire:
-            self._hang_up(link_id)
+            self._end_link(link_id)
 
-    def _hang_up(self, link_id: LinkId) -> None:
+    def _end_link(self, link_id: LinkId) -> None:
         wire = self.wires.pop(link_id, None)
         self.hub.disconnect(link_id)
         if wire is not None:
@@ -93,8 +93,8 @@ class HubNode(Node):
 
     def _do(self, effects: HubEffects) -> None:
         self._queue(effects)
-        for conversation in self.hub.let_go(self.commits.writing):
-            self.trace(f"lets go of {conversation.hex()[:6]}")
+        for conversation in self.hub.evict(self.commits.writing):
+            self.trace(f"evicts {conversation.hex()[:6]}")
 
     def _queue(self, effects: HubEffects) -> None:
         steps = self._steps(effects)
@@ -108,7 +108,7 @@ class HubNode(Node):
             (conversation_of(frame), partial(self._send, link_id, frame))
             for link_id, frame in effects.send
         ]
-        return steps + [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
+        return steps + [(None, partial(self._end_link, link_id)) for link_id in effects.closed]
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)

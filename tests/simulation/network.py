@@ -28,7 +28,7 @@ class Network:
         self.clock = clock
         self.random = random
         self.mix = mix
-        self.is_healed = False
+        self.is_faultless = False
         self.cut_off: dict[str, set[Direction]] = {}
         self.frames = 0
         self.seen: Counter[str] = Counter()
@@ -40,7 +40,7 @@ class Network:
         return direction in self.cut_off.get(name, ())
 
     def cut(self, name: str, directions: set[Direction]) -> None:
-        if self.is_healed:
+        if self.is_faultless:
             return
         self.clock.trace(f"net cut {name} {sorted(directions)}")
         self.cut_off.setdefault(name, set()).update(directions)
@@ -53,23 +53,23 @@ class Network:
         for deliver in held:
             deliver()
 
-    def heal(self) -> None:
+    def end_faults(self) -> None:
         """End all faults for good."""
-        self.is_healed = True
+        self.is_faultless = True
         self.cut_off.clear()
         self.mend("")
 
     def delay(self) -> float:
-        jitter = self.mix.jitter_s * self.random.random() if not self.is_healed else 0.0
+        jitter = self.mix.jitter_s * self.random.random() if not self.is_faultless else 0.0
         return self.mix.latency_s + jitter
 
     @property
     def exchanges_most(self) -> int:
-        """Most comparisons any replica asked for since healing that found a difference."""
+        """Most comparisons any replica asked for since the faults ended that found a difference."""
         return max((min(n, self.unequal[name]) for name, n in self.opens.items()), default=0)
 
     def roll(self, rate: float) -> bool:
-        return not self.is_healed and rate > 0 and self.random.random() < rate
+        return not self.is_faultless and rate > 0 and self.random.random() < rate
 
     def hold(self, deliver: Callable[[], None]) -> None:
         """Keep a frame for when the partition ends, as a transport that resends does."""
@@ -91,7 +91,7 @@ class Wire:
         """Put a frame on the wire; it travels as bytes."""
         net, message = self.network, frame.message
         net.frames += 1
-        if net.is_healed:
+        if net.is_faultless:
             net.opens[self.name] += isinstance(message, m.Open)
             net.unequal[self.name] += isinstance(message, m.Opened) and not message.equal
         net.seen[message.reason if isinstance(message, m.Fault) else type(message).__name__] += 1
@@ -109,7 +109,7 @@ class Wire:
     def _deliver_later(self, data: bytes, direction: Direction) -> None:
         net = self.network
         arrival = net.clock.now + net.delay()
-        if not net.mix.reorder or net.is_healed:
+        if not net.mix.reorder or net.is_faultless:
             arrival = max(arrival, self._last_arrival[direction] + 1e-9)
         self._last_arrival[direction] = max(arrival, self._last_arrival[direction])
         net.clock.at(arrival, lambda: self._arrive(data, direction))

@@ -33,7 +33,7 @@ class Node:
         self.oracle = oracle
         self.disk = Disk()
         self.is_alive = False
-        self.life = 0
+        self.incarnation = 0
         self.crashes_left = 0
         self.refusals_left = 0
         self.commits: Commits[Steps] = Commits()
@@ -55,9 +55,11 @@ class Node:
         self.clock.trace(f"{self.name}: {line}")
 
     def later(self, delay_s: float, event: Step) -> None:
-        """Run `event` unless this life has ended by then."""
-        life = self.life
-        self.clock.after(delay_s, lambda: event() if life == self.life and self.is_alive else None)
+        """Run `event` unless this incarnation has ended by then."""
+        incarnation = self.incarnation
+        self.clock.after(
+            delay_s, lambda: event() if incarnation == self.incarnation and self.is_alive else None
+        )
 
     def submit(self, persist: Iterable[Entry], about: Conversations | None, steps: Steps) -> None:
         """Queue effects; what waits together becomes durable together, then is performed."""
@@ -128,16 +130,16 @@ class Node:
             return
         self.trace("crash")
         self.is_alive = False
-        self.life += 1
+        self.incarnation += 1
         self.commits = Commits()
         self._is_committing = False
         self.forget_memory()
         down_s = self.random.choice((0.01, 1.0, 8.0)) if down_s is None else down_s
-        life = self.life
-        self.clock.after(down_s, lambda: self.start() if life == self.life else None)
+        incarnation = self.incarnation
+        self.clock.after(down_s, lambda: self.start() if incarnation == self.incarnation else None)
 
     def start(self) -> None:
-        """Come to life from the disk."""
+        """Come to incarnation from the disk."""
         if not self.is_alive:
             self.trace(f"start with {len(self.disk.entries)} entries")
             self.is_alive = True

@@ -50,7 +50,7 @@ class ReplicaNode(Node):
         self.is_careless = False
         self.wire: Wire | None = None
 
-    # --- life ------------------------------------------------------------------
+    # --- incarnation ------------------------------------------------------------------
 
     def restore(self) -> None:
         hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
@@ -205,7 +205,7 @@ class ReplicaNode(Node):
                 self.trace(f"failed {fault.reason} {entry.hex()[:6] if entry else '-'}")
                 self.oracle.stores.failed(self.name, fault)
             case DraftReceived(draft):
-                self.oracle.drafts.read(self.name, self.life, draft)
+                self.oracle.drafts.read(self.name, self.incarnation, draft)
             case LinkClosed():
                 self.trace("link closed")
             case _:

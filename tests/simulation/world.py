@@ -21,7 +21,7 @@ from tests.simulation.node import Node
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.replica_node import ReplicaNode
 
-HEALING_MAX_S = 200.0
+REPAIR_MAX_S = 200.0
 """Idle timeout, reconnect, a beat, and the answers to open requests."""
 EXCHANGES_MAX = 3
 """Exchanges one replica may need per conversation once faults stop."""
@@ -42,7 +42,7 @@ class Outcome:
     frames: int
     seen: Counter[str]
     exchanges_most: int
-    healing_s: float
+    repair_s: float
 
 
 class World:
@@ -67,7 +67,7 @@ class World:
         self.nodes: list[Node] = [self.hub, *self.replicas]
         self.conversations: list[ConversationId] = []
         self.damaged: set[EntryId] = set()
-        self.healed_at = 0.0
+        self.faults_ended_at = 0.0
 
     # --- the run --------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class World:
             try:
                 self._begin()
                 self._play()
-                self._heal()
+                self._end_faults()
             except Violation as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001  # the core never raises at its driver
@@ -92,13 +92,13 @@ class World:
             self.clock.trace_hash,
             problem,
             tuple(self.clock.lines),
-            len(self.oracle.books),
+            len(self.oracle.history),
             self.oracle.stores.acks,
             self.oracle.stores.forks,
             self.network.frames,
             self.network.seen,
             self.network.exchanges_most,
-            self.clock.now - self.healed_at,
+            self.clock.now - self.faults_ended_at,
         )
 
     def _begin(self) -> None:
@@ -207,7 +207,7 @@ class World:
         lost = victim.disk.roll_back()
         victim.is_careless = self.mix.keep_epoch
         victim.trace(f"disk rolled back by {lost} entries")
-        self.oracle.stores.taken_away(victim.name, victim.disk)
+        self.oracle.stores.removed(victim.name, victim.disk)
         if victim not in self.hosts:
             for delay_s in (0.02, 0.5, 2.0):  # a restored device is used at once
                 conversation = self.random.choice(self.conversations)
@@ -226,35 +226,35 @@ class World:
         victim.crash(down_s=0.01)
         victim.disk.damage(lost)
         victim.trace(f"disk lost {sorted(i.hex()[:6] for i in lost)}")
-        self.oracle.stores.taken_away(victim.name, victim.disk)
+        self.oracle.stores.removed(victim.name, victim.disk)
 
     def _lose_hub(self) -> None:
         self.hub.crash()
         self.hub.disk.wipe()
         self.hub.trace("store lost")
-        self.oracle.stores.taken_away("hub", self.hub.disk)
+        self.oracle.stores.removed("hub", self.hub.disk)
 
     # --- after the faults ---------------------------------------------------------------
 
-    def _heal(self) -> None:
-        self.network.heal()
-        self.clock.trace("healed")
-        self.healed_at = self.clock.now
+    def _end_faults(self) -> None:
+        self.network.end_faults()
+        self.clock.trace("faults end")
+        self.faults_ended_at = self.clock.now
         for node in self.nodes:
             node.start()
         for replica in self.replicas:
             for conversation in self.conversations:
                 replica.join(conversation)
-        while not self._is_settled():
-            if self.clock.now - self.healed_at > HEALING_MAX_S:
-                raise Violation(f"not settled after {HEALING_MAX_S} s: {self._unsettled()}")
+        while not self._is_finished():
+            if self.clock.now - self.faults_ended_at > REPAIR_MAX_S:
+                raise Violation(f"not finished after {REPAIR_MAX_S} s: {self._unfinished()}")
             self.clock.run(self.clock.now + 1.0)
         self._check()
 
-    def _is_settled(self) -> bool:
-        return not self._unsettled()
+    def _is_finished(self) -> bool:
+        return not self._unfinished()
 
-    def _unsettled(self) -> str:
+    def _unfinished(self) -> str:
         """Name the first reason why the run is not over."""
         if any(node.has_work for node in self.nodes):
             return "a node has effects to perform"

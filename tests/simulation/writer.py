@@ -83,7 +83,7 @@ class Writer:
 
     def _append(self, entry: Entry, body: Body) -> None:
         replica = self._replica
-        replica.oracle.books.authored(replica.name, entry, body)
+        replica.oracle.history.authored(replica.name, entry, body)
         replica.trace(f"writes {Kind(entry.header.kind).name} {entry.id.hex()[:6]}")
         replica.do(replica.core.append(entry, replica.clock.now))
 

@@ -67,8 +67,8 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
     assert {c: r["is_damaged"] for c, r in listed(me).items()} == {other: False, talked: is_closed}
     assert len(listed(me)[talked]["missing"]) == 1
     assert "lost" in me.run("list").stderr
-    standings = me.record("status")["conversations"]
-    states = {s["conversation"]: s["state"] for s in standings}
+    statuses = me.record("status")["conversations"]
+    states = {s["conversation"]: s["state"] for s in statuses}
     assert states == {other: "offline", talked: "damaged" if is_closed else "offline"}
     begins = damaged if kind is Kind.GENESIS else ""
     assert outcome("log", talked) == outcome("log", talked, "--graph") == begins
@@ -117,7 +117,7 @@ def test_a_bundle_brings_back_what_the_store_lost(
     assert not listed(me)[talked]["missing"]
 
 
-def test_a_bundle_of_another_conversation_heals_nothing_and_does_no_harm(
+def test_a_bundle_of_another_conversation_repairs_nothing_and_damages_nothing(
     world: World, me: Terminal, other: str, talked: str, tmp_path: Path
 ) -> None:
     me.ok("export", other, str(tmp_path / "bundle"))
@@ -137,9 +137,9 @@ def test_a_conversation_that_can_not_be_read_is_listed_beside_the_others(
         records = listed(me)
         assert records.keys() == {other, talked}
         assert records[talked]["is_damaged"]
-        standings = {s["conversation"]: s for s in me.record("status")["conversations"]}
-        assert standings[talked]["refusal"] == "STORE_CORRUPT"
-        assert standings[other]["state"] == "synchronized"
+        statuses = {s["conversation"]: s for s in me.record("status")["conversations"]}
+        assert statuses[talked]["refusal"] == "STORE_CORRUPT"
+        assert statuses[other]["state"] == "synchronized"
         assert me.refused("log", talked) == "STORE_CORRUPT"
         me.ok("log", other)
         world.stop_host()

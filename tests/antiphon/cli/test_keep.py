@@ -96,7 +96,7 @@ def test_offline_everything_local_works_and_says_so(
     assert me.record("status")["conversations"][0]["state"] == "synchronized"
 
 
-def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) -> None:
+def test_ids_may_be_shortened_to_an_unambiguous_prefix(me: Terminal, talked: str) -> None:
     assert me.ok("log", talked[:9]) == me.ok("log")
     assert me.refused("log", "0" * 20) == "ID_UNKNOWN"
     assert me.refused("log", "not hex") == "ID_UNKNOWN"
@@ -106,7 +106,7 @@ def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) 
     assert me.refused("log", twice) == "ID_AMBIGUOUS"
 
 
-def test_before_the_first_conversation_everything_says_how_to_begin(me: Terminal) -> None:
+def test_before_the_first_conversation_every_command_names_the_next_step(me: Terminal) -> None:
     for arguments in (["log"], ["verify"], ["export", "ab", "x.bundle"], ["send", "hello"]):
         assert me.refused(*arguments) == "NO_CONVERSATION"
     assert me.records("list") == []
@@ -173,7 +173,9 @@ def test_a_bundle_verifies_and_a_damaged_one_does_not(
     assert me.refused("import", str(file)) == "BUNDLE_INVALID"
 
 
-def test_a_bundle_is_not_overwritten_unless_told(me: Terminal, talked: str, tmp_path: Path) -> None:
+def test_a_bundle_is_not_overwritten_without_force(
+    me: Terminal, talked: str, tmp_path: Path
+) -> None:
     file = tmp_path / "talk.bundle"
     me.ok("export", talked, str(file))
     assert me.refused("export", talked, str(file)) == "FILE_UNUSABLE"
@@ -218,7 +220,7 @@ def test_a_bundle_from_another_machine_reseeds_a_hub_that_lost_its_log(
     assert third.record("verify", talked)["digest"] == imported["digest"]
 
 
-def test_who_is_no_member_may_read_a_bundle_and_is_told_how_to_join(
+def test_a_non_member_may_read_a_bundle_and_gets_the_next_step_to_join(
     world: World, me: Terminal, talked: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "talk.bundle"
@@ -242,7 +244,7 @@ def test_an_owner_deletes_at_the_hub_too(me: Terminal, talked: str) -> None:
     assert me.refused("log", talked) == "ID_UNKNOWN"
 
 
-def test_who_is_no_owner_does_not_delete_at_the_hub(world: World, me: Terminal) -> None:
+def test_a_member_who_is_no_owner_does_not_delete_at_the_hub(world: World, me: Terminal) -> None:
     other = world.replica("other")
     key = other.ok("key", "show").strip()
     conversation = me.record("new", "--member", f"{key}:writer")["conversation"]
@@ -324,7 +326,7 @@ def test_a_key_file_that_is_none_or_open_to_others_is_refused(me: Terminal, tmp_
     assert me.refused("new") == "KEY_FILE_INVALID"
 
 
-def test_a_second_process_looks_on_where_the_first_holds_the_replica(
+def test_a_second_process_reads_while_the_first_holds_the_replica(
     world: World, me: Terminal, talked: str
 ) -> None:
     async def look() -> tuple[str, str]:

@@ -26,7 +26,7 @@ class HeldUp:
         if index == 2:
             await self._go_on.wait()
 
-    def let_go(self) -> None:
+    def evict(self) -> None:
         """Let it answer on."""
         self._world.background.run(self._set())
 
@@ -50,7 +50,7 @@ def held_up(world: World, me: Terminal) -> Iterator[HeldUp]:
     host = HeldUp(world)
     me.ok("new")
     yield host
-    host.let_go()
+    host.evict()
 
 
 def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTerminal:
@@ -71,7 +71,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_came(
         terminal.expect("2 tokens")
         terminal.type(CTRL_C)
         held_up.wait_for_cancel()
-        held_up.let_go()
+        held_up.evict()
         terminal.expect("cancelled")
         terminal.expect("> ")
         assert terminal.leave(CTRL_D) == 0
@@ -102,7 +102,7 @@ def test_ctrl_c_while_sending_says_where_the_answer_goes(
         assert terminal.leave(CTRL_C) == 130
         assert "goes on into the log" in terminal.shown
         assert "Traceback" not in terminal.shown
-    held_up.let_go()
+    held_up.evict()
     assert "You said: one two three" in me.ok("log", "--all")
 
 

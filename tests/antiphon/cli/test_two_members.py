@@ -123,7 +123,7 @@ def test_who_forks_from_an_answer_under_way_leaves_it_aside_where_everyone_sees_
         assert SIDE_LEAF in leaf
 
 
-def test_a_branch_goes_on_whose_host_is_gone(gate: Gate):
+def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     ada, bob = pair(gate.world)
     ada.ok("send", "first", "--no-wait")
     gate.wait()

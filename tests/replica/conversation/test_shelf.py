@@ -15,7 +15,7 @@ def test_a_shelf_shows_what_is_in_memory_and_nothing_else():
     assert shelf.get(ConversationId(b"?" * 32)) is None
 
 
-def test_a_conversation_takes_the_slot_of_an_older_one_of_its_id():
+def test_a_conversation_replaces_an_older_one_of_its_id():
     shelf = MemoryShelf([A])
     newer = Conversation(A.id)
     shelf.add(newer)

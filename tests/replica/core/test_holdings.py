@@ -71,8 +71,8 @@ def test_a_refused_entry_is_unacked_but_no_ack_is_expected() -> None:
 
 def test_the_acks_of_another_hub_are_forgotten() -> None:
     scene = Scene()
-    scene.holdings.meet(HUB)
+    scene.holdings.use_hub(HUB)
     assert ID in scene.holdings.acks
-    scene.holdings.meet(OTHER_HUB)
+    scene.holdings.use_hub(OTHER_HUB)
     assert ID not in scene.holdings.acks
     assert scene.holdings.unacked(ID) == {GENESIS.id, ENTRY.id}

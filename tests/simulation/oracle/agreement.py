@@ -1,4 +1,4 @@
-"""Claims about the end of a run: everyone who may read agrees, and agrees with the books."""
+"""Claims about the end of a run: everyone who may read agrees, and agrees with the history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tests.replica.log.naive_members import naive_covered, naive_membership
 from tests.replica.order.naive_order import naive_order
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import BookedLog, Books, Violation, short
+from tests.simulation.oracle.history import History, RecordedLog, Violation, short
 from tests.simulation.oracle.naive_tail import naive_frontier, naive_tail
 
 
@@ -48,8 +48,8 @@ def view_of(held: Conversation) -> View:
     )
 
 
-def naive_view(log: BookedLog) -> View:
-    """Derive the same from the books, by the slow twins (spec/03-order §2, §3, §5)."""
+def naive_view(log: RecordedLog) -> View:
+    """Derive the same from the history, by the slow twins (spec/03-order §2, §3, §5)."""
     covered = frozenset(naive_covered(log))
     state = naive_membership(log)
     order = naive_order(log)
@@ -74,7 +74,7 @@ def naive_view(log: BookedLog) -> View:
     )
 
 
-def _context(log: BookedLog, chain: list[EntryId]) -> tuple[EntryId, ...]:
+def _context(log: RecordedLog, chain: list[EntryId]) -> tuple[EntryId, ...]:
     return tuple(listed for seal in chain for listed in log.body(seal).entries)
 
 
@@ -86,10 +86,10 @@ def differences(a: View, b: View) -> str:
 
 
 class Agreement:
-    """Compares all who may read one conversation with each other and with the books."""
+    """Compares all who may read one conversation with each other and with the history."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
-        self._books = books
+    def __init__(self, history: History, mix: Mix) -> None:
+        self._books = history
         self._may_repeat = mix.may_repeat
         self._contexts: dict[EntryId, tuple[EntryId, ...]] = {}
 
@@ -129,7 +129,7 @@ class Agreement:
                 raise Violation(f"{name} lacks {short(lacking)}")
             view = view_of(held)
             if view != expected:
-                raise Violation(f"{name} differs from the books: {differences(view, expected)}")
+                raise Violation(f"{name} differs from the history: {differences(view, expected)}")
         digests = {held.log.digest for held in readers.values()}
         if len(digests) > 1:
             raise Violation("equal logs have different digests")
@@ -173,7 +173,7 @@ class Agreement:
         says = self._meta(expected)
         for name, held in readers.items():
             if dict(held.document.projection.meta) != says:
-                raise Violation(f"{name} shows another document than the books")
+                raise Violation(f"{name} shows another document than the history")
 
     def _meta(self, expected: View) -> dict[str, object]:
         from tests.simulation.oracle.naive_meta import naive_meta  # brings pycrdt

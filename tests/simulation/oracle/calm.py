@@ -7,7 +7,7 @@ from replica.link.codec import Direction
 from replica.link.effects import conversation_of
 from replica.link.events import SyncState
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Violation, short
+from tests.simulation.oracle.history import Violation, short
 
 Stream = tuple[int, ConversationId]
 

@@ -7,7 +7,7 @@ from replica.link import messages as m
 from replica.log.kinds import Kind
 from syncd.hub import Hub, HubEffects, LinkId
 from tests.replica.log.naive_members import naive_membership
-from tests.simulation.oracle.books import Violation
+from tests.simulation.oracle.history import Violation
 
 
 class _Members:

@@ -6,7 +6,7 @@ from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, EntryId
 from replica.link.events import SyncState
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Violation
+from tests.simulation.oracle.history import Violation
 
 
 @dataclass(slots=True)
@@ -43,14 +43,14 @@ class Drafts:
         self._runs[request, run] = _Run(host, conversation, token_ids, now, streams)
         self._newest[request] = run
 
-    def read(self, name: str, life: int, draft: Draft) -> None:
+    def read(self, name: str, incarnation: int, draft: Draft) -> None:
         """Take a draft frame an application got: the host's tokens, gap-free per run."""
         known = self._runs.get((draft.request, draft.run))
         streamed = known.token_ids if known else ()
         end = draft.token_offset + len(draft.token_ids)
         if streamed[draft.token_offset : end] != draft.token_ids:
             raise Violation(f"{name} read a draft nobody streamed")
-        reader = (name, life, draft.request, draft.run)
+        reader = (name, incarnation, draft.request, draft.run)
         if draft.token_offset not in (0, self._read.get(reader, 0)):
             raise Violation(f"{name} read a draft with a gap")
         self._read[reader] = end
@@ -67,7 +67,7 @@ class Drafts:
         else:
             self._synchronized_since.pop((name, conversation), None)
 
-    def answered(self, name: str, life: int, request: EntryId, number: int) -> None:
+    def answered(self, name: str, incarnation: int, request: EntryId, number: int) -> None:
         """Take an answer a reader has just got: it has read all of the newest run.
 
         Where nothing is lost on the way, and both ends were synchronized from before it.
@@ -79,6 +79,6 @@ class Drafts:
         since = [self._synchronized_since.get(end) for end in ends]
         if self._newest[request] != number or any(at is None or at > run.began_at for at in since):
             return
-        got = self._read.get((name, life, request, number), 0)
+        got = self._read.get((name, incarnation, request, number), 0)
         if got != len(run.token_ids):
             raise Violation(f"{name} read {got} of {len(run.token_ids)} tokens of an answer")

@@ -7,7 +7,7 @@ from replica.log.body import Request, Seal
 from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Books, Violation
+from tests.simulation.oracle.history import History, Violation
 
 DECISIONS_MAX = 200
 """Decisions of one host in one step; beyond it the schedule gives out the same ones again."""
@@ -16,8 +16,8 @@ DECISIONS_MAX = 200
 class Hosts:
     """What each host works on, and what it wrote."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
-        self._books = books
+    def __init__(self, history: History, mix: Mix) -> None:
+        self._books = history
         self._may_repeat = mix.may_repeat
         self._answers: dict[EntryId, EntryId] = {}
         self._running: dict[str, dict[EntryId, EntryId]] = {}
@@ -34,7 +34,7 @@ class Hosts:
         self._synced -= {(name, conversation) for conversation in lost}
 
     def synchronized(self, name: str, conversation: ConversationId) -> None:
-        """Take a conversation as synced in this life."""
+        """Take a conversation as synced in this incarnation."""
         self._synced.add((name, conversation))
 
     def decided(self, name: str, count: int) -> None:

@@ -4,7 +4,7 @@ from replica.ids import ConversationId, EntryId
 from replica.link import messages as m
 from replica.link.effects import conversation_of
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Violation, short
+from tests.simulation.oracle.history import Violation, short
 
 ASKING = ("CONVERSATION_NOT_FOUND", "ENTRIES_MISSING")
 

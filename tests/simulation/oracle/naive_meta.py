@@ -6,7 +6,7 @@ from replica.document.projection import EMPTY_UPDATE, Update
 from replica.ids import EntryId
 from replica.log.body import DocumentUpdate
 from tests.replica.document.naive_document import naive_document
-from tests.simulation.oracle.books import Record
+from tests.simulation.oracle.history import Record
 
 
 def naive_meta(records: Iterable[Record], visible: Set[EntryId]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Books, Violation, short
+from tests.simulation.oracle.history import History, Violation, short
 
 EXPECTED_FAULTS = {
     "CONVERSATION_NOT_FOUND", "CONVERSATION_DELETED", "LANES_DIVERGED", "PENDING_FULL",
@@ -23,10 +23,10 @@ MEMBERSHIP_KINDS = (Kind.GENESIS, Kind.MEMBER)
 class Stores:
     """Who wrote, stored, accepted and acked what."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
+    def __init__(self, history: History, mix: Mix) -> None:
         self.acks = 0
         self.forks = 0
-        self._books = books
+        self._books = history
         self._may_fork = mix.may_fork
         self._accepted_by: dict[str, set[EntryId]] = {}
         self._acked: set[EntryId] = set()
@@ -64,7 +64,7 @@ class Stores:
                 self.acks += 1
                 at = self._books[at].entry.header.prev
 
-    def taken_as_acked(self, name: str, ids: Iterable[EntryId], hub_disk: Disk) -> None:
+    def assumed_acked(self, name: str, ids: Iterable[EntryId], hub_disk: Disk) -> None:
         """Take what a replica no longer counts as unacked."""
         early = set(ids) - hub_disk.ever
         if early and not self._may_fork:
@@ -109,7 +109,7 @@ class Stores:
             return True
         return any(self._books[i].entry.header.kind in MEMBERSHIP_KINDS for i in lacking)
 
-    def taken_away(self, name: str, disk: Disk) -> None:
+    def removed(self, name: str, disk: Disk) -> None:
         """Take a rollback, damage or a total loss: what is left still counts as accepted."""
         self._accepted_by[name] = disk.ids()
 

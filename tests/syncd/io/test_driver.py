@@ -38,7 +38,9 @@ async def test_a_start_fills_memory_and_no_more(driver: HubDriver):
     assert len(driver.hub.shelf.listing(ADA.public)) == len(IDS)
 
 
-async def test_what_was_loaded_for_a_caller_is_there_when_its_turn_comes(driver: HubDriver):
+async def test_a_conversation_loaded_for_a_caller_is_in_memory_when_the_caller_runs(
+    driver: HubDriver,
+):
     """Where all else in memory is open on links, the newcomer is the one that can go."""
     link_id = driver.connect(ADA.public, lambda _item: None)
     await driver.receive(link_id, Hello((1,)), 0)

@@ -81,7 +81,7 @@ async def test_two_loads_at_once_give_one_conversation(driven: Driven):
     assert driven.reads == 1
 
 
-async def test_a_slow_load_never_brings_back_what_was_stored_before(driven: Driven):
+async def test_a_slow_load_never_brings_back_older_contents(driven: Driven):
     driven.take_off()
     driven.held_up = {1}
     loads = [asyncio.create_task(driven.ensure_loaded()) for _ in range(2)]

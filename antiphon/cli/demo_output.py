@@ -17,7 +17,7 @@ from replica.io import Delta, Discarded, Finished, TurnEvent
 INDENT = "  "
 
 
-class Stage:
+class DemoOutput:
     """The screen and the results of one show."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -34,7 +34,7 @@ class Stage:
         """Say whether every check held."""
         return bool(self.checks) and all(ok for _, ok, _ in self.checks)
 
-    def act(self, number: int, title: str) -> None:
+    def begin_step(self, number: int, title: str) -> None:
         """Begin an act."""
         self._console.print()
         self._console.print(Text(f"{number}  {title}", style="bold"))
@@ -90,9 +90,9 @@ class Stage:
         self._console.print()
         Output(as_json=self._as_json).fail(error)
 
-    def curtain(self) -> None:
+    def summarize(self) -> None:
         """Show the closing table."""
-        self.act(6, "What was promised, and what happened")
+        self.begin_step(6, "What was promised, and what happened")
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         for name in ("", "promise"):
             table.add_column(name, no_wrap=True)

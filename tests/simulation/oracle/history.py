@@ -33,7 +33,7 @@ class Record:
         return tuple(ids)
 
 
-class BookedLog:
+class RecordedLog:
     """Entries of one conversation as the slow twins of the unit tests read a log."""
 
     def __init__(self, conversation: ConversationId, records: dict[EntryId, Record]) -> None:
@@ -52,7 +52,7 @@ class BookedLog:
         return list(self._children.get(entry_id, ()))
 
 
-class Books:
+class History:
     """All records by id."""
 
     def __init__(self) -> None:
@@ -79,9 +79,9 @@ class Books:
         if ours.body != theirs.body:
             raise Violation(f"{name} holds another body of {entry.id.hex()[:6]}")
 
-    def log_of(self, conversation: ConversationId, ids: Iterable[EntryId]) -> BookedLog:
+    def log_of(self, conversation: ConversationId, ids: Iterable[EntryId]) -> RecordedLog:
         """Return these entries of a conversation as a log."""
-        return BookedLog(conversation, {i: self.records[i] for i in ids})
+        return RecordedLog(conversation, {i: self.records[i] for i in ids})
 
 
 def short(ids: Iterable[EntryId]) -> list[str]:
