@@ -1,4 +1,4 @@
-"""`antiphon chat`: talk, watch the answer come, cancel it, undo, branch."""
+"""`antiphon chat`: send messages, watch and cancel answers, undo, branch."""
 
 import contextlib
 import signal
@@ -30,15 +30,15 @@ from replica.log import Conflict, Entry, Kind
 from replica.refusals import ArgumentInvalid
 
 HELP = """\
-/undo           take the last turn back; the next message branches off there
+/undo           undo the last turn; the next message starts a branch there
 /again          ask for another answer to the last message
-/cancel         wait no longer for answers on this branch, and keep what came
+/cancel         cancel the awaited answers on this branch; keep received text
 /fork [ENTRY]   let the next message follow ENTRY, else the last answer
 /log            show this branch
-/status         show what the hub has
-/help           show this
-/quit           leave, as does Ctrl-D; the conversation stays
-Ctrl-C          cancel the answer under way, and keep what came; again: leave"""
+/status         show the state of the conversation at the hub
+/help           show this help
+/quit           leave, as does Ctrl-D; the conversation is kept
+Ctrl-C          cancel the answer and keep received text; again: leave"""
 _TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
 _RECENT = 6
 
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
             int | None, typer.Option(metavar="N", min=1, help="Output tokens per answer.")
         ] = None,
     ) -> int:
-        """Talk with the model in a terminal; /help lists what else can be typed."""
+        """Chat with the model in a terminal; /help lists the commands."""
         with Background() as background:
             chat_session = ChatSession(session, background, parse_conflict(conflict), max_tokens)
             with chat_session.opened(conversation):
@@ -64,9 +64,9 @@ def register(app: typer.Typer) -> None:
 
 
 class Interrupts:
-    """Ctrl-C while an answer comes: the first one cancels it, any other raises.
+    """Ctrl-C during an answer: the first one cancels the answer, any other raises.
 
-    A handler and not an exception, so that no event is lost, whatever was being shown.
+    A signal handler loses no event, unlike an exception in the middle of the output.
     """
 
     def __init__(self, cancel: Callable[[EntryId], "Future[Entry]"]) -> None:
@@ -77,12 +77,12 @@ class Interrupts:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        """Take Ctrl-C over."""
+        """Install the handler of Ctrl-C."""
         self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Give it back."""
+        """Restore the previous handler."""
         signal.signal(signal.SIGINT, self._before)
 
     def raise_failure(self) -> None:
@@ -98,7 +98,7 @@ class Interrupts:
 
 @dataclass(slots=True)
 class ChatSession:
-    """One person at one conversation."""
+    """A chat in one conversation."""
 
     session: Session
     background: Background
@@ -110,7 +110,7 @@ class ChatSession:
 
     @contextlib.contextmanager
     def opened(self, prefix: str | None) -> Iterator[None]:
-        """Hold the replica, sync, and greet."""
+        """Open the replica, sync the conversation and show its recent messages."""
         try:
             self.background.run(self._open(prefix))
             yield
@@ -150,7 +150,7 @@ class ChatSession:
     # --- the loop ---------------------------------------------------------------
 
     def talk(self) -> int:
-        """Read lines until the person leaves."""
+        """Read and run lines until the user leaves; return the exit code."""
         _use_line_editing()
         while True:
             try:
@@ -176,9 +176,9 @@ class ChatSession:
                 self.session.out.fail(error)
 
     def _read_line(self) -> str:
-        """Read what a person or a pipe says next. Raises EOFError, ArgumentInvalid."""
+        """Read the next line from a terminal or pipe. Raises EOFError, ArgumentInvalid."""
         if self.session.out.is_terminal:
-            # \x01 … \x02 tell readline that the colour is no character.
+            # \x01 … \x02 mark the colour as zero-width for readline.
             colored = "\x01\x1b[36m\x02> \x01\x1b[0m\x02"
             return check_text(input(colored if _has_color(self.session) else "> "))
         line = sys.stdin.readline()
@@ -187,7 +187,7 @@ class ChatSession:
         return check_text(line.rstrip("\n"))
 
     def _run_command(self, name: str, rest: str) -> bool:
-        """Do what a /command says; False to leave."""
+        """Run a /command; return False to leave."""
         match name.strip():
             case "quit" | "exit" | "q":
                 return False
@@ -209,7 +209,7 @@ class ChatSession:
             case "help" | "?":
                 self.session.out.note(HELP)
             case _:
-                self.session.out.note(f"there is no /{name}; /help lists what there is")
+                self.session.out.note(f"there is no /{name}; /help lists the commands")
         return True
 
     def _turn(self, text: str | None, place: Place | None = None) -> None:
@@ -272,7 +272,7 @@ class ChatSession:
         parents = self.held.log.entries[last].header.parents
         await self._go_to(parents[0])
         words = row_of(self.held, self.held.log.entries[last], None).text
-        self.session.out.note(f"taken back: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
+        self.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
         self.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
 
     def _again(self) -> None:
@@ -310,7 +310,7 @@ class ChatSession:
 
 
 def _use_line_editing() -> None:
-    # Importing it is what switches history and editing on for input().
+    # Importing it enables history and line editing for input().
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401
 

@@ -1,10 +1,10 @@
-"""The demo: a real model, real crashes, real deletions, and what comes back.
+"""The demo: a real model, real crashes and deletions, and the recovery from each.
 
     python -m antiphon.cli.demo [--json]
 
-Own temporary folders, free ports, nothing left behind. Each act shows one
-promise and checks it; the exit code is 1 if one failed. With --json the show
-goes to stderr, and the last line of stdout is one JSON object.
+It uses temporary folders and free ports, and removes everything at the end. Each
+step demonstrates and checks one guarantee; the exit code is 1 if one failed. With
+--json the output goes to stderr, and the last line of stdout is one JSON object.
 """
 
 import argparse
@@ -48,7 +48,7 @@ WAIT_S = 120.0
 
 
 class Demo:
-    """The acts, in order; each leaves what the next one needs."""
+    """The steps, in order; each one uses the state after the one before."""
 
     def __init__(self, folder: Path, out: DemoOutput) -> None:
         """Keep everything under `folder`."""
@@ -61,7 +61,7 @@ class Demo:
         """One number per turn, in the order of the turns."""
 
     async def play(self) -> None:
-        """Run all acts."""
+        """Run all steps."""
         self.out.say("starting a hub and a model host …")
         async with self.daemons, Relay(self.daemons.hub.ready.address) as self.relay:
             async with self._replica("a", self.relay) as replica:
@@ -80,7 +80,7 @@ class Demo:
         key = load_or_create(folder / "identity.key")
         return Replica.open(folder / "log" / "log.db", key, address)
 
-    # --- the acts -------------------------------------------------------------
+    # --- steps -------------------------------------------------------------
 
     async def step_1_talk(self, replica: Replica) -> None:
         """Hold a conversation of three turns."""
@@ -101,7 +101,7 @@ class Demo:
         self.out.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
     async def step_2_kill(self, replica: Replica) -> turns.Finished:
-        """Kill both daemons; the fourth turn restores what the first three computed."""
+        """Kill both daemons; the fourth turn restores the KV cache of the first three."""
         self.out.begin_step(2, "Both daemons killed, the KV cache restored from its checkpoint")
         tokens = await self._wait_for_checkpoint(replica)
         self.out.say(f"a checkpoint of {tokens} tokens is durable")
@@ -127,7 +127,7 @@ class Demo:
         return finished
 
     async def step_3_forget(self, replica: Replica, fourth: turns.Finished) -> None:
-        """Delete the host's derived state; the log gives the same tokens again."""
+        """Delete the host's derived state; recompute the same tokens from the log."""
         self.out.begin_step(
             3, "The host's checkpoints deleted, everything computed from the log again"
         )
@@ -157,9 +157,9 @@ class Demo:
         )
 
     async def step_4_reseed(self, replica: Replica) -> None:
-        """Delete the hub's log; the client's replica gives it back."""
+        """Delete the hub's log; the user's replica restores it."""
         self.out.begin_step(4, "The hub's log deleted, given back by the client's replica")
-        # The host is a replica too: it stays down, so that the client alone can help.
+        # The host is a replica too; it stays stopped, so that only the user's replica has the log.
         await self.daemons.host.stop()
         await self.daemons.hub.stop()
         store = self.daemons.data_dir / "hub" / "log"
@@ -179,7 +179,7 @@ class Demo:
         self.out.check("a replica gives the hub its log back", equal, f"{len(held.log)} entries")
 
     async def step_5_queue(self) -> None:
-        """Write on two replicas offline; the later turn goes behind the earlier one's answer."""
+        """Write on two replicas offline; the later turn is queued behind the earlier answer."""
         self.out.begin_step(5, "Two replicas write offline, and meet again")
         starting = asyncio.create_task(self._start("host"))
         requests = {}
@@ -226,7 +226,7 @@ class Demo:
         self.out.check("two offline turns follow one another", in_line, "no words left out")
         self.out.check("both replicas hold the same", digests[0] == digests[1], "equal digests")
 
-    # --- what acts are made of ---------------------------------------------------
+    # --- parts of steps ---------------------------------------------------
 
     async def _turn(
         self,
@@ -276,7 +276,7 @@ class Demo:
             self.out.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
 
     async def _relinked(self, replica: Replica) -> None:
-        """Wait until the link is up again, and everything is at the hub."""
+        """Wait until the link is up again and the hub holds all entries."""
         await replica.wait_for(lambda: replica.hub.is_linked, WAIT_S)
         await replica.wait_synced(self.conversation, WAIT_S)
 
@@ -298,14 +298,14 @@ class Demo:
         return held.order.nodes[seal].seal.request
 
     def _new_tokens(self, replica: Replica, finished: turns.Finished) -> int:
-        """Count the prompt tokens this turn brought: its message and its request."""
+        """Count the new prompt tokens of a turn: those of its message and its request."""
         held = replica.shelf[self.conversation]
         seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal
         listed = zip(seal.entries, seal.tokens_per_entry, strict=True)
         return sum(n for i, n in listed if isinstance(held.log.body(i), Message | Request))
 
     async def _show_graph(self) -> None:
-        """Run the real command beside the open replica."""
+        """Run the real command while the replica is open."""
         argv = [sys.executable, "-m", "antiphon.cli.main", "log", "--graph"]
         self.out.say(f"$ antiphon log --graph {short(self.conversation)}")
         process = await asyncio.create_subprocess_exec(
@@ -324,10 +324,10 @@ def _ids(finished: turns.Finished) -> str:
 
 
 async def play(out: DemoOutput) -> None:
-    """Fetch the model, play all acts in a temporary folder, and clean up."""
+    """Fetch the model, run all steps in a temporary folder, and clean up."""
     task = asyncio.current_task()
     assert task is not None, "play runs in a task"
-    # Told to end, the demo still stops its daemons and removes its folder.
+    # On SIGTERM, the demo still stops its daemons and removes its folder.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     await fetch_model(MODEL)
     folder = Path(tempfile.mkdtemp(prefix="antiphon-demo-"))
@@ -338,7 +338,7 @@ async def play(out: DemoOutput) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, show the closing table, and return 1 if a promise failed."""
+    """Run the demo, print the summary, and return 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m antiphon.cli.demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="results as JSON, last on stdout")
     given = parser.parse_args(arguments)

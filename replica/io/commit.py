@@ -1,8 +1,8 @@
-"""Group commit: one writing connection, one task, one sync for all who wait.
+"""Group commit: one writing connection, one task, one sync for all queued writes.
 
 SQLite before 3.51.3 can corrupt a WAL that two connections write or checkpoint
-at once, so every write of a process goes through the one task here. What waits
-while a transaction is being synced becomes the next transaction together.
+at once, so every write of a process goes through the one task here. The writes
+queued while a transaction is being synced form the next transaction.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from replica.io.disk import DISK_ERRORS, store_error
 from replica.refusals import StoreCorrupt
 
 QUEUED_MAX = 1_024
-"""Writes that may wait; more callers wait for a place, holding their own data."""
+"""Most queued writes; further callers wait and keep their own data."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 LAZY_DELAY_S = 1.0
-"""A lazy write reaches the disk with the next transaction, or after this long."""
+"""Longest delay of a lazy write, which is written with the next transaction."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class GroupCommit:
     """Runs statements in durable transactions; owns `connection` until closed."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
-        """Start the task; the connection is in autocommit mode."""
+        """Start the task; `connection` is in autocommit mode."""
         self._connection = connection
         self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
@@ -62,22 +62,21 @@ class GroupCommit:
         """Run the statements; return once they are durable.
 
         `truncate` also empties the WAL, unless a reader is in the way, so that
-        nothing deleted lingers there. Raises StoreFull or another StoreError if
-        the transaction they shared with other callers was rolled back; all of
-        those callers get the same.
+        no deleted data stays there. Raises StoreFull or another StoreError if the
+        transaction was rolled back; all callers that shared it get the same error.
         """
         if self._closing or self._task.done():
             raise StoreError("the store is closed")
         write = _Write(statements, size_bytes, truncate)
         await self._queue.put(write)
-        if self._task.done():  # It ended while this caller waited for a place.
+        if self._task.done():  # It ended while this caller waited for a free slot.
             raise StoreError("the store is closed")
         await write.done
 
     def write_later(self, key: Hashable, statement: Statement) -> None:
         """Run the statement with the next transaction; a later one with `key` replaces it.
 
-        Lost without notice if the process dies first.
+        It is lost without notice if the process is killed first.
         """
         if self._closing:
             raise StoreError("the store is closed")
@@ -92,7 +91,7 @@ class GroupCommit:
             await self.write(())
 
     async def close(self) -> None:
-        """Write what waits, then close the connection."""
+        """Perform the queued writes, then close the connection."""
         if self._closing:
             return
         self._closing = True
@@ -109,7 +108,7 @@ class GroupCommit:
     def _wake(self) -> None:
         self._timer = None
         write = _Write(())
-        write.done.cancel()  # Nobody waits for it.
+        write.done.cancel()  # No caller awaits it.
         # A full queue means that a transaction is about to begin anyway.
         with contextlib.suppress(asyncio.QueueFull):
             self._queue.put_nowait(write)
@@ -121,7 +120,7 @@ class GroupCommit:
             await self._commit(batch)
 
     async def _collect(self) -> tuple[list[_Write], bool]:
-        """Wait for a write and take all that wait with it; True once closing."""
+        """Wait for a write; return it with all queued ones, and True once closing."""
         batch: list[_Write] = []
         size = 0
         item = await self._queue.get()
@@ -143,19 +142,19 @@ class GroupCommit:
         except DISK_ERRORS as error:
             refusal = store_error(error)
             if lazy:
-                # What can be found out again must not keep the log from the disk.
+                # Lazy writes can be derived again; they must not prevent durable ones.
                 await self._commit(batch, with_lazy=False)
                 self._keep(lazy, refusal)
                 return
             if isinstance(refusal, StoreCorrupt) and len(batch) > 1:
-                # A damaged page fails those who touch it, not all who came at the same time.
+                # A damaged page fails the writes that touch it, not the whole batch.
                 for write in batch:
                     await self._commit((write,))
                 return
             _log.warning("store_write_failed", reason=refusal.reason, detail=refusal.detail)
             _resolve(batch, refusal)
         except BaseException:
-            # Our own bug, or the loop is ending: nobody may wait for ever.
+            # A bug, or the loop is ending: no caller may wait for ever.
             _resolve(batch, StoreError("the store's writer stopped"))
             self._refuse_queued()
             raise
@@ -165,7 +164,7 @@ class GroupCommit:
             _resolve(batch, None)
 
     def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
-        """Try lazy writes again with the next transaction, unless they touch a broken page."""
+        """Retry lazy writes with the next transaction, unless they touch a damaged page."""
         if isinstance(refusal, StoreCorrupt):
             _log.warning("store_lazy_writes_dropped", count=len(lazy), detail=refusal.detail)
         else:
@@ -183,7 +182,7 @@ class GroupCommit:
                     await self._connection.execute(statement.sql)
             await self._connection.execute("COMMIT")
         finally:
-            # After some errors SQLite has rolled back by itself, after others not.
+            # SQLite rolls back by itself after some errors only.
             if self._connection.in_transaction:
                 await self._connection.execute("ROLLBACK")
 
@@ -204,7 +203,7 @@ class GroupCommit:
 
 
 def _merged(statements: Sequence[Statement]) -> list[Statement]:
-    """Join neighbours of the same SQL: each statement costs a hop to the SQLite thread."""
+    """Merge adjacent statements of the same SQL; each costs a switch to the SQLite thread."""
     merged: list[Statement] = []
     for statement in statements:
         if merged and merged[-1].sql == statement.sql:
@@ -216,7 +215,7 @@ def _merged(statements: Sequence[Statement]) -> list[Statement]:
 
 def _resolve(batch: Sequence[_Write], refusal: StoreError | None) -> None:
     for write in batch:
-        if write.done.done():  # Its caller was cancelled; the rows are written all the same.
+        if write.done.done():  # Its caller was cancelled; its rows are written anyway.
             continue
         if refusal is None:
             write.done.set_result(None)

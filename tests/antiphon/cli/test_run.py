@@ -153,7 +153,7 @@ def test_a_port_in_use_is_reported_and_nothing_keeps_running(world: World, tmp_p
     done = antiphon(tmp_path / "second", "up", "--hub-port", port)
     assert done.returncode == 1
     assert "DAEMON_FAILED" in done.stderr
-    assert "taken" in done.stderr
+    assert "in use" in done.stderr
     assert "Traceback" not in done.stderr
 
 
