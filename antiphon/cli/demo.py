@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 from antiphon.cli.demo_output import DemoOutput, bytes_words
-from antiphon.cli.main import quiet
+from antiphon.cli.main import set_log_level
 from antiphon.cli.relay import Relay
 from antiphon.cli.supervisor import Supervisor
 from antiphon.cli.up import fetch_model
@@ -342,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m antiphon.cli.demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="results as JSON, last on stdout")
     given = parser.parse_args(arguments)
-    quiet(logging.CRITICAL)
+    set_log_level(logging.CRITICAL)
     out = DemoOutput(as_json=given.json)
     try:
         asyncio.run(play(out))

@@ -1,4 +1,4 @@
-"""`antiphon list` and `antiphon status`: what is held here, and what the hub has of it."""
+"""`antiphon list` and `antiphon status`: local conversations and their state at the hub."""
 
 import time
 from contextlib import suppress
@@ -29,7 +29,7 @@ NOTHING_YET = "no conversation yet; next: antiphon new"
 
 @dataclass(frozen=True, slots=True)
 class ConversationStatus:
-    """One conversation, as this replica and the hub stand to each other."""
+    """The sync status of one conversation."""
 
     held: Conversation
     unsynced: int
@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
 
     @command(app, "status", rich_help_panel="Look")
     async def status(session: Session, conversation: ConversationArgument = None) -> None:
-        """Show how this replica and the hub stand: heads, unsynced, last ack, state."""
+        """Show the sync status: heads, unsynced entries, last ack, state."""
         wanted = await _wanted(session, conversation)
         try:
             async with session.replica() as replica:
@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
     if prefix is None and not session.settings.store_path.is_file():
-        return []  # the hub can be asked all the same
+        return []  # the hub's status is shown anyway
     async with session.reading() as store:
         if prefix is not None:
             return [await session.choose(store, prefix)]
@@ -98,7 +98,7 @@ async def _all_local(
 ) -> list[ConversationStatus]:
     statuses = []
     for conversation in conversations:
-        # A damaged row may name a conversation that is none.
+        # A damaged row may contain an id that is no conversation.
         with suppress(ConversationUnknown):
             statuses.append(await _local(session, store, conversation))
     return statuses
@@ -118,7 +118,7 @@ async def _local(
 
 
 def _unreadable(conversation: ConversationId) -> Conversation:
-    """Return what stands for a conversation of which the disk yields nothing."""
+    """Return an empty conversation in place of an unreadable one."""
     return Conversation.restore(conversation, (), Lost(is_unreadable=True))
 
 
@@ -136,7 +136,7 @@ def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:
 async def _synced(
     session: Session, replica: Replica, conversation: ConversationId
 ) -> ConversationStatus:
-    """Sync one conversation, as far as the hub lets us."""
+    """Sync one conversation and return its status, including a refusal."""
     refusal = ""
     try:
         await session.sync(replica, conversation)
@@ -234,7 +234,7 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in columns:
         counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
-        # Where a terminal is narrow, these give way.
+        # On a narrow terminal these columns are shortened.
         is_flexible = name in ("title", "state")
         table.add_column(
             name,
@@ -290,7 +290,7 @@ def _list_record(status: ConversationStatus, current: ConversationId | None) -> 
 
 
 def title_of(held: Conversation) -> str:
-    """Return the first thing a user said, in one line."""
+    """Return the first user message as one line."""
     if held.log.genesis is None:
         return "(damaged: its beginning is missing)"
     for entry in entries_at(held, newest_place(held)):
@@ -298,7 +298,7 @@ def title_of(held: Conversation) -> str:
         if isinstance(body, Message) and body.speaker == Speaker.USER:
             return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)
     owner = next(iter(held.log.membership.roles), b"")
-    return f"(nothing said yet; owner {owner.hex()[:KEY_DIGITS]})"
+    return f"(no message yet; owner {owner.hex()[:KEY_DIGITS]})"
 
 
 def _turns(held: Conversation) -> int:
@@ -306,7 +306,7 @@ def _turns(held: Conversation) -> int:
 
 
 def ago(unix_ms: int | None) -> str:
-    """Say how long ago a time is, in the largest unit that fits."""
+    """Return the time since `unix_ms` in the largest unit that fits."""
     if unix_ms is None:
         return "never"
     seconds = max(0.0, time.time() - unix_ms / 1000)

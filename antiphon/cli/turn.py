@@ -1,4 +1,7 @@
-"""One turn at the command line: from what is remembered to what is shown and remembered next."""
+"""One turn at the command line: checks, request options, and the choices saved for the next.
+
+A request may state its latest start (DECISIONS D56).
+"""
 
 import os
 from collections.abc import AsyncIterator
@@ -17,11 +20,11 @@ from replica.refusals import ArgumentInvalid
 
 SEED_BITS = 63
 TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
-"""What is left of a body beside salt and framing."""
+"""Bytes of a body without salt and framing."""
 
 
 def check_text(text: str) -> str:
-    """Return a text that an entry can carry. Raises ArgumentInvalid, MessageTooLong."""
+    """Return the text if it fits an entry. Raises ArgumentInvalid, MessageTooLong."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -51,9 +54,9 @@ def options_for(
     host: PublicKey | None = None,
     changes: dict[str, Any] | None = None,
 ) -> RequestOptions:
-    """Return how to ask: the conversation's defaults, changed by what was given.
+    """Return the request options: the conversation's defaults with `changes`.
 
-    A seed is minted where none is set, so that every answer can be replayed.
+    Without a seed a random one is drawn, so that every answer can be reproduced.
     Raises HostMissing.
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
@@ -82,9 +85,9 @@ async def run_turn(
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
-    """Ask, and remember that the next message goes on behind this request.
+    """Write the turn and yield its events; the next message follows this request.
 
-    Raises ReadOnlyHere, and what `turns.ask` raises.
+    Raises ReadOnlyHere, and the errors of `turns.ask`.
     """
     check_role(replica, held)
     choices = await session.choices(replica.store, held.id)

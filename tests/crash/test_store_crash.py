@@ -33,8 +33,8 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     conversation = children.genesis().conversation
     chance = random.Random(7)
     acked: set[EntryId] = set()
-    for life in range(1, CYCLES + 1):
-        child = start("append", path, str(life))
+    for run in range(1, CYCLES + 1):
+        child = start("append", path, str(run))
         for line in killed_after(child, chance.randrange(1, 60)):
             acked.update(EntryId(bytes.fromhex(word)) for word in line.split())
         # A dead process holds no lock: opening proves it.

@@ -1,4 +1,4 @@
-"""The hub: the real core of syncd behind simulated wires and disk."""
+"""The hub: the real core of syncd with simulated wires and disk."""
 
 from functools import partial
 
@@ -41,13 +41,13 @@ class HubNode(Node):
             self.oracle.stores.restored(self.name, self.disk, held)
 
     def held(self, conversation: ConversationId) -> Conversation | None:
-        """Return a conversation as the hub has it, be it on its disk alone."""
+        """Return the hub's conversation, loaded from its disk if necessary."""
         if conversation not in self.hub.shelf and conversation in self.disk.conversations():
             self._load(conversation)
         return self.hub.shelf.get(conversation)
 
     def undo(self, lost: Conversations) -> None:
-        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        """Report the refused commit to the core; send at once, since all queued work fails."""
         for _, step in self._steps(self.hub.disk_refused(lost, Fault.of(StoreFull()))):
             step()
 
@@ -62,7 +62,7 @@ class HubNode(Node):
         self.later(TICK_S, self._tick)
 
     def accept(self, wire: Wire, peer: PublicKey) -> None:
-        """Take a new stream of an authenticated key."""
+        """Accept a new stream of an authenticated key."""
         link_id = self.hub.connect(peer, self.clock.now)
         wire.link_id = link_id
         self.oracle.delivery.connected(link_id)
@@ -78,7 +78,7 @@ class HubNode(Node):
             self.oracle.delivery.received(link_id, message)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
-            wire.break_off()  # a connection this incarnation knows nothing of is reset
+            wire.break_off()  # a connection of an earlier incarnation is reset
 
     def wire_broken(self, wire: Wire) -> None:
         link_id = LinkId(wire.link_id)

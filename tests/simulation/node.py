@@ -1,4 +1,4 @@
-"""A process with a disk: performs effects in order, and may die between any two."""
+"""A process with a disk: performs effects in order, and may crash between any two."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -14,15 +14,15 @@ from tests.simulation.oracle import Oracle
 
 Step = Callable[[], None]
 Steps = list[tuple[ConversationId | None, Step]]
-"""What is done once a work is durable, with the conversation each step is about."""
+"""The steps after a commit, each with the conversation it concerns."""
 
 
 class Crashed(Exception):
-    """The process died between two effects."""
+    """The process crashed between two effects."""
 
 
 class Node:
-    """What persons, hosts and the hub have in common: group commit, crash, restart."""
+    """The common part of persons, hosts and the hub: group commit, crash, restart."""
 
     role = ""
 
@@ -62,7 +62,7 @@ class Node:
         )
 
     def submit(self, persist: Iterable[Entry], about: Conversations | None, steps: Steps) -> None:
-        """Queue effects; what waits together becomes durable together, then is performed."""
+        """Queue effects; all queued entries are committed together, then steps are performed."""
         self.commits.submit(Work(tuple(persist), about, steps))
         if not self._is_committing:
             self._is_committing = True
@@ -122,10 +122,10 @@ class Node:
             self.crashes_left -= 1
             raise Crashed
         if not self.is_alive:
-            raise Crashed  # an event of this batch was the end
+            raise Crashed  # an event of this batch crashed the node
 
     def crash(self, *, down_s: float | None = None) -> None:
-        """Lose memory and what was not yet performed; the disk stays. Restarts later."""
+        """Lose memory and unperformed effects, keep the disk, and restart later."""
         if not self.is_alive:
             return
         self.trace("crash")
@@ -139,7 +139,7 @@ class Node:
         self.clock.after(down_s, lambda: self.start() if incarnation == self.incarnation else None)
 
     def start(self) -> None:
-        """Come to incarnation from the disk."""
+        """Start from the disk."""
         if not self.is_alive:
             self.trace(f"start with {len(self.disk.entries)} entries")
             self.is_alive = True
@@ -152,5 +152,5 @@ class Node:
         raise NotImplementedError
 
     def undo(self, lost: Conversations) -> None:
-        """Let the core undo what the disk refused."""
+        """Let the core undo a refused commit."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
 """Bugs put into the core on purpose: the oracle must find each of them.
 
-A simulation that can't fail proves nothing; this is its own test.
+This is the test of the simulation itself.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.simulation.planted import Patch, host, hub, link, order, shapes, stor
 from tests.simulation.world import run_seed
 
 MARGIN = 3
-"""A bug may take so many times the seeds it takes today, until somebody has to look at it."""
+"""Factor on the seeds that a bug needs today, before its test fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Planted:
 
     @property
     def budget(self) -> int:
-        """Seeds tried."""
+        """Number of seeds tried."""
         return MARGIN * (self.first + 1)
 
 

@@ -1,4 +1,4 @@
-"""Reports what a replica sends, admits and holds as acknowledged to the oracle."""
+"""Reports a replica's sent, admitted and acknowledged entries to the oracle."""
 
 from typing import TYPE_CHECKING
 

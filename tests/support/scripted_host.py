@@ -128,7 +128,7 @@ class ScriptedHost:
 
     async def _answer(self, held: Conversation, ready: Sealable) -> None:
         request = held.order.request(ready.request)
-        assert request is not None, "what is sealable is a request"
+        assert request is not None, "a sealable entry is a request"
         seal = self._seal(held, ready)
         asked = Asked(held, ready.request, request, seal, _last_text(held, ready))
         try:

@@ -47,7 +47,7 @@ def gone(conversation: ConversationId) -> Fault:
     return Fault.of(ConversationDeleted(), conversation)
 
 
-# --- loading and asking -----------------------------------------------------------
+# --- loads and queries -----------------------------------------------------------
 
 
 def test_a_hub_goes_on_from_its_store(scene: Scene):
@@ -143,7 +143,7 @@ def test_each_entry_pushed_to_a_deleted_conversation_is_refused(scene: Scene):
     refused = ((broken.id, SignatureInvalid()),)
     scene.hub.delete(scene.id)
     for peer in (scene.writer.public, EVE.public):
-        message = Entries(scene.id, (good,), refused)  # the decoder set one aside
+        message = Entries(scene.id, (good,), refused)  # the decoder refused one
         effects, outcomes = scene.hub.push(peer, message, 0.0)
         assert outcomes == dict.fromkeys((good.id, broken.id), gone(scene.id))
         assert effects == HubEffects()

@@ -1,4 +1,4 @@
-"""A hub's shelf: a bound on what is in memory, and what is known of the rest."""
+"""A hub's shelf: a bound on conversations in memory, and records of the others."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_a_blocked_conversation_has_no_known_members():
     assert Known.of(Conversation.restore(UNKNOWN, (), Lost(is_unreadable=True))) is None
 
 
-# --- letting go -------------------------------------------------------------------
+# --- eviction -------------------------------------------------------------------
 
 
 def test_the_least_recently_used_go_first(held: list[Conversation]):
@@ -92,9 +92,7 @@ def test_it_is_over_its_bound_when_something_was_added_since_the_last_eviction(
     shelf.load(held[2])
     assert shelf.is_over_bound
     shelf.evict({one.id for one in held})
-    assert (
-        not shelf.is_over_bound
-    )  # nothing can go: looking again at each frame would cost the more
+    assert not shelf.is_over_bound  # nothing can be evicted; a search per frame would be costly
     shelf.load(held[3])
     assert shelf.is_over_bound
 

@@ -1,4 +1,4 @@
-"""What is said when something is amiss: one message, its reason, the next step, no traceback."""
+"""Errors of the command: one message, its reason, the next step, no traceback."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def stranger(world: World, me: Terminal) -> Terminal:
     return other
 
 
-# --- what is typed -----------------------------------------------------------------
+# --- input -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
@@ -95,7 +95,7 @@ def test_help_shows_no_value_where_none_can_be_given(tmp_path: Path) -> None:
         assert "bool" not in antiphon(tmp_path, *arguments).stdout
 
 
-# --- what others wrote --------------------------------------------------------------
+# --- entries of others --------------------------------------------------------------
 
 
 def test_control_characters_in_a_message_do_not_reach_who_reads_it(
@@ -131,7 +131,7 @@ def test_words_written_while_an_answer_came_stay_in_the_graph(world: World, me: 
     assert me.ok("log", "--graph").count("a remark") == 1
 
 
-# --- who may -------------------------------------------------------------------------
+# --- permissions -------------------------------------------------------------------------
 
 
 def test_a_non_member_reads_and_gets_the_reason_why_writing_fails(stranger: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""A damaged row in a replica's store: commands work, or say what to do, for that one alone."""
+"""A damaged row in a replica's store: commands work, or print a next step for it alone."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
     assert outcome("export", talked, str(tmp_path / "one")) == (damaged if is_closed else "")
     assert outcome("verify", talked) == "CHECKS_FAILED"
     assert outcome("chat", talked) == begins
-    # The other one is as it was.
+    # The other one is unchanged.
     for arguments in (["log", other], ["export", other, str(tmp_path / "two")], ["verify", other]):
         me.ok(*arguments)
     me.ok("send", "--no-request", "--to", other, "x")

@@ -1,4 +1,4 @@
-"""log, list, status, verify, export, import, delete, key: what is kept, checked and carried."""
+"""The commands log, list, status, verify, export, import, delete and key."""
 
 import base64
 import stat
@@ -213,7 +213,7 @@ def test_a_bundle_from_another_machine_reseeds_a_hub_that_lost_its_log(
     second.ok("key", "restore", str(backup))
     imported = second.record("import", str(file))
     assert imported["synchronized"]
-    # A third replica, empty but for the key, gets it all from the hub.
+    # A third replica with only the key gets everything from the hub.
     third = world.replica("third machine")
     third.ok("key", "restore", str(backup))
     world.background.run(_fetch(third, world.address, talked))

@@ -1,4 +1,4 @@
-"""up, doctor, model, settings: daemons as children, and what is said when something is amiss."""
+"""The commands up, doctor and model, the settings, and their errors."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
         for pid in pids:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
-    # A store that was closed has no write-ahead log left beside it.
+    # A store that was closed has no write-ahead log.
     for name in ("hub", "host"):
         assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
 

@@ -1,4 +1,4 @@
-"""new, send, fork, chat: what is said, where it goes, and what is shown of it."""
+"""The commands new, send, fork and chat."""
 
 import asyncio
 

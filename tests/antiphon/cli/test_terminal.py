@@ -13,7 +13,7 @@ from tests.support.scripted_host import ScriptedHost
 
 
 class HeldUp:
-    """A host that stops before its third token until it is let go."""
+    """A host that stops before its third token until it is released."""
 
     def __init__(self, world: World) -> None:
         self._go_on = asyncio.Event()
@@ -27,11 +27,11 @@ class HeldUp:
             await self._go_on.wait()
 
     def evict(self) -> None:
-        """Let it answer on."""
+        """Let the answer continue."""
         self._world.background.run(self._set())
 
     def wait_for_cancel(self) -> None:
-        """Wait until the host knows that the answer is not wanted any more."""
+        """Wait until the host has received the cancellation."""
         self._world.background.run(self._cancelled())
 
     async def _set(self) -> None:
@@ -46,7 +46,7 @@ class HeldUp:
 
 @pytest.fixture
 def held_up(world: World, me: Terminal) -> Iterator[HeldUp]:
-    """A conversation whose host says two tokens and waits."""
+    """A conversation whose host streams two tokens and waits."""
     host = HeldUp(world)
     me.ok("new")
     yield host

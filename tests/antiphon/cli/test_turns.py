@@ -1,4 +1,4 @@
-"""Turns as a library: progress, deltas, new runs, silence, refusals, and where things go."""
+"""Turns as a library: progress, deltas, new runs, timeouts, refusals, places."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
 
 @dataclass(slots=True)
 class Scene:
-    """A hub, a scripted host that can be held up, and a client with a conversation."""
+    """A hub, a scripted host that can be delayed, and a replica with a conversation."""
 
     folder: Path
     stack: AsyncExitStack

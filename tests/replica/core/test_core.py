@@ -23,7 +23,7 @@ ME, FRIEND = Writer(1), Writer(2)
 
 
 class Scene:
-    """A replica's core, its disk, and a hub's core; messages cross until nothing is under way."""
+    """A replica's core, its disk, and a hub's core; messages are delivered until none is left."""
 
     def __init__(self, hello: Hello | None = None) -> None:
         self.now = 0.0
@@ -39,7 +39,7 @@ class Scene:
         self._to_hub: deque[Message] = deque()
 
     def do(self, effects: ReplicaEffects) -> ReplicaEffects:
-        """Persist, remember, send, load; and let all that follows happen."""
+        """Persist, save, send and load, including all resulting effects."""
         for entry in effects.persist:
             self.disk.setdefault(entry.conversation, []).append(entry)
         for conversation, positions in effects.acked:
@@ -92,7 +92,7 @@ class Scene:
         return genesis.conversation
 
     def write(self, conversation: ConversationId, text: str) -> Entry:
-        """Write as a program does: in the epoch the core says."""
+        """Write an entry in the core's current epoch."""
         held = self.core.shelf[conversation]
         epoch = self.core.epochs.epoch(held, fresh=1000 + len(held.log))
         entry = Author(ME.key, epoch).write(
@@ -146,7 +146,7 @@ def test_the_acks_of_one_hub_say_nothing_of_another():
     scene.saved.clear()
     scene.hub = Hub(OTHER_HUB, Policy())
     scene.connect(OTHER_HUB)
-    assert conversation in scene.loads, "its acks are read anew"
+    assert conversation in scene.loads, "its acks are read again"
     assert len(scene.hub.shelf[conversation].log) == 1
 
 
@@ -232,7 +232,7 @@ def test_an_epoch_whose_lane_has_forked_is_left():
     assert scene.write(conversation, "b").header.epoch != ME.epoch
 
 
-# --- what the disk refuses ----------------------------------------------------------------
+# --- refused commits ----------------------------------------------------------------
 
 
 def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause():
@@ -249,7 +249,7 @@ def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause(
     assert effects.wake_at == pauses.REOPEN_FIRST_S
     scene.advance(pauses.REOPEN_FIRST_S)
     assert scene.loads[-1] == conversation
-    assert len(scene.core.shelf[conversation].log) == 1, "what the disk holds"
+    assert len(scene.core.shelf[conversation].log) == 1, "the entries on disk"
     assert scene.states()[-1] is SyncState.SYNCHRONIZED
 
 

@@ -1,4 +1,4 @@
-"""What the hub is known to hold: by the channel while there is one, else by earlier acks."""
+"""Entries the hub is known to hold: by an open channel, else by earlier acks."""
 
 from replica import limits
 from replica.conversation.conversation import Conversation
@@ -36,7 +36,7 @@ def test_without_a_link_the_acks_of_earlier_ones_count() -> None:
     scene = Scene()
     assert scene.holdings.unacked(ID) == {ENTRY.id}
     assert scene.holdings.expects_acks(ID)
-    assert not scene.holdings.is_acked(ID, GENESIS.id), "no hub showed it on a link of now"
+    assert not scene.holdings.is_acked(ID, GENESIS.id), "no hub acked it on a current link"
 
 
 def test_a_conversation_that_is_not_in_memory_has_no_unacked_entries() -> None:

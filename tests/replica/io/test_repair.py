@@ -1,4 +1,4 @@
-"""Repairs of the store: counted, written down once, and never in the way of reading."""
+"""Repairs of the store: counted, written once, and never a failure of a read."""
 
 from pathlib import Path
 

@@ -225,7 +225,7 @@ def test_only_synchronized_conversations_are_verified(scene: Scene) -> None:
     for state in SyncState:
         channel.state = state
         scene.side.verify([channel], scene.out, 0.0)
-    assert scene.sent == []  # there is something to ack
+    assert scene.sent == []  # an ack is still expected
     channel.unacked.clear()
     for state in SyncState:
         channel.state = state
@@ -234,7 +234,7 @@ def test_only_synchronized_conversations_are_verified(scene: Scene) -> None:
 
 
 def test_entries_released_by_the_hubs_entries_are_not_acked(scene: Scene) -> None:
-    """LINK-15: only what the hub sent itself is held there; the rest was here, and pending."""
+    """LINK-15: only entries the hub sent are held there; the others were pending here."""
     bob = Writer(2)
     grant = scene.ada.write(
         scene.id, Member(Grant(bob.public, Role.WRITER)), parents=[scene.genesis]

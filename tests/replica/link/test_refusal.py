@@ -1,4 +1,4 @@
-"""A hub that refuses a conversation as a whole: told from other faults, and the channel after."""
+"""Refusals of a whole conversation: recognition among faults, and the channel afterwards."""
 
 import pytest
 

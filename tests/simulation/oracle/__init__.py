@@ -1,7 +1,7 @@
-"""The claims a run is held to, one module per family; no rule of the core decides any of them.
+"""The claims checked in a run, one module per family, independent of the core's rules.
 
-The history say what was written. What follows from it is computed by the slow twins of the
-unit tests, or stated here in a few lines.
+The history has every written entry. Its consequences are computed by the naive
+implementations of the unit tests, or stated here in a few lines.
 """
 
 from tests.simulation.mix import Mix
@@ -18,7 +18,7 @@ __all__ = ["Oracle", "Record", "Violation"]
 
 
 class Oracle:
-    """All claims of one run, over the same history."""
+    """All claims of one run, over one history."""
 
     def __init__(self, mix: Mix) -> None:
         self.history = History()

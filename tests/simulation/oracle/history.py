@@ -1,4 +1,4 @@
-"""What was written: every entry as its author signed it, and what each names."""
+"""The history of a run: every entry as its author signed it, and the ids it names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from replica.log.entry import Entry
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A claim was violated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Record:
 
 
 class RecordedLog:
-    """Entries of one conversation as the slow twins of the unit tests read a log."""
+    """Entries of one conversation, in the form that the naive implementations read."""
 
     def __init__(self, conversation: ConversationId, records: dict[EntryId, Record]) -> None:
         self.conversation = conversation
@@ -65,14 +65,14 @@ class History:
         return self.records[entry_id]
 
     def authored(self, name: str, entry: Entry, body: Body) -> None:
-        """Book an entry the moment it is signed."""
+        """Record an entry when it is signed."""
         self.records[entry.id] = Record(entry, body, name)
 
     def check(self, name: str, entry: Entry) -> None:
-        """Compare an entry that `name` holds with what its author wrote."""
+        """Compare an entry that `name` holds with the author's."""
         record = self.records.get(entry.id)
         if record is None:
-            raise Violation(f"{name} holds {entry.id.hex()[:6]}, which nobody wrote")
+            raise Violation(f"{name} holds {entry.id.hex()[:6]}, which has no author")
         ours, theirs = record.entry, entry
         if (ours.header_bytes, ours.signature) != (theirs.header_bytes, theirs.signature):
             raise Violation(f"{name} holds other bytes of {entry.id.hex()[:6]}")
@@ -85,5 +85,5 @@ class History:
 
 
 def short(ids: Iterable[EntryId]) -> list[str]:
-    """Name entries in a message."""
+    """Return short ids for a message."""
     return [i.hex()[:6] for i in sorted(ids)]

@@ -1,4 +1,4 @@
-"""What the document says, by the slow twin of its unit tests (spec/06-document)."""
+"""The contents of the document, by the naive merge of its unit tests (spec/06-document)."""
 
 from collections.abc import Iterable, Set
 

@@ -27,7 +27,7 @@ def naive_start(
 def naive_tail(
     log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
-    """Return what follows a tip and is not sealed, by (lamport, id)."""
+    """Return the unsealed entries after a tip, by (lamport, id)."""
     begin = naive_start(log, order, state, tip)
     found = _unsealed_after(log, order, begin)
     if tip is not None and begin != log.body(tip).request:
@@ -40,7 +40,7 @@ def naive_tail(
 def naive_frontier(
     log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
-    """Return what of the tail and its start nothing else of them follows: the last 64."""
+    """Return the entries of tail and start without successors among them: the last 64."""
     said = {naive_start(log, order, state, tip), *naive_tail(log, order, state, tip)}
     behind = [_before(log, log.entries[i].header.parents) for i in said]
     ends = said.difference(*behind)
@@ -105,7 +105,7 @@ def _is_open(log: RecordedLog, order: NaiveOrder, state: NaiveMembership, entry:
 
 
 def _joined(log: RecordedLog, start: set[EntryId], among: set[EntryId]) -> set[EntryId]:
-    """Return what these follow, what follows these, and so on."""
+    """Return the entries connected to `start` by ancestry within `among`."""
     found: set[EntryId] = set()
     todo = list(start)
     while todo:

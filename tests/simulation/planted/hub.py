@@ -1,4 +1,4 @@
-"""Bugs in the hub: who is sent what, and what is acked."""
+"""Bugs in the hub: recipients of messages, and acks."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""Bugs in storing: commits, restarts, refusals, damage, and what counts as acked."""
+"""Bugs in storage: commits, restarts, refusals, damage, and acks."""
 
 from collections.abc import Iterable
 from unittest import mock
