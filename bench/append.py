@@ -3,7 +3,7 @@
 Clients push one signed entry at a time and wait for its ack; each has its own
 key and connection. Beside it, in turn on the same server: an empty unary call
 (health check); and, on another one, an fsync slowed by 3 ms. A table says where
-the hub's time for one append goes.
+the hub spends its time on one append.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""How soon does the first token come after a restart, restored against computed anew?
+"""How soon does the first token come after a restart, restored against computed again?
 
 A warm host (model loaded, self-test done) whose KV memory is empty gets a new
 turn of at most 16 tokens on 512, 2,048 and 4,096 tokens of context: once with

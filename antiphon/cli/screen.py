@@ -101,7 +101,7 @@ class AnswerScreen:
                 self.end()
 
     def _counter(self) -> str:
-        """Return the tokens so far and their rate since the first ones came."""
+        """Return the tokens so far and their rate since the first ones."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, self.tokens)

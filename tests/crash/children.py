@@ -1,4 +1,4 @@
-"""Programs that a crash test starts and kills; they print what was acknowledged."""
+"""Programs that a crash test starts and kills; they print the acknowledged writes."""
 
 import asyncio
 import hashlib

@@ -28,7 +28,7 @@ def killed_after(child: subprocess.Popen[str], lines: int) -> list[str]:
     return [line.rstrip() for line in printed if line.endswith("\n")]
 
 
-async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+async def test_acknowledged_entries_survive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     conversation = children.genesis().conversation
     chance = random.Random(7)

@@ -144,7 +144,7 @@ def test_a_stranger_loads_nothing_and_gets_the_answer_for_an_unknown_conversatio
     assert bounded.loads == before
 
 
-def test_whoever_proves_its_grant_with_the_log_is_admitted(bounded: Bounded):
+def test_a_key_that_proves_its_grant_with_the_log_is_admitted(bounded: Bounded):
     writer, log = bounded.writers[0], bounded.logs[0]
     grant = Member(Grant(EVE.public, Role.READER))
     log.append(writer.write(log[0].conversation, grant, parents=[log[1]]))

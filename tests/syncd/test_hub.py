@@ -57,7 +57,7 @@ def test_a_hub_goes_on_from_its_store(scene: Scene):
     assert again.shelf[scene.id].log.digest == scene.held.log.digest
 
 
-def test_who_asks_without_a_link_is_held_to_the_rules_of_queries(scene: Scene):
+def test_a_query_without_a_link_follows_the_rules_of_queries(scene: Scene):
     reader = Writer(2)
     scene.client.append(scene.grant(reader.public, Role.READER))
     assert scene.hub.permitted(reader.public, scene.id) is scene.held
@@ -211,7 +211,7 @@ def test_a_conversation_the_disk_refused_is_closed_on_every_link(scene: Scene):
         assert of(Close, peer.received) == [Close(scene.id, replace(FULL, conversation=scene.id))]
 
 
-def test_a_conversation_the_disk_refused_goes_on_from_what_is_stored(scene: Scene):
+def test_a_conversation_the_disk_refused_continues_from_its_stored_entries(scene: Scene):
     stored = tuple(scene.network.stored)
     refused = scene.say()
     scene.hub.disk_refused({scene.id}, FULL)

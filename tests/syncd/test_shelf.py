@@ -42,7 +42,7 @@ def test_the_record_holds_digest_and_members(held: list[Conversation]):
     assert Known.of(held[0]) == Known(held[0].log.digest, frozenset({ADA.public, BOB.public}))
 
 
-def test_whoever_was_revoked_is_no_member_of_the_record():
+def test_a_revoked_key_is_no_member_of_the_record():
     writer = Writer(1)
     entries: list[Entry] = [writer.genesis()]
     for change in (Grant(BOB.public, Role.READER), Revocation(BOB.public)):
@@ -111,7 +111,7 @@ def test_a_members_message_loads_an_evicted_conversation_and_a_strangers_does_no
     assert not shelf.needs_load(held[4].id, ADA.public)
 
 
-def test_whoever_brings_the_genesis_may_turn_out_to_be_a_member(held: list[Conversation]):
+def test_a_peer_that_sends_the_genesis_may_prove_to_be_a_member(held: list[Conversation]):
     shelf = filled(held)
     (gone, *_) = shelf.evict(frozenset())
     assert shelf.needs_load(gone, EVE.public, brings_genesis=True)

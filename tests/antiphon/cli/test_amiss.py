@@ -98,7 +98,7 @@ def test_help_shows_no_value_where_none_can_be_given(tmp_path: Path) -> None:
 # --- entries of others --------------------------------------------------------------
 
 
-def test_control_characters_in_a_message_do_not_reach_who_reads_it(
+def test_control_characters_in_a_message_do_not_reach_the_reader(
     world: World, me: Terminal
 ) -> None:
     world.stop_host()
@@ -120,7 +120,7 @@ def test_a_full_width_title_leaves_space_for_the_rest(me: Terminal) -> None:
     assert "last entry" in shown
 
 
-def test_words_written_while_an_answer_came_stay_in_the_graph(world: World, me: Terminal) -> None:
+def test_a_message_written_during_an_answer_stays_in_the_graph(world: World, me: Terminal) -> None:
     me.ok("new")
     world.stop_host()
     me.ok("send", "the question")

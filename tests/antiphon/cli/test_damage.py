@@ -50,7 +50,7 @@ def listed(terminal: Terminal) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_hub_every_command_works_or_says_what_to_do(
+def test_without_a_hub_every_command_works_or_prints_a_next_step(
     world: World, me: Terminal, other: str, talked: str, tmp_path: Path, kind: Kind
 ) -> None:
     damage(me, talked, kind)
@@ -88,7 +88,7 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
 
 @pytest.mark.parametrize("command", ["status", "log", "send"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_hub_brings_back_what_the_store_lost(
+def test_a_hub_restores_the_losses_of_the_store(
     me: Terminal, talked: str, kind: Kind, command: str
 ) -> None:
     digest = me.record("verify", talked)["digest"]
@@ -103,7 +103,7 @@ def test_a_hub_brings_back_what_the_store_lost(
 
 
 @pytest.mark.parametrize("kind", [Kind.GENESIS, Kind.MEMBER])
-def test_a_bundle_brings_back_what_the_store_lost(
+def test_a_bundle_restores_the_losses_of_the_store(
     world: World, me: Terminal, talked: str, tmp_path: Path, kind: Kind
 ) -> None:
     me.ok("export", talked, str(tmp_path / "bundle"))

@@ -50,7 +50,7 @@ def test_a_strangers_host_with_a_low_key_is_not_granted(
     assert me.ok("send", "hello") == "You said: hello\n"
 
 
-def test_where_the_hub_vouches_for_nobody_nothing_is_begun(
+def test_no_conversation_begins_where_the_hub_vouches_for_no_host(
     unvouched: None, stranger: PublicKey, me: Terminal
 ) -> None:
     assert me.refused("new", "--system", "between us") == "NO_HOST"

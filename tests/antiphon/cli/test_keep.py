@@ -26,7 +26,7 @@ def talked(me: Terminal) -> str:
     return conversation
 
 
-def test_a_log_shows_who_said_what_in_order(me: Terminal, talked: str) -> None:
+def test_a_log_shows_authors_and_messages_in_order(me: Terminal, talked: str) -> None:
     lines = [line for line in me.ok("log").splitlines() if not line.startswith(" ")]
     assert [line.split()[1] for line in lines] == ["system", "you", "model", "you", "model"]
     assert "the first message" in lines[1]
@@ -68,7 +68,7 @@ def test_a_list_marks_the_conversation_used_last(me: Terminal, talked: str) -> N
     assert talked[:12] in shown
 
 
-def test_status_says_what_the_hub_has(me: Terminal, talked: str) -> None:
+def test_status_shows_the_state_at_the_hub(me: Terminal, talked: str) -> None:
     record = me.record("status")
     assert record["hub"]["state"] == "linked"
     assert record["hub"]["hosts"][0]["profiles"] == ["Scripted"]

@@ -225,7 +225,7 @@ def test_doctor_finds_everything_in_place(me: Terminal) -> None:
     assert findings["host"]["verdict"] == "ok"
 
 
-def test_doctor_says_what_to_do_where_the_hub_is_away(world: World, me: Terminal) -> None:
+def test_doctor_prints_the_next_step_where_the_hub_is_away(world: World, me: Terminal) -> None:
     world.stop_host()
     world.stop_hub()
     shown = me.ok("doctor")

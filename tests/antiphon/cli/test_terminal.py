@@ -62,7 +62,7 @@ def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTer
     return PtyTerminal([*ANTIPHON, *arguments], variables, columns)
 
 
-def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_came(
+def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
     world: World, me: Terminal, held_up: HeldUp
 ) -> None:
     with at(world, me, "chat") as terminal:

@@ -134,7 +134,7 @@ async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
     return [event async for event in following]
 
 
-async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
+async def test_a_cancelled_answer_keeps_the_shown_text(scene: Scene) -> None:
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
@@ -150,7 +150,7 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
     assert text_shown(events) == text_of(finished.generation.parts) == "You said:"
 
 
-async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
+async def test_a_new_run_discards_the_shown_text(scene: Scene) -> None:
     held = scene.replica.shelf[scene.conversation]
     request = EntryId(b"r" * 32)
     watch = turns._Watch(scene.replica, held.id, request)

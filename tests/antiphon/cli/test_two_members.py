@@ -68,7 +68,7 @@ def key_of_other(world: World) -> Ed25519PrivateKey:
 
 
 def three_steps(gate: Gate, *how: str) -> tuple[Terminal, Terminal]:
-    """Ada asks, Bob asks while the answer comes, Ada follows up on what she read."""
+    """Ada asks, Bob asks during the answer, Ada replies to the text she read."""
     ada, bob = pair(gate.world)
     ada.ok("send", "first", "--no-wait")
     gate.wait()
@@ -95,7 +95,7 @@ def said_in(shown: str) -> list[str]:
     return [line[20:] for line in shown.splitlines() if not line.startswith(" ")]
 
 
-def test_who_asks_while_an_answer_comes_goes_after_it(gate: Gate):
+def test_a_request_during_an_answer_is_queued_behind_it(gate: Gate):
     ada, bob = three_steps(gate)
     words = ["first", "You said: first", "second", "You said: second", "third"]
     for member in (ada, bob):
@@ -107,7 +107,7 @@ def test_who_asks_while_an_answer_comes_goes_after_it(gate: Gate):
         assert SIDE_LEAF not in graph
 
 
-def test_who_forks_from_an_answer_under_way_leaves_it_aside_where_everyone_sees_that(gate: Gate):
+def test_a_fork_during_an_answer_leaves_a_visible_side_leaf(gate: Gate):
     ada, bob = three_steps(gate, "--conflict", "fork")
     words = ["first", "second", "You said: second", "third"]
     for member in (ada, bob):

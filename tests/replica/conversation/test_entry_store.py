@@ -1,4 +1,4 @@
-"""A store's answers: when a load found nothing, and when what it found is not whole."""
+"""Results of a load: empty ones, and incomplete ones."""
 
 from replica.conversation.entry_store import Loaded
 from replica.log.damage import NOTHING_LOST, Lost

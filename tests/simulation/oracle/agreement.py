@@ -176,7 +176,7 @@ class Agreement:
                 raise Violation(f"{name} shows another document than the history")
 
     def _meta(self, expected: View) -> dict[str, object]:
-        from tests.simulation.oracle.naive_meta import naive_meta  # brings pycrdt
+        from tests.simulation.oracle.naive_meta import naive_meta  # imports pycrdt
 
         on_track = (
             self._books[i]

@@ -94,7 +94,7 @@ async def test_a_slow_load_never_brings_back_older_contents(driven: Driven):
     assert entry.id in driven.driver.hub.shelf[driven.id].log.entries
 
 
-async def test_a_load_that_fails_is_tried_again_by_who_asks_next(
+async def test_a_failed_load_is_repeated_for_the_next_caller(
     driven: Driven, monkeypatch: pytest.MonkeyPatch
 ):
     driven.take_off()
