@@ -139,7 +139,7 @@ class Demo:
         held = replica.shelf[self.conversation]
         request = held.log.entries[self._request_of(replica, fourth)]
         body = held.log.body(request.id)
-        assert isinstance(body, Request), "what was answered is a request"
+        assert isinstance(body, Request), "an answer belongs to a request"
         place = place_at(held, request.header.parents[0])
         options = RequestOptions(body.host, body.sampling, body.output_tokens_max)
         self.out.say("the same question to the same context, with the same seed:")

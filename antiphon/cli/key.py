@@ -63,12 +63,12 @@ def register(app: typer.Typer) -> None:
         _report(session, session.settings.key_path, "restored to")
 
 
-def _report(session: Session, file: Path, what: str) -> None:
+def _report(session: Session, file: Path, done: str) -> None:
     public = keys.public(session.key()).hex()
     if session.out.as_json:
         session.out.emit({"key": public, "file": str(file)})
     else:
-        session.out.show(f"{public[:12]} {what} {file}")
+        session.out.show(f"{public[:12]} {done} {file}")
 
 
 def _passphrase(*, confirm: bool) -> str:

@@ -56,10 +56,10 @@ async def test_a_write_the_system_refuses_is_refused_and_the_store_stays_usable(
     output, _ = child.communicate()
     assert child.returncode == 0
     words = [line.split() for line in output.splitlines()]
-    groups = [ids for what, *ids in words if what == "acked"]
-    assert [what for what, *_ in words].count("refused") == 1
+    groups = [ids for word, *ids in words if word == "acked"]
+    assert [word for word, *_ in words].count("refused") == 1
     assert len(groups) > 2
-    kept = next(int(count) for what, count, *_ in words if what == "kept")
+    kept = next(int(count) for word, count, *_ in words if word == "kept")
     assert kept == 1 + children.GROUP * (len(groups) - 1)
     async with await Store.open(path) as store:
         entries = (await store.load(children.genesis().conversation)).entries

@@ -51,7 +51,7 @@ class Calm:
                     raise Violation(f"{short(again)} cross link {link_id} again, {direction}")
                 crossed.update(message.ids)
             case m.Fault(reason="ENTRIES_MISSING"):
-                raise Violation(f"entries came before what they follow; asked for {direction}")
+                raise Violation(f"entries came before their ancestors; asked for {direction}")
             case _:
                 pass
 

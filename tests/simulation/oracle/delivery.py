@@ -64,10 +64,10 @@ class Delivery:
             case m.Close(conversation=conversation):
                 self._open[link_id].discard(conversation)
             case m.Entries() | m.Ids() | m.Opened() | Draft():
-                what = type(message).__name__
-                self._check_reader(hub, message.conversation, peer, what)
+                kind = type(message).__name__
+                self._check_reader(hub, message.conversation, peer, kind)
                 if message.conversation not in self._open[link_id]:
-                    raise Violation(f"{what} of a conversation that is not open goes to a client")
+                    raise Violation(f"{kind} of a conversation that is not open goes to a client")
             case m.Fault(reason="ENTRIES_MISSING" | "LANES_DIVERGED", conversation=conversation):
                 self._check_reader(hub, conversation, peer, message.reason)
             case m.Listing(items=items):
@@ -77,15 +77,15 @@ class Delivery:
                 pass
 
     def _check_reader(
-        self, hub: Hub, conversation: ConversationId, peer: PublicKey, what: str
+        self, hub: Hub, conversation: ConversationId, peer: PublicKey, kind: str
     ) -> None:
         held = hub.shelf.get(conversation)
         known = self._members.get(conversation)
-        if held is None and (known is None or what != "Listing"):
-            raise Violation(f"{what} of a conversation the hub does not hold in memory")
+        if held is None and (known is None or kind != "Listing"):
+            raise Violation(f"{kind} of a conversation the hub does not hold in memory")
         # A conversation that is not in memory keeps its last members.
         if held is not None and (known is None or known.held is not held):
             known = self._members[conversation] = _Members(held)
         assert known is not None, "a new one was made above"
         if not known.may_read(peer):
-            raise Violation(f"{what} goes to a key that may not read the conversation")
+            raise Violation(f"{kind} goes to a key that may not read the conversation")
