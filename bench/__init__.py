@@ -1,1 +1,1 @@
-"""Benchmarks: one file per question, each prints one JSON object on its last line."""
+"""Benchmarks: one module per question; each prints a JSON object on its last line."""

@@ -13,7 +13,7 @@ BENCHES = ("append", "turn_bytes", "resume")
 
 
 def run(name: str) -> dict[str, Any]:
-    """Run one benchmark in a process of its own; return its JSON line."""
+    """Run one benchmark in its own process; return its JSON line."""
     print(f"bench {name}", file=sys.stderr)
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{name}", "--json"],
@@ -38,13 +38,13 @@ def table(result: dict[str, Any]) -> str:
 
 
 def commit() -> str:
-    """Return the commit measured, with a mark where files differ from it."""
+    """Return the measured commit, with a mark if files differ from it."""
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> int:
-    """Run all, write all; return 1 if a goal was missed."""
+    """Run all benchmarks and write the results; return 1 if a goal was missed."""
     measured = commit()
     results = {name: run(name) for name in BENCHES}
     machine = results["append"]["machine"]

@@ -3,7 +3,7 @@
 Clients push one signed entry at a time and wait for its ack; each has its own
 key and connection. Beside it, in turn on the same server: an empty unary call
 (health check); and, on another one, an fsync slowed by 3 ms. A table says where
-the hub's time for one append goes.
+the hub spends its time on one append.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def _members(owner: Author, authors: list[Author]) -> tuple[Conversation, list[E
 
 
 def _messages(held: Conversation, author: Author, count: int) -> list[Entry]:
-    """Write and admit so many messages that follow the genesis."""
+    """Write and admit `count` messages that follow the genesis."""
     written = []
     for _ in range(count):
         body = Message(Speaker.USER, (Text("x" * 200),))
@@ -129,7 +129,7 @@ def _rate(hub: HubProcess, clients: int, kind: str, seconds: float = SECONDS) ->
 
 
 def _rounds(hub: HubProcess) -> list[tuple[Rate, Rate]]:
-    """Measure appends and empty calls in turn, each round the other one first."""
+    """Measure appends and empty calls, in alternating order per round."""
     rounds = []
     for number in range(ROUNDS):
         kinds = ("empty", "append") if number % 2 else ("append", "empty")
@@ -139,7 +139,7 @@ def _rounds(hub: HubProcess) -> list[tuple[Rate, Rate]]:
 
 
 def main() -> int:
-    """Measure in pairs and print."""
+    """Measure in pairs and print the results."""
     flags = arguments(__doc__ or "")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Where the hub's time for one append goes: the real functions, one after the other, in-process."""
+"""The parts of the hub's time for one append: the real functions in sequence, in-process."""
 
 import asyncio
 import time

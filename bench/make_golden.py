@@ -1,4 +1,4 @@
-"""Write tests/model_host/engine/golden/smollm2.json: what transformers computes from the same GGUF.
+"""Write tests/model_host/engine/golden/smollm2.json: results of transformers on the same GGUF.
 
 Run by hand, in an environment of its own; the tests need none of these packages:
 

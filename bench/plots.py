@@ -1,4 +1,4 @@
-"""The pictures beside bench/RESULTS.md."""
+"""The plots of bench/RESULTS.md."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt  # the backend is chosen first
 
 
 def draw(name: str, result: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw one benchmark's picture; return the files written."""
+    """Draw the plot of one benchmark; return the files written."""
     draws: dict[str, Callable[[Any, dict[str, Any]], None]] = {
         "append": _append,
         "turn_bytes": _turn_bytes,

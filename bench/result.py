@@ -1,4 +1,4 @@
-"""What every benchmark prints: goals with their bars, the machine, the raw figures."""
+"""The output of every benchmark: goals with their bounds, the machine, the raw figures."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure with its bar; `at_least` says on which side of it good lies."""
+    """One figure with its bound; `at_least` makes it a lower bound, else it is an upper one."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ class Goal:
 
 
 def machine() -> dict[str, object]:
-    """Return what the figures depend on."""
+    """Return the machine and the versions that the figures depend on."""
     cpu = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -39,19 +39,19 @@ def machine() -> dict[str, object]:
 
 
 def arguments(description: str) -> argparse.Namespace:
-    """Read the flags all benchmarks share."""
+    """Read the flags common to all benchmarks."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print the JSON line only")
     return parser.parse_args()
 
 
 def say(text: str) -> None:
-    """Report progress, on stderr so that stdout stays data."""
+    """Print progress on stderr, since stdout is data."""
     print(text, file=sys.stderr, flush=True)
 
 
 def report(bench: str, goals: list[Goal], raw: dict[str, object], *, json_only: bool) -> int:
-    """Print the goals for people and the JSON line; return 1 if a goal was missed."""
+    """Print the goals as text and the JSON line; return 1 if a goal was missed."""
     if not json_only:
         for goal in goals:
             mark = "ok  " if goal.ok else "MISS"

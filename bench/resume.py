@@ -1,4 +1,4 @@
-"""How soon does the first token come after a restart, restored against computed anew?
+"""How soon does the first token come after a restart, restored against computed again?
 
 A warm host (model loaded, self-test done) whose KV memory is empty gets a new
 turn of at most 16 tokens on 512, 2,048 and 4,096 tokens of context: once with
@@ -39,18 +39,18 @@ OWNER = b"o" * 32
 
 
 def token_ids(count: int, seed: int) -> list[int]:
-    """Return token ids of plain words, the same for the same seed."""
+    """Return token ids of plain words, equal for equal seeds."""
     return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
 
 
 def checkpoints(folder: Path) -> Checkpoints:
-    """Open the folder as a host does at its start."""
+    """Open the folder as a host does when it starts."""
     return Checkpoints(folder / "checkpoints", mac_key=b"k" * 32, budget_bytes=8 << 30)
 
 
 @asynccontextmanager
 async def warm_host(engine: TorchEngine, folder: Path) -> AsyncIterator[Worker]:
-    """Start over with an empty memory and what the folder holds; the model stays loaded."""
+    """Restart with an empty memory and the folder's checkpoints; the model stays loaded."""
     pool = CachePool(engine.new_cache, 2 << 30)
     worker = Worker(engine, pool, checkpoints(folder), lambda owner: owner)
     yield worker
@@ -60,7 +60,7 @@ async def warm_host(engine: TorchEngine, folder: Path) -> AsyncIterator[Worker]:
 async def first_token(
     engine: TorchEngine, folder: Path, conversation: ConversationId, ids: list[int]
 ) -> float:
-    """Return the seconds until the logits of the first new token are there, after a restart."""
+    """Return the seconds from a restart to the logits of the first new token."""
     async with warm_host(engine, folder) as worker, worker.holding(conversation) as hold:
         began = time.perf_counter()
         await prefill_context(worker, hold, ids)
@@ -68,7 +68,7 @@ async def first_token(
 
 
 async def prefill_context(worker: Worker, hold: Hold, ids: list[int]) -> None:
-    """Bring a context into memory, saying nothing of the progress."""
+    """Load a context into memory without progress messages."""
     await worker.prefill(
         hold, OWNER, ids, on_progress=lambda _found, _done: None, cancellation=Cancellation()
     )
@@ -79,7 +79,7 @@ def process_ready_seconds(folder: Path) -> float:
     command = [sys.executable, "-m", "model_host", "serve", "--data-dir", str(folder)]
     began = time.perf_counter()
     with subprocess.Popen(
-        [*command, "--hub", "127.0.0.1:1"],  # nobody there: a host is ready without its hub
+        [*command, "--hub", "127.0.0.1:1"],  # no hub listens there: a host is ready without its hub
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -93,7 +93,7 @@ def process_ready_seconds(folder: Path) -> float:
 
 
 async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]:
-    """Measure restored and computed first tokens, in turns."""
+    """Measure restored and computed first tokens, alternating."""
     figures: dict[int, dict[str, float]] = {}
     for size in SIZES:
         conversation = ConversationId(size.to_bytes(32, "little"))
@@ -129,7 +129,7 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
 def restore_seconds(
     engine: TorchEngine, stored: Checkpoints, conversation: bytes, ids: list[int]
 ) -> float:
-    """Return what restoring alone takes, verification and all."""
+    """Return the seconds of a restore, verification included."""
     cache = engine.new_cache()
     cache.reserve(len(ids))
     namespace = engine.namespace(OWNER).digest
@@ -141,7 +141,7 @@ def restore_seconds(
 def floor_seconds(
     engine: TorchEngine, stored: Checkpoints, conversation: bytes, size: int
 ) -> float:
-    """Return what reading, hashing and copying the same bytes takes, without any rule."""
+    """Return the seconds to read, hash and copy the same bytes without checks."""
     cache = engine.new_cache()
     cache.reserve(size)
     folder = stored._folder(conversation)
@@ -162,7 +162,7 @@ def floor_seconds(
 
 
 def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
-    """Return a timed prefill by transformers, bf16, or None where it is not installed."""
+    """Return a timed prefill by transformers in bf16; None if it is not installed."""
     if importlib.util.find_spec("transformers") is None:
         return None
     from bench.transformers_peer import load
@@ -179,7 +179,7 @@ def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
 
 
 def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]:
-    """Prefill with both, in turns; return tokens per second and the ratio."""
+    """Prefill with both, alternating; return tokens per second and the ratio."""
     theirs = transformers_prefill(path)
     if theirs is None:
         return {}
@@ -202,7 +202,7 @@ def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]
 
 
 def llama_cpp(path: Path) -> dict[int, dict[str, float]]:
-    """Return llama.cpp's save and load seconds on the same file, where it is installed."""
+    """Return llama.cpp's save and load seconds on the same file; None if not installed."""
     if importlib.util.find_spec("llama_cpp") is None:
         return {}
     from llama_cpp import Llama
@@ -226,7 +226,7 @@ def llama_cpp(path: Path) -> dict[int, dict[str, float]]:
 
 
 def main() -> int:
-    """Measure and print."""
+    """Measure and print the results."""
     flags = arguments(__doc__ or "")
     path = resolve("SmolLM2-135M-Instruct")
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""An engine that says what a script says: everything of a host but the arithmetic."""
+"""A scripted engine, to measure a host without the arithmetic of a model."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from model_host.model_config import ModelConfig
 
 
 class CountingCache:
-    """A KV cache that holds nothing but a count of tokens."""
+    """A KV cache that holds only a count of tokens."""
 
     bytes_per_token = 1
 
@@ -24,7 +24,7 @@ class CountingCache:
         return self.tokens
 
     def reserve(self, tokens: int) -> None:
-        """Need no room."""
+        """Reserve nothing."""
 
     def commit(self, tokens: int) -> None:
         self.tokens = tokens
@@ -36,11 +36,11 @@ class CountingCache:
         return np.zeros(stop - start, np.uint8)
 
     def write(self, start: int, stop: int, payload: Bytes) -> None:
-        """Hold nothing."""
+        """Release nothing."""
 
 
 class ScriptedEngine:
-    """Says `script` token by token to whoever repeats it, and its start to everyone else."""
+    """Returns the tokens of `script`: the next one after a known prefix, else the first."""
 
     dtype = "scripted"
     numerics_class = b"scripted".ljust(32, b".")

@@ -1,4 +1,4 @@
-"""transformers on the same GGUF, as plain layers: the peer for figures and golden values.
+"""transformers on the same GGUF, as plain layers, for comparison figures and golden values.
 
 Needs `make bench-peers`.
 """

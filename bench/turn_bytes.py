@@ -1,4 +1,4 @@
-"""How many bytes does a turn cost on the wire, beyond what is new in it?
+"""How many bytes does a turn cost on the wire, besides its new content?
 
 200 turns of 2 KB in and 1 KB out. The hub and the host are real, the host's
 engine is a script. Bytes are counted at the socket, in a relay between client
@@ -60,16 +60,16 @@ def words(size: int, seed: int) -> str:
 
 
 class Talk:
-    """A client that takes turns and waits until nothing moves any more."""
+    """A client that runs turns and waits until no bytes are in transit."""
 
     def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
         self.replica, self.id, self.host = replica, conversation, host
 
     async def turn(self, text: str) -> Generation:
         held = self.replica.shelf[self.id]
-        wish = RequestOptions(self.host, Sampling())
+        options = RequestOptions(self.host, Sampling())
         asked = await say_and_request(
-            self.replica, self.id, (Text(text),), newest_place(held), wish
+            self.replica, self.id, (Text(text),), newest_place(held), options
         )
         request = asked.request
         if not await self.replica.wait_for(lambda: held.order.answer(request) is not None, 60):
@@ -81,7 +81,7 @@ class Talk:
 
 
 async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
-    """Play the turns; return bytes per turn: up, down, down with drafts, content down."""
+    """Run the turns; return bytes per turn: up, down, down with drafts, content down."""
     file = open_model_file(resolve("SmolLM2-135M-Instruct"))
     tokenizer = Tokenizer.build(file.tokenizer)
     end = tokenizer.control_id("<|im_end|>")
@@ -135,7 +135,7 @@ def reader_has_all(reader: Replica, writer: Replica, conversation: ConversationI
 
 
 async def chat_turns() -> dict[str, list[int]]:
-    """Play the same turns against a streaming Chat Completions server on loopback."""
+    """Run the same turns against a streaming Chat Completions server on loopback."""
     out = words(OUT_BYTES, 0)
 
     async def serve(reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
@@ -179,7 +179,7 @@ async def chat_turns() -> dict[str, list[int]]:
 
 
 def main() -> int:
-    """Measure both and print."""
+    """Measure both and print the results."""
     flags = arguments(__doc__ or "")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory() as name:

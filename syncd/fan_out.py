@@ -1,4 +1,4 @@
-"""The effects of one input to the hub: those of one link, and the resulting ones of the others.
+"""The effects of one input to the hub: those of its link, and those on other links.
 
 Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
 A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
@@ -55,10 +55,10 @@ class Connected:
     watchers: set[LinkId] = field(default_factory=set)
 
     def hosts(self, vouches_for: Callable[[PublicKey], bool]) -> tuple[LinkedHost, ...]:
-        """Return the model hosts linked now, one per key, as a Welcome names them (LINK-29).
+        """Return the linked model hosts, one per key, as a Welcome names them (LINK-29).
 
-        Links stand in the order they came, and so do the hosts of each group:
-        unlike a key, a link's age can't be made up.
+        Vouched hosts come first. Within each group, hosts are in the order of their
+        links, because a link's age can't be forged (DECISIONS D44).
         """
         infos = {link.host.key: link.host for link in self.links.values() if link.host}
         hosts = [LinkedHost(info, vouches_for(key)) for key, info in infos.items()]
@@ -76,7 +76,7 @@ class FanOut:
         now: float,
         brought: Iterable[EntryId] = (),
     ) -> None:
-        """Start empty; `brought` are the ids the source itself has just sent."""
+        """Start empty; `brought` are the ids that the source itself has just sent."""
         self._connected = connected
         self._shelf = shelf
         self._now = now
@@ -117,14 +117,14 @@ class FanOut:
             self._list(link_id, ListingItem(conversation, digest))
 
     def list_one(self, conversation: ConversationId) -> None:
-        """Name a conversation to those of its members that follow and were not told of it."""
+        """List a conversation to those following members it was not listed to yet."""
         held = self._shelf[conversation]
         for link_id, link in self._connected.links.items():
             if link.follows and link.peer is not None and held.is_member(link.peer):
                 self._list(link_id, ListingItem(held.id, held.log.digest))
 
     def welcome(self, link_id: LinkId, effects: Effects, hosts: tuple[LinkedHost, ...]) -> None:
-        """Add a link's greeting with the hosts named: only the hub knows which are linked."""
+        """Add a link's effects with the linked hosts in its Welcome."""
         named = [
             Frame.of(replace(frame.message, hosts=hosts), "to_client")
             if isinstance(frame.message, Welcome)
@@ -134,7 +134,7 @@ class FanOut:
         self.add(link_id, replace(effects, send=tuple(named)))
 
     def bound_pending(self, bytes_max: int) -> None:
-        """While all links hold more pending bytes, let the link that holds most drop its own."""
+        """Drop the pending entries of the link with most bytes until `bytes_max` is kept."""
         links = self._connected.links
         if sum(link.intake.pending_bytes for link in links.values()) <= bytes_max:
             return
@@ -177,7 +177,7 @@ class FanOut:
             self.add(link_id, self._connected.links[link_id].list_conversations([item]))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
-        # LINK-27: in the step that checks membership, and about the entries sent in it.
+        # LINK-27: a hint belongs to the step that checks membership and sends the entries.
         news = {
             link_id: frame.message.conversation
             for link_id, frame in self._send

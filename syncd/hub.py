@@ -1,9 +1,11 @@
 """The hub: links and conversations in, effects out (spec/04-link §7).
 
 Pure. One Link per connected replica, all over one shelf. The driver performs
-HubEffects strictly in the order they were returned, many at a time if it
-likes: first everything to persist, in one transaction, then everything to
-send. That order is what makes an ack, and every entry passed on, durable.
+HubEffects strictly in the order they were returned. It may combine several:
+first everything to persist, in one transaction, then everything to send.
+This order makes acked and forwarded entries durable. A deleted conversation
+leaves a tombstone and is refused to anyone (DECISIONS D42, D43). Hosts are
+named in the order of their links (DECISIONS D44).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +35,7 @@ from syncd.shelf import HubShelf
 
 
 class Hub:
-    """Everything a hub knows, without a socket, a clock or a disk."""
+    """The state of a hub: its conversations, deletions and links."""
 
     def __init__(self, key: PublicKey, policy: Policy) -> None:
         """Start with an empty shelf and no links."""
@@ -48,16 +50,16 @@ class Hub:
 
     @property
     def shelf(self) -> HubShelf:
-        """The conversations, to look at; links extend those in memory."""
+        """The conversations, for reading; links extend those in memory."""
         return self._shelf
 
     def load(
         self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
     ) -> HubEffects:
-        """Put a stored conversation in memory, and list it to whom it was not listed yet.
+        """Put a stored conversation in memory, and list it to members it was not listed to.
 
-        `entries` and `lost` are all that its store holds, be it nothing. Of two
-        loads that cross the first one counts.
+        `entries` and `lost` are all that the store holds, possibly nothing. If two
+        loads overlap, the first one counts.
         """
         out = FanOut(self._connected, self._shelf, 0.0)
         if conversation in self._shelf:
@@ -73,9 +75,9 @@ class Hub:
     def index(
         self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
     ) -> None:
-        """Know of a stored conversation without holding it; `entries` may lack their bodies.
+        """Index a stored conversation without holding it in memory.
 
-        Control entries have theirs.
+        Of `entries`, only control entries need bodies.
         """
         if conversation not in self._deleted:
             self._shelf.index(Conversation.restore(conversation, entries, lost))
@@ -85,30 +87,30 @@ class Hub:
     ) -> bool:
         """Say whether the conversation is to be loaded before `peer` is answered.
 
-        `message` is what the peer sent about it; None where it only asks.
+        `message` is the peer's message about it; None for a query.
         """
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
         return self._shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
 
-    def let_go(self, busy: Conversations) -> tuple[ConversationId, ...]:
-        """Drop from memory what is over the policy's bound and not in use; return the ids.
+    def evict(self, busy: Conversations) -> tuple[ConversationId, ...]:
+        """Evict unused conversations beyond the policy's bound; return their ids.
 
-        Stays what is open on a link, or `busy`: its entries are not durable yet, or it
-        was loaded for a caller that has not used it yet.
+        Conversations stay if they are open on a link or `busy`: their entries are not
+        durable yet, or a caller has not used them since their load.
         """
         is_open = {one for link in self.links.values() for one in link.channels}
-        return self._shelf.let_go(is_open | busy)
+        return self._shelf.evict(is_open | busy)
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
-        """Undo what memory has of conversations whose last entries the disk refused.
+        """Drop the conversations whose last entries the disk refused.
 
-        They leave memory and all links, with the reason, and are loaded before
-        anyone is answered about them. Their writers still hold the entries and
-        send them again.
+        They are closed on all links, with the reason, and loaded again before
+        any answer about them. Their writers still hold the entries and send
+        them again.
         """
         out = FanOut(self._connected, self._shelf, 0.0)
         for conversation in sorted(lost - self._deleted):
-            self._shelf.distrust(conversation)
+            self._shelf.invalidate(conversation)
             self._leave(conversation, replace(fault, conversation=conversation), out)
         return out.build()
 
@@ -119,7 +121,7 @@ class Hub:
     def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
     ) -> Conversation:
-        """Return a conversation that `peer` may use so.
+        """Return a conversation if `peer` has this right to it.
 
         Raises ConversationDeleted, ConversationUnknown, NotAllowed.
         """
@@ -133,11 +135,11 @@ class Hub:
 
     @property
     def deleted(self) -> tuple[ConversationId, ...]:
-        """The conversations deleted here, ascending: the driver keeps them for the next start."""
+        """The deleted conversations, ascending; the driver saves them for the next start."""
         return tuple(sorted(self._deleted))
 
     def delete(self, conversation: ConversationId) -> HubEffects:
-        """Forget a conversation for good and tell its links; it is admitted no more."""
+        """Delete a conversation for good and close it on its links; it is never admitted again."""
         out = FanOut(self._connected, self._shelf, 0.0)
         self._deleted.add(conversation)
         self._shelf.forget(conversation)
@@ -149,25 +151,25 @@ class Hub:
     ) -> HubEffects:
         """Undo a deletion that could not be made durable; return its effects with the reason.
 
-        The conversation has left its links all the same, and is loaded when it is next asked for.
+        The conversation stays closed on its links, and is loaded at the next request.
         """
         self._deleted.discard(conversation)
-        self._shelf.distrust(conversation)
+        self._shelf.invalidate(conversation)
         return replace(deletion, send=tuple((i, _with_fault(f, fault)) for i, f in deletion.send))
 
     def _refusal(self, conversation: ConversationId | None) -> ConversationDeleted | None:
-        """Return what anyone is told who names a deleted conversation (LINK-9)."""
+        """Return the refusal for a deleted conversation, the same for anyone (LINK-9)."""
         return ConversationDeleted() if conversation in self._deleted else None
 
     # --- links ----------------------------------------------------------------
 
     @property
     def links(self) -> Mapping[LinkId, Link]:
-        """The links there are now, the oldest first."""
+        """The current links, the oldest first."""
         return self._connected.links
 
     def connect(self, peer: PublicKey, now: float, *, watches: bool = False) -> LinkId:
-        """Take a new link of an authenticated key; a watcher gets a Hint with what it is sent."""
+        """Add a link of an authenticated key; a watcher gets hints with the entries sent to it."""
         link_id = LinkId(self._next_link)
         self._next_link += 1
         self._connected.links[link_id] = self._new_link(peer, now)
@@ -189,7 +191,7 @@ class Hub:
         )
 
     def disconnect(self, link_id: LinkId) -> None:
-        """Forget a link whose stream is gone."""
+        """Remove a link whose stream has ended."""
         link = self._connected.links.pop(link_id, None)
         self._connected.listed.pop(link_id, None)
         self._connected.watchers.discard(link_id)
@@ -199,7 +201,7 @@ class Hub:
     def receive(
         self, link_id: LinkId, message: Message, now: float, frame_bytes: int = 0
     ) -> HubEffects:
-        """Take one message from a link."""
+        """Receive one message of a link; `frame_bytes` is its encoded size."""
         link = self.links.get(link_id)
         if link is None:
             return HubEffects()
@@ -212,24 +214,24 @@ class Hub:
             return out.build()
         if conversation is not None:
             self._shelf.touch(conversation)
-        was_ready, waited_bytes = link.phase is Phase.READY, link.intake.pending_bytes
+        was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
         effects = link.receive(message, now, frame_bytes)
         if not was_ready and link.phase is Phase.READY:
             out.welcome(link_id, effects, self._connected.hosts(self.policy.vouches_for))
             out.list_all(link_id)
         else:
             out.add(link_id, effects)
-        if link.intake.pending_bytes > waited_bytes:
+        if link.intake.pending_bytes > pending_before:
             out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
 
     def push(
         self, peer: PublicKey, message: Entries, now: float
     ) -> tuple[HubEffects, dict[EntryId, Fault | None]]:
-        """Append without a link; return per entry its fault, None once the effects are done.
+        """Append without a link; return per entry its fault, None if it is admitted.
 
-        What must wait for missing entries is refused: without a link nobody
-        would pay for its keep.
+        An admitted entry is durable once the effects are performed. Entries that
+        would be pending are refused, since no link's quota covers them.
         """
         gone = self._refusal(message.conversation)
         if gone is not None:
@@ -239,13 +241,13 @@ class Hub:
         link = self._new_link(peer, now, is_greeted=True)
         effects = link.receive(message, now)
         out.add(None, effects)
-        link.handle_disconnect()  # what waits for others must not stay without a payer
+        link.handle_disconnect()  # pending entries must not stay without a link's quota
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self._shelf.get(message.conversation)
         return out.build(), queries.outcomes(message.ids, faults, held)
 
     def handle_deadlines(self, now: float) -> HubEffects:
-        """Let every link do what is due."""
+        """Perform the due checks of every link."""
         out = FanOut(self._connected, self._shelf, now)
         for link_id, link in tuple(self.links.items()):
             out.add(link_id, link.handle_deadline(now))

@@ -1,8 +1,8 @@
 """The conversations of a hub: some in memory, the others in its store alone (spec/04-link §7).
 
-Pure. Of a stored conversation that is not in memory the hub keeps its digest
-and its members' keys: enough to list it, and to tell from memory whether a
-message about it is worth a load.
+Pure. For a stored conversation that is not in memory, the hub keeps its digest
+and its members' keys. These suffice to list it, and to decide whether a message
+about it causes a load.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class Known:
 
     @classmethod
     def of(cls, held: Conversation) -> "Known | None":
-        """Return the record of a conversation; None while nobody can tell its members."""
+        """Return the record of a conversation; None while its members are unknown."""
         if held.is_blocked:
             return None
         keys = held.log.membership.roles
@@ -30,18 +30,18 @@ class Known:
 
 
 class HubShelf(Mapping[ConversationId, Conversation]):
-    """A bounded shelf; as a mapping it shows what is in memory, the least recently used first.
+    """A bounded shelf; as a mapping it yields the conversations in memory, oldest use first.
 
-    The bound gives way to conversations that are open on a link, are being
-    written, or hold pending entries.
+    Conversations that are open on a link, are being written or hold pending
+    entries stay beyond the bound.
     """
 
     def __init__(self, in_memory_max: int) -> None:
-        """Start empty."""
+        """Start empty, with a bound on the number of conversations in memory."""
         self._in_memory_max = in_memory_max
         self._held: dict[ConversationId, Conversation] = {}
         self._apart: dict[ConversationId, Known | None] = {}
-        """Stored and not in memory; None where the members can't be told without a load."""
+        """Stored and not in memory; None if the members are unknown without a load."""
         self._has_grown = False
 
     def __getitem__(self, conversation: ConversationId) -> Conversation:
@@ -49,14 +49,14 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         return self._held[conversation]
 
     def __iter__(self) -> Iterator[ConversationId]:
-        """Iterate over the ids of what is in memory."""
+        """Iterate over the ids of the conversations in memory."""
         return iter(self._held)
 
     def __len__(self) -> int:
         """Count the conversations in memory."""
         return len(self._held)
 
-    # --- what links do ----------------------------------------------------------
+    # --- used by links ----------------------------------------------------------
 
     def add(self, held: Conversation) -> None:
         """Hold a new conversation in memory."""
@@ -64,13 +64,13 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._has_grown = True
 
     def remove(self, conversation: ConversationId) -> None:
-        """Drop a new conversation that came to nothing; what is known of a stored one stays."""
+        """Drop a new conversation without entries; the record of a stored one stays."""
         self._held.pop(conversation, None)
 
-    # --- what a store holds -------------------------------------------------------
+    # --- stored conversations -------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Say whether one more conversation may be held in memory."""
         return len(self._held) < self._in_memory_max
 
@@ -80,29 +80,29 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self.add(held)
 
     def index(self, held: Conversation) -> None:
-        """Remember of a stored conversation only what is kept without holding it."""
+        """Keep only the record of a stored conversation."""
         self._held.pop(held.id, None)
         self._apart[held.id] = Known.of(held)
 
-    def distrust(self, conversation: ConversationId) -> None:
-        """Drop what memory has of a conversation: its store says what is true."""
+    def invalidate(self, conversation: ConversationId) -> None:
+        """Drop a conversation and its record from memory; the next use loads it."""
         self._held.pop(conversation, None)
         self._apart[conversation] = None
 
     def forget(self, conversation: ConversationId) -> None:
-        """Drop a conversation that is not stored, or is no longer."""
+        """Drop a conversation that is not stored any more."""
         self._held.pop(conversation, None)
         self._apart.pop(conversation, None)
 
-    # --- what a hub asks ------------------------------------------------------------
+    # --- queries of the hub ------------------------------------------------------------
 
     def needs_load(
         self, conversation: ConversationId, peer: PublicKey, *, brings_genesis: bool = False
     ) -> bool:
-        """Say whether `peer` is answered from the store: it is a member, or may prove to be.
+        """Say whether an answer to `peer` needs a load: it is a member, or may prove to be.
 
-        Nobody else's message loads anything: a load takes longer, and would
-        tell a stranger that the conversation exists.
+        A message of any other key causes no load, since the longer answer time
+        would reveal to a stranger that the conversation exists.
         """
         if conversation not in self._apart:
             return False
@@ -119,23 +119,24 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         ]
         return sorted(held + apart)
 
-    # --- letting go -------------------------------------------------------------------
+    # --- eviction -------------------------------------------------------------------
 
     def touch(self, conversation: ConversationId) -> None:
-        """Take a conversation as used now; harmless where it is not in memory."""
+        """Mark a conversation as used now; do nothing if it is not in memory."""
         held = self._held.pop(conversation, None)
         if held is not None:
             self._held[conversation] = held
 
     @property
-    def is_crowded(self) -> bool:
-        """Say whether too much is in memory, some of it since `let_go` last looked."""
+    def is_over_bound(self) -> bool:
+        """Say whether the bound is exceeded and something was added since the last eviction."""
         return self._has_grown and len(self._held) > self._in_memory_max
 
-    def let_go(self, needed: AbstractSet[ConversationId]) -> tuple[ConversationId, ...]:
-        """Index the least recently used conversations while there are too many; return them.
+    def evict(self, needed: AbstractSet[ConversationId]) -> tuple[ConversationId, ...]:
+        """Evict the least recently used conversations beyond the bound; return their ids.
 
-        Stays what is `needed`, and what holds pending entries: those are stored nowhere.
+        Conversations that are `needed` or hold pending entries stay, since pending
+        entries are stored nowhere.
         """
         self._has_grown = False
         left: list[ConversationId] = []

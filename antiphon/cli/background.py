@@ -1,7 +1,7 @@
-"""An event loop in a thread, so that the main thread can wait for a person's keys.
+"""An event loop in a thread, so that the main thread can wait for input.
 
-Ctrl-C then interrupts the main thread wherever it waits, be it at the prompt
-or for the next word of an answer, and the replica stays linked meanwhile.
+Ctrl-C then interrupts the main thread at the prompt or during an answer, and the
+replica stays linked.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class Background:
     """Runs coroutines in a thread of its own."""
 
     def __init__(self) -> None:
-        """Make the loop; entering the context starts it."""
+        """Create the loop; entering the context starts it."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -35,7 +35,7 @@ class Background:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End what still runs, the loop and the thread."""
+        """Cancel the running tasks; end the loop and the thread."""
         self.run(self._cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -48,15 +48,15 @@ class Background:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
-        """Begin a coroutine."""
+        """Start a coroutine."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end and return what it returns."""
+        """Run a coroutine to its end and return its result."""
         return self.start(work).result()
 
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Yield what an async iterator yields; an interrupt leaves it running."""
+        """Yield the items of an async iterator; an interrupt leaves it running."""
         return _Items(self, items)
 
 
@@ -75,6 +75,6 @@ class _Items(Iterator[_T]):
     def __next__(self) -> _T:
         item = self._items.get()
         if item is _END:
-            self._feeding.result()  # raises what ended the iteration
+            self._feeding.result()  # raises the error that ended the iteration
             raise StopIteration
         return item  # type: ignore[no-any-return]  # one queue for items and the end

@@ -1,4 +1,4 @@
-"""`antiphon cancel`: end an answer under way, or wait no longer for a host that is gone."""
+"""`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
 
 import typer
 
@@ -20,13 +20,13 @@ def register(app: typer.Typer) -> None:
     async def cancel(session: Session, conversation: ConversationArgument = None) -> None:
         """Cancel the answers that the next message would wait for.
 
-        What came of an answer stays. The next message goes on whether its host
-        ever answers or not; an answer that comes later stands beside the branch.
+        The text received so far is kept. The next message no longer waits for these
+        answers. An answer that arrives later is shown beside the branch.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
             await replica.load(chosen)
-            await session.meet(replica, chosen)
+            await session.sync(replica, chosen)
             held = await replica.load(chosen)
             place = (await session.choices(replica.store, chosen)).place(held)
             closed = await cancel_awaited(replica, held, place)
@@ -40,10 +40,10 @@ def register(app: typer.Typer) -> None:
 
 
 async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:
-    """Cancel every request that `place` waits for, and return them.
+    """Cancel every request that `place` waits for, and return their ids.
 
-    Raises NothingAwaited, and NotAllowed where one is another member's and this
-    key no owner: its CANCEL would let nobody past.
+    Raises NothingAwaited, and NotAllowed if a request is another member's and this
+    key is no owner, since such a CANCEL has no effect.
     """
     waiting = awaited(held, place)
     if not waiting:
@@ -53,7 +53,7 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
         author = held.log.entries[request].header.author
         if not is_owner and author != replica.public:
             raise NotAllowed(
-                f"only {short(author)}, who asked, or an owner cancels {short(request)}"
+                f"only its author {short(author)} or an owner may cancel {short(request)}"
             )
     for request in waiting:
         await turns.cancel(replica, held.id, request)
@@ -61,6 +61,6 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
 
 
 def say_closed(session: Session, closed: list[EntryId]) -> None:
-    """Say what was cancelled."""
+    """Print the number of cancelled requests."""
     requests = counted(len(closed), "request", "requests")
-    session.out.note(f"{requests} cancelled; the next message waits for no answer to them")
+    session.out.note(f"{requests} cancelled; the next message does not wait for an answer")

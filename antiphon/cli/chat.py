@@ -1,4 +1,4 @@
-"""`antiphon chat`: talk, watch the answer come, cancel it, undo, branch."""
+"""`antiphon chat`: send messages, watch and cancel answers, undo, branch."""
 
 import contextlib
 import signal
@@ -21,7 +21,7 @@ from antiphon.cli.rows import counted, cut, entries_at, row_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import PREVIEW_CELLS, ConflictOption, parse_conflict, say_awaited
 from antiphon.cli.session import Choices, Session, check_readable, find_entry
-from antiphon.cli.turn import check_text, may_write, take_turn, wish_for
+from antiphon.cli.turn import check_text, may_write, options_for, run_turn
 from replica.conversation import Conversation, Place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -30,15 +30,15 @@ from replica.log import Conflict, Entry, Kind
 from replica.refusals import ArgumentInvalid
 
 HELP = """\
-/undo           take the last turn back; the next message branches off there
+/undo           undo the last turn; the next message starts a branch there
 /again          ask for another answer to the last message
-/cancel         wait no longer for answers on this branch, and keep what came
+/cancel         cancel the awaited answers on this branch; keep received text
 /fork [ENTRY]   let the next message follow ENTRY, else the last answer
 /log            show this branch
-/status         show what the hub has
-/help           show this
-/quit           leave, as does Ctrl-D; the conversation stays
-Ctrl-C          cancel the answer under way, and keep what came; again: leave"""
+/status         show the state of the conversation at the hub
+/help           show this help
+/quit           leave, as does Ctrl-D; the conversation is kept
+Ctrl-C          cancel the answer and keep received text; again: leave"""
 _TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
 _RECENT = 6
 
@@ -56,17 +56,17 @@ def register(app: typer.Typer) -> None:
             int | None, typer.Option(metavar="N", min=1, help="Output tokens per answer.")
         ] = None,
     ) -> int:
-        """Talk with the model in a terminal; /help lists what else can be typed."""
+        """Chat with the model in a terminal; /help lists the commands."""
         with Background() as background:
-            talking = ChatSession(session, background, parse_conflict(conflict), max_tokens)
-            with talking.opened(conversation):
-                return talking.talk()
+            chat_session = ChatSession(session, background, parse_conflict(conflict), max_tokens)
+            with chat_session.opened(conversation):
+                return chat_session.talk()
 
 
 class Interrupts:
-    """Ctrl-C while an answer comes: the first one cancels it, any other raises.
+    """Ctrl-C during an answer: the first one cancels the answer, any other raises.
 
-    A handler and not an exception, so that no event is lost, whatever was being shown.
+    A signal handler loses no event, unlike an exception in the middle of the output.
     """
 
     def __init__(self, cancel: Callable[[EntryId], "Future[Entry]"]) -> None:
@@ -77,16 +77,16 @@ class Interrupts:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        """Take Ctrl-C over."""
+        """Install the handler of Ctrl-C."""
         self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Give it back."""
+        """Restore the previous handler."""
         signal.signal(signal.SIGINT, self._before)
 
-    def settle(self) -> None:
-        """Raise what the cancelling came to, if it failed."""
+    def raise_failure(self) -> None:
+        """Raise the error that the cancellation ended with, if any."""
         if self._cancelling is not None:
             self._cancelling.result()
 
@@ -98,7 +98,7 @@ class Interrupts:
 
 @dataclass(slots=True)
 class ChatSession:
-    """One person at one conversation."""
+    """A chat in one conversation."""
 
     session: Session
     background: Background
@@ -110,7 +110,7 @@ class ChatSession:
 
     @contextlib.contextmanager
     def opened(self, prefix: str | None) -> Iterator[None]:
-        """Hold the replica, sync, and greet."""
+        """Open the replica, sync the conversation and show its recent messages."""
         try:
             self.background.run(self._open(prefix))
             yield
@@ -122,7 +122,7 @@ class ChatSession:
         self.replica = await self._stack.enter_async_context(session.replica())
         chosen = await session.choose(self.replica.store, prefix)
         await self.replica.load(chosen)
-        online = await session.meet(self.replica, chosen)
+        online = await session.sync(self.replica, chosen)
         self.held = check_readable(await self.replica.load(chosen))
         await session.use(self.replica.store, chosen)
         await self._greet(chosen, online=online)
@@ -150,7 +150,7 @@ class ChatSession:
     # --- the loop ---------------------------------------------------------------
 
     def talk(self) -> int:
-        """Read lines until the person leaves."""
+        """Read and run lines until the user leaves; return the exit code."""
         _use_line_editing()
         while True:
             try:
@@ -165,7 +165,7 @@ class ChatSession:
                 return 0
             try:
                 if line.startswith("/"):
-                    if not self._obey(*line[1:].partition(" ")[::2]):
+                    if not self._run_command(*line[1:].partition(" ")[::2]):
                         return 0
                 elif line.strip():
                     self._turn(line)
@@ -176,9 +176,9 @@ class ChatSession:
                 self.session.out.fail(error)
 
     def _read_line(self) -> str:
-        """Read what a person or a pipe says next. Raises EOFError, ArgumentInvalid."""
+        """Read the next line from a terminal or pipe. Raises EOFError, ArgumentInvalid."""
         if self.session.out.is_terminal:
-            # \x01 … \x02 tell readline that the colour is no character.
+            # \x01 … \x02 mark the colour as zero-width for readline.
             colored = "\x01\x1b[36m\x02> \x01\x1b[0m\x02"
             return check_text(input(colored if _has_color(self.session) else "> "))
         line = sys.stdin.readline()
@@ -186,8 +186,8 @@ class ChatSession:
             raise EOFError
         return check_text(line.rstrip("\n"))
 
-    def _obey(self, name: str, rest: str) -> bool:
-        """Do what a /command says; False to leave."""
+    def _run_command(self, name: str, rest: str) -> bool:
+        """Run a /command; return False to leave."""
         match name.strip():
             case "quit" | "exit" | "q":
                 return False
@@ -196,7 +196,7 @@ class ChatSession:
             case "again":
                 self._again()
             case "cancel":
-                self.background.run(self._wait_no_longer())
+                self.background.run(self._cancel_awaited())
             case "fork":
                 self.background.run(self._fork(rest.strip()))
             case "log":
@@ -209,7 +209,7 @@ class ChatSession:
             case "help" | "?":
                 self.session.out.note(HELP)
             case _:
-                self.session.out.note(f"there is no /{name}; /help lists what there is")
+                self.session.out.note(f"there is no /{name}; /help lists the commands")
         return True
 
     def _turn(self, text: str | None, place: Place | None = None) -> None:
@@ -218,8 +218,8 @@ class ChatSession:
         place = place if self.conflict is None else replace(place, conflict=self.conflict)
         say_awaited(self.session, self.replica, self.held, place)
         changes = {"output_tokens_max": self.output_tokens_max}
-        wish = wish_for(self.replica, self.held, choices, changes=changes)
-        events = take_turn(self.session, self.replica, self.held, text, place, wish)
+        options = options_for(self.replica, self.held, choices, changes=changes)
+        events = run_turn(self.session, self.replica, self.held, text, place, options)
         self._watch(self.background.iterate(events))
 
     def _watch(self, events: Iterator[turns.TurnEvent]) -> None:
@@ -233,7 +233,7 @@ class ChatSession:
                         self._say_if_offline()
                     screen.show(event)
                     if isinstance(event, turns.Finished):
-                        interrupts.settle()
+                        interrupts.raise_failure()
                         turns.raise_if_refused(event.generation)
                         self._record(event)
                         screen.cost(event)
@@ -272,14 +272,14 @@ class ChatSession:
         parents = self.held.log.entries[last].header.parents
         await self._go_to(parents[0])
         words = row_of(self.held, self.held.log.entries[last], None).text
-        self.session.out.note(f"taken back: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
+        self.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
         self.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
 
     def _again(self) -> None:
         last = self.background.run(self._last(Kind.MESSAGE))
         self._turn(None, place_at(self.held, last))
 
-    async def _wait_no_longer(self) -> None:
+    async def _cancel_awaited(self) -> None:
         closed = await cancel_awaited(self.replica, self.held, await self._place())
         say_closed(self.session, closed)
 
@@ -310,7 +310,7 @@ class ChatSession:
 
 
 def _use_line_editing() -> None:
-    # Importing it is what switches history and editing on for input().
+    # Importing it enables history and line editing for input().
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401
 

@@ -1,10 +1,10 @@
-"""How a command is declared: its own parameters, the common ones, and one way to fail.
+"""Declaration of commands: own parameters, common parameters, and error handling.
 
     @command(app, "log")
     async def log(session: Session, conversation: ...) -> None: ...
 
 adds --json, --data-dir and --hub-address, opens a Session, runs the coroutine, and
-turns every AntiphonError into words and exit code 1.
+reports every AntiphonError with exit code 1.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ ConversationArgument = Annotated[
 
 @dataclass(slots=True)
 class RootOptions:
-    """What was given before the command's name."""
+    """The options given before the command's name."""
 
     config: Path | None = None
     data_dir: Path | None = None
@@ -64,7 +64,7 @@ class RootOptions:
 
 
 class _PlainFlags:
-    """Shows flags without a type in the help: there is no value to give."""
+    """Shows flags without a type in the help, since they have no value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class beside it
@@ -79,7 +79,7 @@ class Command(_PlainFlags, TyperCommand):
 
 
 class Group(_PlainFlags, TyperGroup):
-    """Commands under one word."""
+    """A group of commands."""
 
 
 Body = Callable[..., Coroutine[Any, Any, int | None] | int | None]
@@ -91,7 +91,7 @@ def command(
 ) -> Callable[[Body], Body]:
     """Register a function as a command; its first parameter is the Session.
 
-    One that has no replica may give --data-dir a meaning of its own.
+    A command without a replica may define --data-dir itself.
     """
 
     def register(body: Body) -> Body:
@@ -118,7 +118,7 @@ def command(
                 out.fail(error)
                 raise typer.Exit(EXIT_FAILED) from None
             except BrokenPipeError:
-                raise  # who read our output has seen enough
+                raise  # the reader of our output has closed it
             except OSError as error:
                 out.fail(FileUnusable(f"{error.filename or 'a file'}: {error.strerror or error}"))
                 raise typer.Exit(EXIT_FAILED) from None
@@ -151,7 +151,7 @@ def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end a question asked inside an event loop, which else waits for the answer."""
+    """Let Ctrl-C interrupt a question that is asked inside an event loop."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

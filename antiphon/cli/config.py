@@ -1,4 +1,4 @@
-"""What a person sets: TOML file < environment ANTIPHON_* < flags."""
+"""The user's settings: TOML file < environment ANTIPHON_* < flags."""
 
 import os
 from pathlib import Path
@@ -32,15 +32,15 @@ class Settings(BaseSettings):
     host: str | None = None
     """Hex key of the model host to grant new conversations to; else one the hub vouches for."""
     services_dir: Path = DEFAULT_ROOT
-    """Where `antiphon up` keeps the hub's and the host's data."""
+    """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
-    """The model `antiphon up` serves: a name, or the path of a GGUF."""
+    """The model that `antiphon up` serves: a name, or the path of a GGUF file."""
     dtype: Dtype = "bf16"
     """Number format of the computation: bf16 or fp32."""
     host_module: str = "model_host"
-    """Python module `antiphon up` runs as the model host."""
+    """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
-    """How long a command waits for the hub before it goes on without."""
+    """Seconds a command waits for the hub before it continues offline."""
 
     @field_validator("hub")
     @classmethod
@@ -94,7 +94,7 @@ class Settings(BaseSettings):
 
 
 def default_config_file() -> Path:
-    """Return where the settings file is looked for."""
+    """Return the default path of the settings file."""
     named = os.environ.get("ANTIPHON_CONFIG")
     if named:
         return Path(named)

@@ -1,10 +1,10 @@
-"""The demo: a real model, real crashes, real deletions, and what comes back.
+"""The demo: a real model, real crashes and deletions, and the recovery from each.
 
     python -m antiphon.cli.demo [--json]
 
-Own temporary folders, free ports, nothing left behind. Each act shows one
-promise and checks it; the exit code is 1 if one failed. With --json the show
-goes to stderr, and the last line of stdout is one JSON object.
+It uses temporary folders and free ports, and removes everything at the end. Each
+step demonstrates and checks one guarantee; the exit code is 1 if one failed. With
+--json the output goes to stderr, and the last line of stdout is one JSON object.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
-from antiphon.cli.demo_stage import Stage, bytes_words
-from antiphon.cli.main import quiet
+from antiphon.cli.demo_output import DemoOutput, bytes_words
+from antiphon.cli.main import set_log_level
 from antiphon.cli.relay import Relay
 from antiphon.cli.supervisor import Supervisor
 from antiphon.cli.up import fetch_model
@@ -48,30 +48,30 @@ WAIT_S = 120.0
 
 
 class Demo:
-    """The acts, in order; each leaves what the next one needs."""
+    """The steps, in order; each one uses the state after the one before."""
 
-    def __init__(self, folder: Path, stage: Stage) -> None:
+    def __init__(self, folder: Path, out: DemoOutput) -> None:
         """Keep everything under `folder`."""
         self.folder = folder
-        self.stage = stage
-        self.daemons = Supervisor(folder, model=MODEL, tell=stage.say)
+        self.out = out
+        self.daemons = Supervisor(folder, model=MODEL, report=out.say)
         self.relay: Relay
         self.conversation: ConversationId
         self.wire_bytes: list[int] = []
         """One number per turn, in the order of the turns."""
 
     async def play(self) -> None:
-        """Run all acts."""
-        self.stage.say("starting a hub and a model host …")
+        """Run all steps."""
+        self.out.say("starting a hub and a model host …")
         async with self.daemons, Relay(self.daemons.hub.ready.address) as self.relay:
             async with self._replica("a", self.relay) as replica:
-                await self.act_1_talk(replica)
-                fourth = await self.act_2_kill(replica)
-                await self.act_3_forget(replica, fourth)
-                await self.act_4_reseed(replica)
-            await self.act_5_queue()
-            self.stage.result["turns"] = len(self.wire_bytes)
-            self.stage.result["wire_bytes_per_turn"] = self.wire_bytes
+                await self.step_1_talk(replica)
+                fourth = await self.step_2_kill(replica)
+                await self.step_3_forget(replica, fourth)
+                await self.step_4_reseed(replica)
+            await self.step_5_queue()
+            self.out.result["turns"] = len(self.wire_bytes)
+            self.out.result["wire_bytes_per_turn"] = self.wire_bytes
 
     def _replica(self, name: str, relay: Relay | None) -> AbstractAsyncContextManager[Replica]:
         """Open a replica, linked through a relay that counts; without one, offline."""
@@ -80,11 +80,11 @@ class Demo:
         key = load_or_create(folder / "identity.key")
         return Replica.open(folder / "log" / "log.db", key, address)
 
-    # --- the acts -------------------------------------------------------------
+    # --- steps -------------------------------------------------------------
 
-    async def act_1_talk(self, replica: Replica) -> None:
+    async def step_1_talk(self, replica: Replica) -> None:
         """Hold a conversation of three turns."""
-        self.stage.act(1, "A conversation of three turns")
+        self.out.begin_step(1, "A conversation of three turns")
         host = self.daemons.host.ready.key
         other = public(load_or_create(self.folder / "b" / "identity.key"))
         created = await replica.create(Genesis((replica.public,), SAMPLING))
@@ -98,15 +98,15 @@ class Demo:
         for question in QUESTIONS:
             await self._turn(replica, question)
         sizes = bytes_words(self.wire_bytes)
-        self.stage.say(f"each turn on the wire, both ways, drafts included: {sizes}")
+        self.out.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
-    async def act_2_kill(self, replica: Replica) -> turns.Finished:
-        """Kill both daemons; the fourth turn restores what the first three computed."""
-        self.stage.act(2, "Both daemons killed, the KV cache restored from its checkpoint")
+    async def step_2_kill(self, replica: Replica) -> turns.Finished:
+        """Kill both daemons; the fourth turn restores the KV cache of the first three."""
+        self.out.begin_step(2, "Both daemons killed, the KV cache restored from its checkpoint")
         tokens = await self._wait_for_checkpoint(replica)
-        self.stage.say(f"a checkpoint of {tokens} tokens is durable")
+        self.out.say(f"a checkpoint of {tokens} tokens is durable")
         for daemon in (self.daemons.hub, self.daemons.host):
-            self.stage.say(f"$ kill -9 {daemon.pid}    # the {daemon.name}")
+            self.out.say(f"$ kill -9 {daemon.pid}    # the {daemon.name}")
             await daemon.kill()
         await self._start("hub", "host")
         await self._relinked(replica)
@@ -114,54 +114,56 @@ class Demo:
         usage = finished.generation.usage
         new = self._new_tokens(replica, finished)
         restored, computed = usage.restored_tokens, usage.prefilled_tokens
-        self.stage.say(f"{restored} tokens restored, {computed} recomputed ({new} are new)")
-        self.stage.result["restored_tokens"] = restored
-        self.stage.result["recomputed_tokens"] = computed
-        self.stage.result["new_tokens"] = new
-        self.stage.result["ttft_restored_s"] = usage.first_token_us / 1e6
-        self.stage.check(
+        self.out.say(f"{restored} tokens restored, {computed} recomputed ({new} are new)")
+        self.out.result["restored_tokens"] = restored
+        self.out.result["recomputed_tokens"] = computed
+        self.out.result["new_tokens"] = new
+        self.out.result["ttft_restored_s"] = usage.first_token_us / 1e6
+        self.out.check(
             "a checkpoint survives kill -9",
             restored > 0 and computed <= PAGE_TOKENS + new,
             f"{restored} restored, {computed} computed, {new} new",
         )
         return finished
 
-    async def act_3_forget(self, replica: Replica, fourth: turns.Finished) -> None:
-        """Delete the host's derived state; the log gives the same tokens again."""
-        self.stage.act(3, "The host's checkpoints deleted, everything computed from the log again")
+    async def step_3_forget(self, replica: Replica, fourth: turns.Finished) -> None:
+        """Delete the host's derived state; recompute the same tokens from the log."""
+        self.out.begin_step(
+            3, "The host's checkpoints deleted, everything computed from the log again"
+        )
         await self.daemons.host.stop()
         derived = self.daemons.data_dir / "host" / "derived"
-        self.stage.say(f"$ rm -r {derived}")
+        self.out.say(f"$ rm -r {derived}")
         shutil.rmtree(derived)
         await self._start("host")
         held = replica.shelf[self.conversation]
         request = held.log.entries[self._request_of(replica, fourth)]
         body = held.log.body(request.id)
-        assert isinstance(body, Request), "what was answered is a request"
+        assert isinstance(body, Request), "an answer belongs to a request"
         place = place_at(held, request.header.parents[0])
-        wish = RequestOptions(body.host, body.sampling, body.output_tokens_max)
-        self.stage.say("the same question to the same context, with the same seed:")
-        again = await self._turn(replica, None, place=place, wish=wish)
+        options = RequestOptions(body.host, body.sampling, body.output_tokens_max)
+        self.out.say("the same question to the same context, with the same seed:")
+        again = await self._turn(replica, None, place=place, options=options)
         usage = again.generation.usage
         equal = again.generation.token_ids == fourth.generation.token_ids
-        self.stage.say(f"{usage.prefilled_tokens} tokens computed from the log, none restored")
-        self.stage.say(f"first answer  {_ids(fourth)}\nsecond answer {_ids(again)}")
-        self.stage.result["replay_equal"] = equal
-        self.stage.result["ttft_reprefill_s"] = usage.first_token_us / 1e6
-        self.stage.check(
+        self.out.say(f"{usage.prefilled_tokens} tokens computed from the log, none restored")
+        self.out.say(f"first answer  {_ids(fourth)}\nsecond answer {_ids(again)}")
+        self.out.result["replay_equal"] = equal
+        self.out.result["ttft_reprefill_s"] = usage.first_token_us / 1e6
+        self.out.check(
             "the log alone gives the same tokens",
             equal and usage.restored_tokens == 0 and usage.cached_tokens == 0,
             f"{len(again.generation.token_ids)} tokens, bit for bit",
         )
 
-    async def act_4_reseed(self, replica: Replica) -> None:
-        """Delete the hub's log; the client's replica gives it back."""
-        self.stage.act(4, "The hub's log deleted, given back by the client's replica")
-        # The host is a replica too: it stays down, so that the client alone can help.
+    async def step_4_reseed(self, replica: Replica) -> None:
+        """Delete the hub's log; the user's replica restores it."""
+        self.out.begin_step(4, "The hub's log deleted, given back by the client's replica")
+        # The host is a replica too; it stays stopped, so that only the user's replica has the log.
         await self.daemons.host.stop()
         await self.daemons.hub.stop()
         store = self.daemons.data_dir / "hub" / "log"
-        self.stage.say(f"$ rm -r {store}")
+        self.out.say(f"$ rm -r {store}")
         shutil.rmtree(store)
         await self._start("hub")
         await self._relinked(replica)
@@ -170,15 +172,15 @@ class Demo:
             await fresh.wait_synced(self.conversation, WAIT_S)
             held = await fresh.load(self.conversation)
             ours, theirs = replica.shelf[self.conversation].log.digest, held.log.digest
-            self.stage.say("our replica's digest, and that of an empty one the hub has filled:")
-            self.stage.say(f"{ours.hex()}\n{theirs.hex()}")
+            self.out.say("our replica's digest, and that of an empty one the hub has filled:")
+            self.out.say(f"{ours.hex()}\n{theirs.hex()}")
         equal = ours == theirs
-        self.stage.result["hub_reseeded"] = equal
-        self.stage.check("a replica gives the hub its log back", equal, f"{len(held.log)} entries")
+        self.out.result["hub_reseeded"] = equal
+        self.out.check("a replica gives the hub its log back", equal, f"{len(held.log)} entries")
 
-    async def act_5_queue(self) -> None:
-        """Write on two replicas offline; the later turn goes behind the earlier one's answer."""
-        self.stage.act(5, "Two replicas write offline, and meet again")
+    async def step_5_queue(self) -> None:
+        """Write on two replicas offline; the later turn is queued behind the earlier answer."""
+        self.out.begin_step(5, "Two replicas write offline, and meet again")
         starting = asyncio.create_task(self._start("host"))
         requests = {}
         for name, text in (("a", OFFLINE_A), ("b", OFFLINE_B)):
@@ -192,14 +194,14 @@ class Demo:
                 await enter(self._replica(name, relay))
                 for name, relay in zip(requests, relays, strict=True)
             ]
-            await self._meet(a, b, tuple(requests.values()))
+            await self._sync_both(a, b, tuple(requests.values()))
             sizes = [relay.bytes_total for relay in relays]
             self.wire_bytes += sizes
-            self.stage.say(f"each replica, its link and the other's turn too: {bytes_words(sizes)}")
+            self.out.say(f"each replica, its link and the other's turn too: {bytes_words(sizes)}")
             self._compare(a, b, tuple(requests.values()))
             await self._show_graph()
 
-    async def _meet(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
+    async def _sync_both(self, a: Replica, b: Replica, requests: tuple[EntryId, ...]) -> None:
         """Wait until both replicas hold both answers."""
         for replica in (a, b):
             await replica.follow(self.conversation)
@@ -217,14 +219,14 @@ class Demo:
         in_line = first.generation in seen and seen.issuperset(requests)
         digests = [c.shelf[self.conversation].log.digest for c in (a, b)]
         for name, digest in zip("ab", digests, strict=True):
-            self.stage.say(f"replica {name}  {digest.hex()}")
-        self.stage.result["offline_turns_in_one_context"] = in_line
-        self.stage.result["branches"] = len(order.tips())
-        self.stage.result["digests_equal"] = digests[0] == digests[1]
-        self.stage.check("two offline turns follow one another", in_line, "no words left out")
-        self.stage.check("both replicas hold the same", digests[0] == digests[1], "equal digests")
+            self.out.say(f"replica {name}  {digest.hex()}")
+        self.out.result["offline_turns_in_one_context"] = in_line
+        self.out.result["branches"] = len(order.tips())
+        self.out.result["digests_equal"] = digests[0] == digests[1]
+        self.out.check("two offline turns follow one another", in_line, "no words left out")
+        self.out.check("both replicas hold the same", digests[0] == digests[1], "equal digests")
 
-    # --- what acts are made of ---------------------------------------------------
+    # --- parts of steps ---------------------------------------------------
 
     async def _turn(
         self,
@@ -232,18 +234,20 @@ class Demo:
         text: str | None,
         *,
         place: Place | None = None,
-        wish: RequestOptions | None = None,
+        options: RequestOptions | None = None,
     ) -> turns.Finished:
         held = replica.shelf[self.conversation]
         place = place or newest_place(held)
-        wish = wish or RequestOptions(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
-        self.stage.question(text)
+        options = options or RequestOptions(
+            self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX
+        )
+        self.out.question(text)
         before = self.relay.bytes_total
         finished: turns.Finished | None = None
         async for event in turns.ask(
-            replica, self.conversation, text, place, wish, silence_max_s=WAIT_S
+            replica, self.conversation, text, place, options, silence_max_s=WAIT_S
         ):
-            self.stage.answer(event)
+            self.out.answer(event)
             if isinstance(event, turns.Finished):
                 turns.raise_if_refused(event.generation)
                 finished = event
@@ -269,19 +273,19 @@ class Demo:
         for name in names:
             daemon = {"hub": self.daemons.hub, "host": self.daemons.host}[name]
             ready = await daemon.start()
-            self.stage.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
+            self.out.say(f"the {name} is back at {ready.address}, pid {daemon.pid}")
 
     async def _relinked(self, replica: Replica) -> None:
-        """Wait until the link is up again, and everything is at the hub."""
+        """Wait until the link is up again and the hub holds all entries."""
         await replica.wait_for(lambda: replica.hub.is_linked, WAIT_S)
         await replica.wait_synced(self.conversation, WAIT_S)
 
     async def _write_offline(self, replica: Replica, name: str, text: str) -> EntryId:
         held = await replica.load(self.conversation)
         place = newest_place(held)
-        wish = RequestOptions(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
-        asked = await turns.say_and_request(replica, held.id, (Text(text),), place, wish)
-        self.stage.say(f"replica {name}, offline: {text}")
+        options = RequestOptions(self.daemons.host.ready.key, SAMPLING, OUTPUT_TOKENS_MAX)
+        asked = await turns.say_and_request(replica, held.id, (Text(text),), place, options)
+        self.out.say(f"replica {name}, offline: {text}")
         return asked.request
 
     def _all_answered(self, replica: Replica, requests: Sequence[EntryId]) -> bool:
@@ -294,23 +298,23 @@ class Demo:
         return held.order.nodes[seal].seal.request
 
     def _new_tokens(self, replica: Replica, finished: turns.Finished) -> int:
-        """Count the prompt tokens this turn brought: its message and its request."""
+        """Count the new prompt tokens of a turn: those of its message and its request."""
         held = replica.shelf[self.conversation]
         seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal
         listed = zip(seal.entries, seal.tokens_per_entry, strict=True)
         return sum(n for i, n in listed if isinstance(held.log.body(i), Message | Request))
 
     async def _show_graph(self) -> None:
-        """Run the real command beside the open replica."""
+        """Run the real command while the replica is open."""
         argv = [sys.executable, "-m", "antiphon.cli.main", "log", "--graph"]
-        self.stage.say(f"$ antiphon log --graph {short(self.conversation)}")
+        self.out.say(f"$ antiphon log --graph {short(self.conversation)}")
         process = await asyncio.create_subprocess_exec(
             *argv, self.conversation.hex(), "--data-dir", str(self.folder / "a"),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         output, _ = await process.communicate()
-        self.stage.verbatim(output.decode())
-        self.stage.check("the graph can be drawn", process.returncode == 0, "antiphon log --graph")
+        self.out.verbatim(output.decode())
+        self.out.check("the graph can be drawn", process.returncode == 0, "antiphon log --graph")
 
 
 def _ids(finished: turns.Finished) -> str:
@@ -319,38 +323,38 @@ def _ids(finished: turns.Finished) -> str:
     return f"{shown} … ({len(ids)} ids)"
 
 
-async def play(stage: Stage) -> None:
-    """Fetch the model, play all acts in a temporary folder, and clean up."""
+async def play(out: DemoOutput) -> None:
+    """Fetch the model, run all steps in a temporary folder, and clean up."""
     task = asyncio.current_task()
     assert task is not None, "play runs in a task"
-    # Told to end, the demo still stops its daemons and removes its folder.
+    # On SIGTERM, the demo still stops its daemons and removes its folder.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     await fetch_model(MODEL)
     folder = Path(tempfile.mkdtemp(prefix="antiphon-demo-"))
     try:
-        await Demo(folder, stage).play()
+        await Demo(folder, out).play()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, show the closing table, and return 1 if a promise failed."""
+    """Run the demo, print the summary, and return 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m antiphon.cli.demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="results as JSON, last on stdout")
     given = parser.parse_args(arguments)
-    quiet(logging.CRITICAL)
-    stage = Stage(as_json=given.json)
+    set_log_level(logging.CRITICAL)
+    out = DemoOutput(as_json=given.json)
     try:
-        asyncio.run(play(stage))
+        asyncio.run(play(out))
     except AntiphonError as error:
-        stage.fail(error)
+        out.fail(error)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    stage.curtain()
+    out.summarize()
     if given.json:
-        sys.stdout.write(json.dumps(stage.result) + "\n")
-    return 0 if stage.is_success else 1
+        sys.stdout.write(json.dumps(out.result) + "\n")
+    return 0 if out.is_success else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`antiphon doctor`: is everything in place? One line per check, with the next step."""
+"""`antiphon doctor`: check the installation; one line per check, with the next step."""
 
 import json
 import os
@@ -30,13 +30,13 @@ DISK_WARN_BYTES = 2 * 1024**3
 DISK_FAIL_BYTES = 200 * 1024**2
 CALL_TIMEOUT_S = 3.0
 INDENT = 14
-"""Where details begin."""
+"""Column at which details begin."""
 COLORS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: ok, warn or fail, what was found, and what to do."""
+    """The result of one check: ok, warn or fail, the details, and the next step."""
 
     verdict: str
     check: str
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
             failures += finding.verdict == "fail"
             _report(session, finding)
         if failures:
-            raise NotInPlace(f"{counted(failures, 'check', 'checks')} of those above failed")
+            raise NotInPlace(f"{counted(failures, 'check', 'checks')} failed; see above")
 
 
 def _report(session: Session, finding: Finding) -> None:
@@ -92,9 +92,9 @@ def _python() -> Finding:
 
 
 def _torch() -> Finding:
-    """Ask a process of its own: importing torch takes seconds and memory."""
+    """Import torch in a separate process, since this takes seconds and memory."""
     code = "import torch; print(torch.__version__)"
-    step = "pip install 'antiphon[host]'    only where a model host shall run"
+    step = "pip install 'antiphon[host]'    needed only to run a model host"
     try:
         done = subprocess.run(  # noqa: S603  # our own interpreter
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -109,19 +109,21 @@ def _torch() -> Finding:
 def _folder(session: Session) -> Finding:
     folder = session.settings.data_dir.expanduser()
     if not folder.exists():
-        return Finding("ok", "folder", f"{folder} (made when first needed)")
+        return Finding("ok", "folder", f"{folder} (created when first needed)")
     mode = folder.stat().st_mode
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("fail", "folder", f"{folder} is not writable", f"chmod u+rwx {folder}")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return Finding("warn", "folder", f"{folder} is open to others", f"chmod 700 {folder}")
+        return Finding(
+            "warn", "folder", f"{folder} is accessible to other users", f"chmod 700 {folder}"
+        )
     return Finding("ok", "folder", str(folder))
 
 
 def _key(session: Session) -> Finding:
     path = session.settings.key_path
     if not path.exists():
-        return Finding("ok", "key", "none yet (made when first needed)")
+        return Finding("ok", "key", "none yet (created when first needed)")
     try:
         public = keys.public(keys.load_or_create(path))
     except AntiphonError as error:
@@ -152,12 +154,12 @@ def _model(session: Session) -> Finding:
     except (subprocess.TimeoutExpired, ValueError):
         models = []
     if not models:
-        return Finding("warn", "model", "the model host can't be asked", "antiphon model list")
+        return Finding("warn", "model", "the list of models can't be read", "antiphon model list")
     for model in models:
         if model.get("name") == name:
             if model.get("present"):
                 return Finding("ok", "model", f"{name}  {model.get('path', '')}")
-            return Finding("warn", "model", f"{name} is not here yet", step)
+            return Finding("warn", "model", f"{name} is not downloaded yet", step)
     return Finding("ok", "model", f"{name} (a path)")
 
 
@@ -170,13 +172,13 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
             for row in await replica.store.quarantined():
                 yield Finding(
                     "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",
-                    "antiphon verify    says whether a sound copy came back",
+                    "antiphon verify    shows whether a sound copy was received since",
                 )  # fmt: skip
             yield await _hub(session, replica)
             async for finding in _hosts(session, replica):
                 yield finding
     except StoreLocked as error:
-        step = "end it to check the store; what follows asks the hub without a key"
+        step = "end that process to check the store; the hub is checked without a key"
         yield Finding("warn", "store", error.detail, step)
         yield await _hub_health(session)
     except AntiphonError as error:
@@ -213,7 +215,7 @@ async def _hub_health(session: Session) -> Finding:
 
 
 async def _hosts(session: Session, replica: Replica) -> AsyncIterator[Finding]:
-    """Look at the hosts a conversation may be granted to; strangers' hosts are only counted."""
+    """Check the hosts that a conversation may be granted to; only count the others."""
     if not replica.hub.is_linked:
         return
     pinned = session.settings.host_key
@@ -223,14 +225,14 @@ async def _hosts(session: Session, replica: Replica) -> AsyncIterator[Finding]:
     others = len(replica.hub.hosts) - len(ours)
     if pinned is not None and all(host.key != pinned for host in ours):
         detail = f"the settings pin {short(pinned)}, which the hub does not name"
-        yield Finding("warn", "host", detail, "start it, or take it out of the settings")
+        yield Finding("warn", "host", detail, "start it, or remove it from the settings")
     elif not replica.hub.hosts:
         yield Finding("warn", "host", "none is linked to the hub", "antiphon up    starts one")
     elif not ours:
         detail = f"the hub vouches for none of the {others} linked to it"
         yield Finding("warn", "host", detail, NoHost.next_step)
     if ours and others:
-        yield Finding("ok", "host", f"{others} more linked, not vouched for and not asked")
+        yield Finding("ok", "host", f"{others} more linked, not vouched for and not checked")
 
 
 async def _host(replica: Replica, host: LinkedHost) -> Finding:
@@ -243,7 +245,7 @@ async def _host(replica: Replica, host: LinkedHost) -> Finding:
         async with HostCalls(info.address, replica.key, info.key) as calls:
             described = await calls.describe()
     except AntiphonError as error:
-        step = "read its log; restart it with antiphon up"
+        step = "read its log, then restart it with antiphon up"
         return Finding("fail", "host", f"{words}  {error.detail} [{error.reason}]", step)
     bitwise = all(profile.bitwise for profile in described.profiles)
     detail = f"{words}  {info.address}  {'bitwise' if bitwise else 'not bitwise'}"

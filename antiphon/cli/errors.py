@@ -1,24 +1,24 @@
-"""What can go wrong at the command line itself, beyond the library's refusals.
+"""Errors of the command line itself, in addition to the library's.
 
 AntiphonError
 ├── RequestRefused
-│   ├── PrefixUnknown        nothing here has an id that begins so
-│   ├── PrefixAmbiguous      several ids begin so
+│   ├── PrefixUnknown        no id here has this prefix
+│   ├── PrefixAmbiguous      several ids have this prefix
 │   ├── NothingHere          no conversation is held here yet
 │   ├── NothingAwaited       no answer is awaited on this branch
 │   ├── ReadOnlyHere         your key may not write in this conversation
-│   ├── ChecksFailed         a check found something bad
-│   │   └── NotInPlace       of what doctor looks at
-│   ├── ConfigInvalid        the settings don't parse
+│   ├── ChecksFailed         a check failed
+│   │   └── NotInPlace       a check of doctor failed
+│   ├── ConfigInvalid        the settings are invalid
 │   └── FileUnusable         a file can't be read or written
-│       └── FileExists       it is there already
+│       └── FileExists       the file exists already
 ├── EntryRefused
-│   └── MessageTooLong       a message that no entry can carry
+│   └── MessageTooLong       a message that does not fit an entry
 ├── Unavailable
 │   └── DaemonFailed         a daemon did not start, or keeps ending
-│       ├── HostKeyElsewhere a host whose key the hub does not vouch for
-│       └── ModelNotFetched  the model it is to serve is not here
-└── Unforeseen               a mistake of ours
+│       ├── HostKeyElsewhere the host uses a key the hub does not vouch for
+│       └── ModelNotFetched  the model to serve could not be fetched
+└── Unforeseen               a bug in antiphon
 """
 
 from replica.errors import AntiphonError, RequestRefused, Unavailable
@@ -26,20 +26,20 @@ from replica.refusals import BodyTooLarge, NotAllowed
 
 
 class PrefixUnknown(RequestRefused):
-    """Nothing here has an id that begins like this."""
+    """No conversation here has an id with this prefix."""
 
     reason = "ID_UNKNOWN"
     next_step = "antiphon list    shows the conversations held here"
 
 
 class EntryUnknown(PrefixUnknown):
-    """No entry of the conversation has an id that begins like this."""
+    """No entry of the conversation has an id with this prefix."""
 
     next_step = "antiphon log --graph    shows the entries and their ids"
 
 
 class PrefixAmbiguous(RequestRefused):
-    """Several ids begin like this."""
+    """Several ids have this prefix."""
 
     reason = "ID_AMBIGUOUS"
     next_step = "Type more digits of the id."
@@ -49,14 +49,14 @@ class NothingHere(RequestRefused):
     """No conversation is held here yet."""
 
     reason = "NO_CONVERSATION"
-    next_step = "antiphon new    begins one; antiphon import FILE brings one"
+    next_step = "antiphon new    begins one; antiphon import FILE imports one"
 
 
 class NothingAwaited(RequestRefused):
     """No answer is awaited on this branch."""
 
     reason = "NOTHING_AWAITED"
-    next_step = "antiphon log --graph    shows the branches and what is open on them"
+    next_step = "antiphon log --graph    shows the branches and their open requests"
 
 
 class ReadOnlyHere(NotAllowed):
@@ -66,26 +66,26 @@ class ReadOnlyHere(NotAllowed):
 
 
 class MessageTooLong(BodyTooLarge):
-    """One message takes at most half a mebibyte."""
+    """A message may have at most half a mebibyte."""
 
-    next_step = "Send it in parts: antiphon send --no-request, and the last one without."
+    next_step = "Send it in parts: all with antiphon send --no-request, but the last without it."
 
 
 class ChecksFailed(RequestRefused):
-    """A check found something bad; the lines above say what."""
+    """A check failed; the lines above give the details."""
 
     reason = "CHECKS_FAILED"
     next_step = "Fetch sound copies: link a replica that verifies, or import its bundle."
 
 
 class NotInPlace(ChecksFailed):
-    """Something that is needed is not in place."""
+    """Something that antiphon needs is missing or misconfigured."""
 
-    next_step = "Do what stands below each failed check, then run antiphon doctor again."
+    next_step = "Follow the step below each failed check, then run antiphon doctor again."
 
 
 class ConfigInvalid(RequestRefused):
-    """The settings don't parse."""
+    """The settings are invalid."""
 
     reason = "CONFIG_INVALID"
     next_step = "antiphon --print-config    shows the settings in force"
@@ -99,7 +99,7 @@ class FileUnusable(RequestRefused):
 
 
 class FileExists(FileUnusable):
-    """Nothing is overwritten unless told so."""
+    """An existing file is overwritten only with --force."""
 
     next_step = "Choose another name, or give --force."
 
@@ -112,19 +112,19 @@ class DaemonFailed(Unavailable):
 
 
 class HostKeyElsewhere(DaemonFailed):
-    """The host keeps its key elsewhere, so the hub beside it does not vouch for it."""
+    """The host uses a key from another folder, so the hub does not vouch for it."""
 
-    next_step = "Let it keep identity.key in its --data-dir; or run both by hand, with --host-key"
+    next_step = "Keep identity.key in the host's --data-dir; or run both by hand, with --host-key."
 
 
 class ModelNotFetched(DaemonFailed):
-    """The model could not be fetched; what is above says why."""
+    """The model could not be fetched; the lines above give the reason."""
 
     reason = "MODEL_NOT_FETCHED"
-    next_step = "antiphon model list    shows the models known by name, and which are here"
+    next_step = "antiphon model list    shows the models known by name and those downloaded"
 
 
 class Unforeseen(AntiphonError):
-    """It is a mistake of ours, not of yours."""
+    """A bug in antiphon, not a mistake of yours."""
 
-    next_step = "antiphon --verbose COMMAND …    says where it happened; please report that"
+    next_step = "antiphon --verbose COMMAND …    shows where it happened; please report that"

@@ -1,7 +1,7 @@
-"""`antiphon log -f`: entries as they arrive, without holding the replica.
+"""`antiphon log -f`: entries as they arrive, without locking the store.
 
-Two sources: the store, which another process may be writing, and the hub,
-watched from the heads held here. Either alone is enough; what both tell is
+There are two sources: the store, which another process may be writing, and the
+hub, watched from the local heads. Either is sufficient. An entry from both is
 shown once.
 """
 
@@ -17,9 +17,9 @@ from replica.log import Admitted, Entry, send_order
 from replica.refusals import LinkIdle
 
 POLL_S = 0.3
-"""How often the store is looked at."""
+"""Interval between reads of the store."""
 RETRY_S = 2.0
-"""How long to leave a hub alone that can't be watched."""
+"""Pause before a hub that can't be watched is tried again."""
 
 
 async def follow(session: Session, store: EntryStore, held: Conversation) -> AsyncIterator[Entry]:
@@ -43,7 +43,7 @@ def _admit(held: Conversation, entry: Entry) -> tuple[Entry, ...]:
     try:
         verdict = held.admit(entry)
     except EntryRefused:
-        return ()  # the process that holds the replica says so
+        return ()  # the process that holds the store reports it
     return verdict.entries if isinstance(verdict, Admitted) else ()
 
 
@@ -64,21 +64,21 @@ async def _from_store(
 async def _from_hub(
     session: Session, store: EntryStore, held: Conversation, arrived: "asyncio.Queue[Entry]"
 ) -> None:
-    """Watch the hub; say once that it is away, and try again."""
+    """Watch the hub; report once that it is away, and try again."""
     calls = HubCalls(session.settings.hub, session.key(), store)
-    told = ""
+    last_reason = ""
     try:
         while True:
             try:
                 async for entries in calls.watch(held.id, held.log.heads()):
-                    told = ""
+                    last_reason = ""
                     _put_all(arrived, entries)
             except LinkIdle:
-                continue  # nothing came for a while; watch on from here
+                continue  # no entries for a while; watch again from here
             except AntiphonError as error:
-                if error.reason != told:
-                    told = error.reason
-                    session.out.note(f"showing what is held here; the hub: {brief(error)}")
+                if error.reason != last_reason:
+                    last_reason = error.reason
+                    session.out.note(f"showing local entries only; the hub: {brief(error)}")
             await asyncio.sleep(RETRY_S)
     finally:
         await calls.close()

@@ -1,4 +1,4 @@
-"""`antiphon fork`: where the next message goes."""
+"""`antiphon fork`: choose the place of the next message."""
 
 from typing import Annotated
 
@@ -30,10 +30,10 @@ async def fork(
         bool, typer.Option("--newest", help="Go back to the branch with the latest activity.")
     ] = False,
 ) -> None:
-    """Choose where the next message goes; what follows there already stays a branch.
+    """Choose the entry that the next message follows; later entries stay as a branch.
 
-    The choice is this replica's own and is not sent; the branch appears in
-    the log with the next message. `send --at` does both in one step.
+    The choice is local to this replica; the branch appears in the log with the
+    next message. `send --at` does both in one step.
     """
     async with session.replica(linked=False) as replica:
         chosen = await session.choose(replica.store, conversation)

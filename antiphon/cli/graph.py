@@ -1,11 +1,11 @@
 """The tree of a conversation, drawn as `git log --graph` draws: seals, branches, tail.
 
-Time runs downwards, so that the newest stands next to the prompt. A side
-branch is drawn where it leaves, before the main one goes on; the main one is
-the branch with the latest activity. ASCII only.
+Time runs downwards, so that the newest entry is next to the prompt. A side
+branch is drawn where it leaves the main branch, which is the branch with the
+latest activity. The output is ASCII only.
 
-    *  a seal, with what it newly takes in and its answer; an answer that what
-       follows did not see stands on a line of its own, beside the branch
+    *  a seal, with the entries it lists and its answer; an answer that later
+       entries did not see is drawn beside the branch
     o  an entry that no seal lists yet
     x  a void seal
 """
@@ -54,7 +54,7 @@ class _Drawing:
         self._sealed = {i for node in nodes for i in (*node.seal.entries, node.generation)}
 
     def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
-        """Draw what follows a node: side branches, tail, then the main branch in a loop."""
+        """Draw the successors of a node: side branches, tail, then the main branch."""
         while True:
             ordered = self._children(node)
             main = ordered.pop() if ordered else None
@@ -81,7 +81,7 @@ class _Drawing:
         sides: list[SealNode],
         prefix: str,
     ) -> Iterator[Line]:
-        """Draw an answer, and take out of `sides` what has to be drawn before or below it."""
+        """Draw an answer; remove from `sides` the branches drawn before or below it."""
         entry = self._held.log.entries[answer]
         row = row_of(self._held, entry, self._own)
         if main is None or main.lists_answer_of(node):
@@ -108,7 +108,7 @@ class _Drawing:
         yield from self.below(node, prefix + "| ")
 
     def _node(self, node: SealNode, prefix: str) -> Iterator[Line]:
-        """Draw one turn but for its answer: the seal's mark at its first new entry."""
+        """Draw one turn without its answer, with the seal's mark at its first new entry."""
         shown = self._shown(node)
         goes_on = bool(node.children or node.generation or self._tail_of(node))
         digits = node.id.hex()[:ID_DIGITS]
@@ -125,7 +125,7 @@ class _Drawing:
             yield Line(prefix + mark, row, is_seal=number == 0)
 
     def _shown(self, node: SealNode) -> list[Entry]:
-        """Return what a seal newly takes in that is worth a line."""
+        """Return the newly listed entries of a seal that are shown."""
         entries = (self._held.log.entries[i] for i in node.seal.entries)
         # The previous answer was drawn with its own seal.
         previous = node.parent.generation if node.parent is not None else None
@@ -141,7 +141,7 @@ class _Drawing:
             yield Line(drawing, row_of(self._held, entry, self._own))
 
     def _tail_of(self, node: SealNode | None) -> list[Entry]:
-        """Return unsealed entries behind a node that are worth a line."""
+        """Return the unsealed entries behind a node that are shown."""
         return [
             entry
             for entry in self._loose_behind(node)
@@ -150,9 +150,9 @@ class _Drawing:
         ]
 
     def _loose_behind(self, node: SealNode | None) -> list[Entry]:
-        """Return visible entries that no seal lists, and that follow what this node's lists.
+        """Return visible unsealed entries that follow entries listed by this node's seal.
 
-        Not only what follows its answer: words written while it came follow the request.
+        Messages written during the answer follow the request, not the answer.
         """
         log = self._held.log
         listed = [EntryId(self._held.id)] if node is None else [*node.seal.entries]

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
     @command(group, "show")
     def show(session: Session) -> None:
-        """Print your public key: what an owner grants a role to."""
+        """Print your public key, which an owner can grant a role."""
         path = session.settings.key_path
         existed = path.exists()
         public = keys.public(session.key()).hex()
@@ -36,13 +36,15 @@ def register(app: typer.Typer) -> None:
             session.out.emit({"key": public, "file": str(path)})
             return
         session.out.show(public)
-        made = "made just now: " if not existed else ""
+        made = "created just now: " if not existed else ""
         session.out.note(Text(f"{made}{path}", style="dim"))
 
     @command(group, "backup")
     def backup(
         session: Session,
-        file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the encrypted key goes.")],
+        file: Annotated[
+            Path, typer.Argument(metavar="FILE", help="The file for the encrypted key.")
+        ],
     ) -> None:
         """Write your key into a file, encrypted with a passphrase."""
         path = session.settings.key_path
@@ -56,17 +58,17 @@ def register(app: typer.Typer) -> None:
     def restore(
         session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
     ) -> None:
-        """Put a backed-up key in place; never over another key."""
+        """Restore a backed-up key; an existing key is never replaced."""
         keys.restore(session.settings.key_path, read_file(file), _passphrase(confirm=False))
         _report(session, session.settings.key_path, "restored to")
 
 
-def _report(session: Session, file: Path, what: str) -> None:
+def _report(session: Session, file: Path, done: str) -> None:
     public = keys.public(session.key()).hex()
     if session.out.as_json:
         session.out.emit({"key": public, "file": str(file)})
     else:
-        session.out.show(f"{public[:12]} {what} {file}")
+        session.out.show(f"{public[:12]} {done} {file}")
 
 
 def _passphrase(*, confirm: bool) -> str:

@@ -1,4 +1,4 @@
-"""`antiphon log`: what was said, as a list, as a graph, as JSON, and followed live."""
+"""`antiphon log`: the entries as a list, a graph or JSON, optionally followed live."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -35,20 +35,20 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--graph", help="Draw seals, branches and tail.")
         ] = False,
         go_on: Annotated[
-            bool, typer.Option("--follow", "-f", help="Go on with what arrives.")
+            bool, typer.Option("--follow", "-f", help="Continue with new entries as they arrive.")
         ] = False,
         after: Annotated[
             list[str] | None,
-            typer.Option(help="Only what this entry does not follow from: the cursor of -f."),
+            typer.Option(help="Skip this entry and its ancestors: the cursor of -f."),
         ] = None,
         everything: Annotated[
             bool, typer.Option("--all", help="All branches and kinds, in (lamport, id) order.")
         ] = False,
     ) -> None:
-        """Show a conversation: the branch the next message goes on, oldest first.
+        """Show the branch that the next message continues, oldest entry first.
 
-        With -f, the id of the last line you saw is a cursor: --after ID goes on
-        there, without a gap; entries written elsewhere meanwhile may come twice.
+        With -f, the id of the last line is a cursor: --after ID continues there
+        without a gap. Entries written elsewhere meanwhile may be shown twice.
         """
         async with _viewing(session, conversation) as (store, held):
             shown = await _choose_entries(session, store, held, everything=everything)
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
             else:
                 _print(session, held, [e for e in shown if e.id not in seen])
         if go_on:
-            # Without holding the replica, so that one can chat beside it.
+            # Without the lock of the store, so that a chat can run at the same time.
             await _follow(session, held.id, seen | held.log.entries.keys())
 
 
@@ -66,18 +66,18 @@ def register(app: typer.Typer) -> None:
 async def _viewing(
     session: Session, prefix: str | None
 ) -> AsyncIterator[tuple[EntryStore, Conversation]]:
-    """Hold the replica and sync; where another process holds it, look on."""
-    async with session.looking() as store:
+    """Open the replica and sync; if another process holds the store, only read it."""
+    async with session.reading() as store:
         chosen = await session.choose(store, prefix)
     try:
         async with session.replica() as replica:
             await replica.load(chosen)
-            if not await session.meet(replica, chosen):
+            if not await session.sync(replica, chosen):
                 held = check_readable(await replica.load(chosen))
                 await session.say_offline(replica, held)
             yield replica.store, check_readable(await replica.load(chosen))
     except StoreLocked:
-        async with session.looking() as store:
+        async with session.reading() as store:
             yield store, check_readable(await load_from(store, chosen))
 
 
@@ -98,7 +98,7 @@ def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
 async def _follow(session: Session, conversation: ConversationId, seen: set[EntryId]) -> None:
     """Print new entries as they arrive, until interrupted."""
     session.out.note(Text(f"following {short(conversation)}; Ctrl-C ends", style="dim"))
-    async with session.looking() as store:
+    async with session.reading() as store:
         held = await load_from(store, conversation)
         _print(session, held, [e for e in held.log.entries.values() if e.id not in seen])
         async for entry in follow(session, store, held):
@@ -119,7 +119,7 @@ def print_row(session: Session, row: Row) -> None:
     out = session.out
     color = WHO_COLORS.get(row.who, "yellow")
     head = Text.assemble((row.id, "dim"), "  ", (f"{row.who:<8}", color))
-    # A narrow terminal has no room beside the head; the text goes below it.
+    # A narrow terminal has no space beside the head; the text goes below it.
     is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
     indent = " " * (4 if is_narrow else 20)
     width = out.data.width - len(indent) if out.data.is_terminal else 0

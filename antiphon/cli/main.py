@@ -6,7 +6,7 @@
     Run    up · model · doctor
 
 One module per family; `command` gives them all the same options and the same
-way to fail: exit code 1 with words, 2 for usage, 130 for Ctrl-C.
+exit codes: 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
 """
 
 import io
@@ -21,9 +21,21 @@ from typing import Annotated
 import structlog
 import typer
 
-from antiphon.cli import cancel, chat, doctor, fork, key, log, model, new, send, up, verify
-from antiphon.cli import overview as standing
-from antiphon.cli import transfer as carrying
+from antiphon.cli import (
+    cancel,
+    chat,
+    doctor,
+    fork,
+    key,
+    log,
+    model,
+    new,
+    overview,
+    send,
+    transfer,
+    up,
+    verify,
+)
 from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
 from antiphon.cli.config import load_settings
 from antiphon.cli.errors import ConfigInvalid, Unforeseen
@@ -41,7 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 FAMILIES = (
-    new, chat, send, fork, cancel, log, standing, carrying, verify, key, up, model, doctor,
+    new, chat, send, fork, cancel, log, overview, transfer, verify, key, up, model, doctor,
 )  # fmt: skip
 for family in FAMILIES:
     family.register(app)
@@ -61,8 +73,8 @@ def antiphon(
     ] = False,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Take what is given before the command's name."""
-    quiet(logging.DEBUG if verbose else logging.CRITICAL)
+    """Read the options given before the command's name."""
+    set_log_level(logging.DEBUG if verbose else logging.CRITICAL)
     ctx.obj = RootOptions(config, data_dir, hub_address)
     if show_version:
         print(f"antiphon {_version()}")
@@ -77,8 +89,8 @@ def antiphon(
         raise typer.Exit
 
 
-def quiet(level: int) -> None:
-    """Send library logs to stderr, from `level` on; stdout is data."""
+def set_log_level(level: int) -> None:
+    """Send library logs of at least `level` to stderr; stdout is for data."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
@@ -94,15 +106,15 @@ def _version() -> str:
 
 def main() -> None:
     """Run the command; the entry point."""
-    # gRPC's own log would speak between our lines.
+    # gRPC's own log would mix with our output.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # What can't be shown becomes a question mark; what can't be read is refused in words later.
+    # Characters that can't be shown become question marks; invalid input is refused later.
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
     try:
         app()
-    except Exception as error:  # whatever it is, it is said in words
+    except Exception as error:  # reported without a traceback
         if VERBOSE & set(sys.argv):
             raise
         Output(as_json="--json" in sys.argv).fail(Unforeseen(f"{type(error).__name__}: {error}"))

@@ -1,4 +1,4 @@
-"""`antiphon model`: what the host can serve; runs `python -m model_host`, imports nothing of it."""
+"""`antiphon model`: fetch and list models; runs `python -m model_host` as a process."""
 
 import importlib.util
 import subprocess
@@ -32,12 +32,12 @@ def register(app: typer.Typer) -> None:
             typer.Argument(metavar="NAME", help="The model; else the one `up` serves."),
         ] = None,
     ) -> int:
-        """Fetch a model once, check its digest, keep it in the cache folder."""
+        """Fetch a model, check its digest and keep it in the cache folder."""
         return _run(session, "pull", name or session.settings.model)
 
     @command(group, "list")
     def list_(session: Session) -> int:
-        """List the models known by name, and which are here."""
+        """List the models known by name and those downloaded."""
         return _run(session, "list")
 
 

@@ -1,4 +1,4 @@
-"""`antiphon new`: begin a conversation, name its members, say how the model shall sample."""
+"""`antiphon new`: begin a conversation, with its members and sampling defaults."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from replica.link import HostChoice, HostReason, LinkedHost, host_to_grant
 from replica.log import Genesis, Grant, Member, Role, Sampling
 from replica.refusals import ArgumentInvalid, NoHost
 
-LOCAL = "Remembered by this replica only"
+LOCAL = "Kept by this replica only"
 REASON_WORDS = {
     HostReason.NAMED: "named with --host",
     HostReason.PINNED: "pinned in the settings",
@@ -38,20 +38,20 @@ MemberOption = Annotated[
 ]
 SeedOption = Annotated[
     int,
-    typer.Option(metavar="N", min=0, help="Draw every answer with this seed; 0 for fresh ones."),
+    typer.Option(metavar="N", min=0, help="Seed of every answer; 0 for a new one each time."),
 ]
 MaxTokensOption = Annotated[
     int,
     typer.Option(
         metavar="N",
         min=0,
-        help="Output tokens per answer; 0 for what fits.",
+        help="Output tokens per answer; 0 for as many as fit.",
         rich_help_panel=LOCAL,
     ),
 ]
 StopOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help="End an answer here.", rich_help_panel=LOCAL),
+    typer.Option(metavar="TEXT", help="End an answer before this text.", rich_help_panel=LOCAL),
 ]
 
 
@@ -82,8 +82,8 @@ async def new(
     Its model host is the one named here, else the one pinned in the settings
     (`host`), else the first the hub vouches for.
 
-    How to sample is written into the log: every device asks by it. Limits
-    and stop texts have no place there; this replica alone remembers them.
+    The sampling defaults are written into the log, for all members. Limits and
+    stop texts are kept by this replica only.
     """
     check_text(system or "")
     _check_stop(stop or [])
@@ -104,7 +104,7 @@ async def new(
         choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
         await session.choose_next(replica.store, created, choices)
         await session.use(replica.store, created)
-        await session.meet(replica, created)
+        await session.sync(replica, created)
         await _report(session, replica, created, choice)
 
 
@@ -114,7 +114,7 @@ def _check_stop(texts: list[str]) -> None:
     sizes = [len(text.encode()) for text in texts]
     if len(sizes) > STOP_STRINGS_MAX or not all(0 < n <= STOP_STRING_BYTES_MAX for n in sizes):
         raise ArgumentInvalid(
-            f"--stop takes at most {STOP_STRINGS_MAX} texts of 1 to {STOP_STRING_BYTES_MAX} bytes"
+            f"--stop allows at most {STOP_STRINGS_MAX} texts of 1 to {STOP_STRING_BYTES_MAX} bytes"
         )
 
 
@@ -155,13 +155,13 @@ async def _report(
 
 
 def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
-    """Return the name of what a linked host offers, empty where unknown."""
+    """Return the profile names of a linked host; empty if unknown."""
     names = (profile.name for host in hosts if host.key == key for profile in host.info.profiles)
     return next(names, "")
 
 
 async def _choose_host(session: Session, replica: Replica, named: PublicKey | None) -> HostChoice:
-    """Hear which hosts the hub names, and return the one to grant to. Raises NoHost."""
+    """Wait for the hub's list of hosts and choose the one to grant to. Raises NoHost."""
     await replica.wait_for(
         lambda: replica.hub.is_linked or replica.hub.last_error is not None,
         session.settings.sync_timeout_s,

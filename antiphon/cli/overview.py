@@ -1,4 +1,4 @@
-"""`antiphon list` and `antiphon status`: what is held here, and what the hub has of it."""
+"""`antiphon list` and `antiphon status`: local conversations and their state at the hub."""
 
 import time
 from contextlib import suppress
@@ -28,8 +28,8 @@ NOTHING_YET = "no conversation yet; next: antiphon new"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One conversation, as this replica and the hub stand to each other."""
+class ConversationStatus:
+    """The sync status of one conversation."""
 
     held: Conversation
     unsynced: int
@@ -44,50 +44,50 @@ def register(app: typer.Typer) -> None:
     @command(app, "list", rich_help_panel="Look")
     async def list_(session: Session) -> None:
         """List the conversations held here; the one used last is marked."""
-        standings: list[Standing] = []
+        statuses: list[ConversationStatus] = []
         current = None
         if session.settings.store_path.is_file():
-            async with session.looking() as store:
+            async with session.reading() as store:
                 stored = [s.conversation for s in await store.conversations()]
                 current = await session.current(store, stored)
-                standings = await _all_local(session, store, stored)
-        standings.sort(key=lambda s: _last_ms(s) or 0)
+                statuses = await _all_local(session, store, stored)
+        statuses.sort(key=lambda s: _last_ms(s) or 0)
         if session.out.as_json:
-            for standing in standings:
-                session.out.emit(_list_record(standing, current))
+            for status in statuses:
+                session.out.emit(_list_record(status, current))
             return
-        if not standings:
+        if not statuses:
             session.out.note(NOTHING_YET)
             return
-        session.out.data.print(_list_table(standings, current))
-        _say_damaged(session, standings)
+        session.out.data.print(_list_table(statuses, current))
+        _say_damaged(session, statuses)
 
     @command(app, "status", rich_help_panel="Look")
     async def status(session: Session, conversation: ConversationArgument = None) -> None:
-        """Show how this replica and the hub stand: heads, unsynced, last ack, state."""
+        """Show the sync status: heads, unsynced entries, last ack, state."""
         wanted = await _wanted(session, conversation)
         try:
             async with session.replica() as replica:
-                standings = [await _met(session, replica, c) for c in wanted]
+                statuses = [await _synced(session, replica, c) for c in wanted]
                 if not wanted:
                     await replica.wait_for(
                         lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
-                _report(session, standings, _hub_record(session, replica))
+                _report(session, statuses, _hub_record(session, replica))
         except StoreLocked:
-            async with session.looking() as store:
-                standings = await _all_local(session, store, wanted)
+            async with session.reading() as store:
+                statuses = await _all_local(session, store, wanted)
             hub: dict[str, Any] = {
                 "address": session.settings.hub, "state": NOT_ASKED, "key": None,
                 "error": "another process holds this replica", "hosts": [],
             }  # fmt: skip
-            _report(session, standings, hub)
+            _report(session, statuses, hub)
 
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
     if prefix is None and not session.settings.store_path.is_file():
-        return []  # the hub can be asked all the same
-    async with session.looking() as store:
+        return []  # the hub's status is shown anyway
+    async with session.reading() as store:
         if prefix is not None:
             return [await session.choose(store, prefix)]
         return [stored.conversation for stored in await store.conversations()]
@@ -95,16 +95,18 @@ async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
 
 async def _all_local(
     session: Session, store: EntryStore, conversations: list[ConversationId]
-) -> list[Standing]:
-    standings = []
+) -> list[ConversationStatus]:
+    statuses = []
     for conversation in conversations:
-        # A damaged row may name a conversation that is none.
+        # A damaged row may contain an id that is no conversation.
         with suppress(ConversationUnknown):
-            standings.append(await _local(session, store, conversation))
-    return standings
+            statuses.append(await _local(session, store, conversation))
+    return statuses
 
 
-async def _local(session: Session, store: EntryStore, conversation: ConversationId) -> Standing:
+async def _local(
+    session: Session, store: EntryStore, conversation: ConversationId
+) -> ConversationStatus:
     refusal = ""
     try:
         held = await load_from(store, conversation)
@@ -112,30 +114,32 @@ async def _local(session: Session, store: EntryStore, conversation: Conversation
         held, refusal = _unreadable(conversation), error.reason
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
-    return Standing(held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal)
+    return ConversationStatus(held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal)
 
 
 def _unreadable(conversation: ConversationId) -> Conversation:
-    """Return what stands for a conversation of which the disk yields nothing."""
+    """Return an empty conversation in place of an unreadable one."""
     return Conversation.restore(conversation, (), Lost(is_unreadable=True))
 
 
-def _last_ms(standing: Standing) -> int | None:
-    entries = standing.held.log.entries.values()
+def _last_ms(status: ConversationStatus) -> int | None:
+    entries = status.held.log.entries.values()
     return max((entry.header.create_time_ms for entry in entries), default=None)
 
 
-def _say_damaged(session: Session, standings: list[Standing]) -> None:
-    for standing in standings:
-        if standing.held.damage:
-            session.say_damaged(standing.held)
+def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:
+    for status in statuses:
+        if status.held.damage:
+            session.say_damaged(status.held)
 
 
-async def _met(session: Session, replica: Replica, conversation: ConversationId) -> Standing:
-    """Sync one conversation, as far as the hub lets us."""
+async def _synced(
+    session: Session, replica: Replica, conversation: ConversationId
+) -> ConversationStatus:
+    """Sync one conversation and return its status, including a refusal."""
     refusal = ""
     try:
-        await session.meet(replica, conversation)
+        await session.sync(replica, conversation)
     except AntiphonError as error:
         refusal = error.reason
     held = replica.shelf.get(conversation) or _unreadable(conversation)
@@ -145,7 +149,7 @@ async def _met(session: Session, replica: Replica, conversation: ConversationId)
         state = DAMAGED
     elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
-    return Standing(held, waiting, acked_ms, state, refusal)
+    return ConversationStatus(held, waiting, acked_ms, state, refusal)
 
 
 def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
@@ -168,10 +172,10 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
     }
 
 
-def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) -> None:
+def _report(session: Session, statuses: list[ConversationStatus], hub: dict[str, Any]) -> None:
     out = session.out
     if out.as_json:
-        out.emit({"hub": hub, "conversations": [_status_record(s) for s in standings]})
+        out.emit({"hub": hub, "conversations": [_status_record(s) for s in statuses]})
         return
     color = {"linked": "green", "away": "red"}.get(hub["state"], "yellow")
     out.show(Text.assemble(("hub   ", "dim"), hub["address"], "  ", (hub["state"], color)))
@@ -183,45 +187,45 @@ def _report(session: Session, standings: list[Standing], hub: dict[str, Any]) ->
         out.show(Text.assemble(("host  ", "dim"), f"{host['key'][:12]}  {names}  ", mark))
     if hub["state"] == "linked" and not hub["hosts"]:
         out.show(Text.assemble(("host  ", "dim"), ("none linked", "yellow")))
-    if standings:
+    if statuses:
         out.show()
-        out.data.print(_status_table(standings))
-        _say_damaged(session, standings)
-    if not standings:
+        out.data.print(_status_table(statuses))
+        _say_damaged(session, statuses)
+    if not statuses:
         out.note(NOTHING_YET)
     elif hub["state"] == "away":
-        out.note(offline_words(sum(s.unsynced for s in standings)))
+        out.note(offline_words(sum(s.unsynced for s in statuses)))
 
 
-def _status_table(standings: list[Standing]) -> Table:
+def _status_table(statuses: list[ConversationStatus]) -> Table:
     table = _table("id", "entries", "heads", "branches", "unsynced", "last ack", "state")
-    for standing in standings:
-        log = standing.held.log
-        state = standing.refusal or standing.state
+    for status in statuses:
+        log = status.held.log
+        state = status.refusal or status.state
         color = {"synchronized": "green", "offline": "yellow"}.get(state, "red")
         table.add_row(
-            short(standing.held.id),
+            short(status.held.id),
             str(len(log)),
             str(len(log.heads())),
-            str(len(standing.held.order.tips())),
-            Text(str(standing.unsynced), style="yellow" if standing.unsynced else ""),
-            ago(standing.acked_ms),
+            str(len(status.held.order.tips())),
+            Text(str(status.unsynced), style="yellow" if status.unsynced else ""),
+            ago(status.acked_ms),
             Text(state, style=color, no_wrap=True, overflow="ellipsis"),
         )
     return table
 
 
-def _list_table(standings: list[Standing], current: ConversationId | None) -> Table:
+def _list_table(statuses: list[ConversationStatus], current: ConversationId | None) -> Table:
     table = _table("", "id", "title", "turns", "members", "last entry")
-    for standing in standings:
-        held = standing.held
+    for status in statuses:
+        held = status.held
         table.add_row(
             "*" if held.id == current else "",
             short(held.id),
             Text(title_of(held), no_wrap=True, overflow="ellipsis"),
             str(_turns(held)),
             str(len(held.log.membership.roles)),
-            ago(_last_ms(standing)),
+            ago(_last_ms(status)),
         )
     return table
 
@@ -230,7 +234,7 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in columns:
         counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
-        # Where a terminal is narrow, these give way.
+        # On a narrow terminal these columns are shortened.
         is_flexible = name in ("title", "state")
         table.add_column(
             name,
@@ -241,10 +245,10 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _status_record(standing: Standing) -> dict[str, Any]:
-    log = standing.held.log
+def _status_record(status: ConversationStatus) -> dict[str, Any]:
+    log = status.held.log
     return {
-        "conversation": standing.held.id.hex(),
+        "conversation": status.held.id.hex(),
         "entries": len(log),
         "digest": log.digest.hex(),
         "heads": [
@@ -257,17 +261,17 @@ def _status_record(standing: Standing) -> dict[str, Any]:
             }
             for head in log.heads()
         ],
-        "branches": len(standing.held.order.tips()),
-        "missing": [i.hex() for i in sorted(standing.held.damage.missing)],
-        "unsynced": standing.unsynced,
-        "last_ack_ms": standing.acked_ms,
-        "state": standing.state,
-        "refusal": standing.refusal or None,
+        "branches": len(status.held.order.tips()),
+        "missing": [i.hex() for i in sorted(status.held.damage.missing)],
+        "unsynced": status.unsynced,
+        "last_ack_ms": status.acked_ms,
+        "state": status.state,
+        "refusal": status.refusal or None,
     }
 
 
-def _list_record(standing: Standing, current: ConversationId | None) -> dict[str, Any]:
-    held = standing.held
+def _list_record(status: ConversationStatus, current: ConversationId | None) -> dict[str, Any]:
+    held = status.held
     return {
         "conversation": held.id.hex(),
         "title": title_of(held),
@@ -277,8 +281,8 @@ def _list_record(standing: Standing, current: ConversationId | None) -> dict[str
             {"key": key.hex(), "roles": sorted(role.name.lower() for role in roles)}
             for key, roles in held.log.membership.roles.items()
         ],
-        "unsynced": standing.unsynced,
-        "last_ack_ms": standing.acked_ms,
+        "unsynced": status.unsynced,
+        "last_ack_ms": status.acked_ms,
         "is_current": held.id == current,
         "missing": [i.hex() for i in sorted(held.damage.missing)],
         "is_damaged": held.is_blocked,
@@ -286,7 +290,7 @@ def _list_record(standing: Standing, current: ConversationId | None) -> dict[str
 
 
 def title_of(held: Conversation) -> str:
-    """Return the first thing a user said, in one line."""
+    """Return the first user message as one line."""
     if held.log.genesis is None:
         return "(damaged: its beginning is missing)"
     for entry in entries_at(held, newest_place(held)):
@@ -294,7 +298,7 @@ def title_of(held: Conversation) -> str:
         if isinstance(body, Message) and body.speaker == Speaker.USER:
             return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)
     owner = next(iter(held.log.membership.roles), b"")
-    return f"(nothing said yet; owner {owner.hex()[:KEY_DIGITS]})"
+    return f"(no message yet; owner {owner.hex()[:KEY_DIGITS]})"
 
 
 def _turns(held: Conversation) -> int:
@@ -302,7 +306,7 @@ def _turns(held: Conversation) -> int:
 
 
 def ago(unix_ms: int | None) -> str:
-    """Say how long ago a time is, in the largest unit that fits."""
+    """Return the time since `unix_ms` in the largest unit that fits."""
     if unix_ms is None:
         return "never"
     seconds = max(0.0, time.time() - unix_ms / 1000)

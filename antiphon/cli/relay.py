@@ -1,7 +1,7 @@
-"""A TCP relay on loopback that counts what passes: real bytes, frames and all.
+"""A TCP relay on loopback that counts bytes, including HTTP/2 framing.
 
-For the demo: the client talks to the hub through it, so that the size of a
-turn on the wire is measured at the socket and not computed.
+For the demo and the benchmarks: a replica connects to the hub through it, so
+that the size of a turn is measured at the socket.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ READ_BYTES = 64 * 1024
 
 
 class Relay:
-    """Passes connections on to one address; use as an async context manager."""
+    """Forwards connections to one address; an async context manager."""
 
     def __init__(self, target: str) -> None:
-        """Relay to `target`, host:port; it may go away and come back."""
+        """Relay to `target`, host:port; it may be restarted."""
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._server: asyncio.Server | None = None
@@ -28,7 +28,7 @@ class Relay:
 
     @property
     def address(self) -> str:
-        """Where to connect instead of the target."""
+        """Address to connect to instead of the target."""
         assert self._server is not None, "enter the relay first"
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
@@ -49,7 +49,7 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop listening and cut what is open."""
+        """Stop listening and close all connections."""
         assert self._server is not None, "enter the relay first"
         self._server.close()
         for task in tuple(self._tasks):
@@ -87,5 +87,5 @@ class Relay:
                 writer.write(data)
                 await writer.drain()
         with suppress(OSError):
-            # One side has ended: the other sees it, and ends too.
+            # One side has ended; closing the other ends it too.
             writer.close()

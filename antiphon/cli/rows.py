@@ -1,7 +1,7 @@
-"""Entries in words: who, what, how it ended; and as JSON, with every byte.
+"""Entries as rows of text, and as JSON with every byte.
 
-Opaque bytes are shown in base64 in JSON, so that a reader can compare them
-with what the provider gave; people see their fallback text and size.
+JSON has opaque bytes in base64, so that they can be compared with the
+provider's. Text has their fallback text or size.
 """
 
 import base64
@@ -48,26 +48,26 @@ KEY_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entry for people."""
+    """One entry as text."""
 
     id: str
     who: str
     text: str
     note: str = ""
-    """How it ended, or what is wrong with it."""
+    """The end of an answer, or the problem with the entry."""
 
 
-SIDE_LEAF = "side leaf: what follows did not see it"
+SIDE_LEAF = "side leaf: later entries did not see it"
 
 
 def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
-    """Put an entry into words."""
+    """Return an entry as a row of text."""
     row = _row_of(held, entry, own)
     return replace(row, note=f"{SIDE_LEAF} · {row.note}") if is_side_leaf(held, entry) else row
 
 
 def is_side_leaf(held: Conversation, entry: Entry) -> bool:
-    """Say whether an answer is in no later context, though its branch has gone on."""
+    """Say whether an answer is in no later context although its branch continues."""
     node = held.order.nodes.get(next(iter(entry.header.parents), EntryId(b"")))
     if node is None or node.generation != entry.id or not node.children:
         return False
@@ -110,7 +110,7 @@ def _row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
 
 
 def words_of(parts: tuple[Part, ...]) -> str:
-    """Return parts as text for people."""
+    """Return parts as text."""
     return "".join(_part_words(part) for part in parts)
 
 
@@ -144,7 +144,7 @@ def _void(held: Conversation, entry: Entry) -> str:
 
 
 def generation_note(generation: Generation) -> str:
-    """Say how a generation ended and what it cost."""
+    """Return the finish reason and the usage of a generation as text."""
     finish = finish_name(generation.finish_reason)
     if generation.finish_reason == FinishReason.REFUSED:
         return f"{finish}: {generation.finish_detail}"
@@ -167,7 +167,7 @@ def usage_line(usage: Usage) -> str:
 
 
 def tokens_per_s(usage: Usage) -> float:
-    """Return the decode rate behind the first token, 0 where it means nothing."""
+    """Return the decode rate after the first token; 0 if it is unknown."""
     if usage.output_tokens < 2 or not usage.decode_us:
         return 0.0
     return (usage.output_tokens - 1) / usage.decode_us * 1e6
@@ -184,16 +184,16 @@ def counted(number: int, singular: str, plural: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a line of at most `width` cells, with an ellipsis where something is left out."""
+    """Return a line of at most `width` cells, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
     return chop_cells(text[:width], width - 1)[0] + "…"
 
 
 def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
-    """Break a text into lines of at most `width` cells; 20 or less breaks nothing.
+    """Break a text into lines of at most `width` cells; 20 or less means no limit.
 
-    It breaks where `joint` stands, else at a space, else anywhere.
+    Lines are broken at `joint`, else at a space, else anywhere.
     """
     lines = text.rstrip("\n").split("\n")
     if width <= 20:
@@ -204,7 +204,7 @@ def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
 def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
     start = 0
     while True:
-        # Characters have up to two cells, so a piece is found without measuring all the rest.
+        # A character has at least one cell, so a slice of width + 1 characters suffices.
         fits = chop_cells(line[start : start + width + 1], width)[0] if line else ""
         end = start + len(fits)
         if end >= len(line):
@@ -232,9 +232,9 @@ def kind_name(kind: int) -> str:
 
 
 def entries_at(held: Conversation, place: Place) -> list[Entry]:
-    """Return what leads to a place: the context of its basis, then what is not sealed yet.
+    """Return the entries before a place: the context of its basis, then unsealed entries.
 
-    Also the answers on the way that the context passes over: somebody read them.
+    Answers that the context leaves out are included, since somebody may have read them.
     """
     order, log = held.order, held.log
     node = order.nodes.get(place.basis) if place.basis is not None else None
@@ -309,7 +309,7 @@ def entry_record(held: Conversation, entry: Entry) -> dict[str, Any]:
 
 
 def generation_record(generation: Generation) -> dict[str, Any]:
-    """Return what was generated as a JSON object."""
+    """Return a generation as a JSON object."""
     return {
         "role": "assistant",
         "text": words_of(generation.parts),

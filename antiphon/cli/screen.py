@@ -1,8 +1,8 @@
-"""How an answer appears: text as it comes, a status line below it, the cost after it.
+"""The display of an answer: streamed text, a status line below it, then the cost.
 
-On a terminal, text is wrapped at words here, so that the column of the cursor
-is always known: the status line can then be drawn under the text and taken
-away again. Elsewhere text goes to stdout as it is, and the cost to stderr.
+On a terminal, text is wrapped at words here, so that the column of the cursor is
+known and the status line can be drawn below the text and erased. Otherwise text
+goes to stdout unchanged, and the cost to stderr.
 """
 
 import os
@@ -20,21 +20,21 @@ from replica.log import FinishReason
 
 BAR_CELLS = 32
 RATE_AFTER_S = 0.5
-"""A rate over less than this would only flicker."""
+"""Shortest time over which a rate is shown."""
 _CLEAR_BELOW = "\x1b[J"
 
 
 class WrappedText:
-    """Breaks a stream of text at words, on a terminal that shows it as it comes."""
+    """Wraps streamed text at words on a terminal."""
 
     def __init__(self, width: int) -> None:
-        """Wrap before `width` cells; the terminal has more, so that it never wraps itself."""
+        """Wrap before `width` cells, fewer than the terminal has, so that it never wraps."""
         self._width = width
         self._word = ""
         self.column = 0
 
     def feed(self, text: str) -> str:
-        """Return what to write for `text`: control characters out, line breaks in."""
+        """Return `text` with line breaks and without control characters, to be written."""
         return "".join(self._put(" " if char == "\t" else char) for char in text)
 
     def _put(self, char: str) -> str:
@@ -46,7 +46,7 @@ class WrappedText:
         line_break = ""
         if self.column + cell_len(char) > self._width:
             if char == " ":
-                self._word = ""  # the line break before the next word stands for it
+                self._word = ""  # replaced by the line break before the next word
                 return ""
             line_break = self._break_line()
         self.column += cell_len(char)
@@ -58,7 +58,7 @@ class WrappedText:
         if not 0 < cells < self.column:
             self.column, self._word = 0, ""
             return "\n"
-        # The word has begun on this line: wipe it, and write it on the next.
+        # The word has begun on this line: erase it and write it on the next.
         self.column = cells
         return f"\x1b[{cells}D\x1b[K\n{self._word}"
 
@@ -67,7 +67,7 @@ class AnswerScreen:
     """Shows one answer on the two streams."""
 
     def __init__(self, out: Output) -> None:
-        """Draw a status line only where both streams are one terminal."""
+        """Draw a status line only if both streams are terminals."""
         self._out = out
         self._live = out.is_terminal and os.environ.get("TERM") != "dumb"
         self._text = WrappedText(max(20, out.data.width - 1))
@@ -89,7 +89,9 @@ class AnswerScreen:
                 self._set_status(Text(self._counter(), style="dim"))
             case Discarded():
                 self._write("\n")
-                self._out.note(Text("the host began anew; what is above does not count", "yellow"))
+                self._out.note(
+                    Text("the host started the answer again; ignore the text above", "yellow")
+                )
                 self._text.column = 0
             case LinkLost():
                 self._set_status(Text("the hub is away; waiting for it", style="yellow"))
@@ -99,7 +101,7 @@ class AnswerScreen:
                 self.end()
 
     def _counter(self) -> str:
-        """Return the tokens so far and their rate since the first ones came."""
+        """Return the tokens so far and their rate since the first ones."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, self.tokens)
@@ -109,7 +111,7 @@ class AnswerScreen:
         return f"{self.tokens} tokens · {(self.tokens - tokens) / (now - began):.1f} tok/s"
 
     def end(self) -> None:
-        """Take the status line away and end the line of the text."""
+        """Erase the status line and end the line of text."""
         self._set_status(Text(""))
         if self.wrote:
             sys.stdout.write("\n")
@@ -117,7 +119,7 @@ class AnswerScreen:
             self.wrote = False
 
     def cost(self, event: Finished) -> None:
-        """Say on stderr what the answer cost, and why it ended where it did not just stop."""
+        """Print the usage of an answer on stderr, with the finish reason unless it is STOP."""
         generation = event.generation
         line = usage_line(generation.usage)
         if generation.finish_reason != FinishReason.STOP:
@@ -159,7 +161,7 @@ class AnswerScreen:
             self._status = ""
 
     def _bar(self, progress: Progress) -> Text:
-        """Draw the prompt: what was cached, restored, computed, and what is left."""
+        """Draw the prompt as a bar: cached, restored, computed and remaining tokens."""
         full, shade, blank = ("#", "=", "-") if self._out.is_ascii else ("█", "▓", "░")
         total = max(1, progress.prompt_tokens)
         cached = progress.cached_tokens * BAR_CELLS // total

@@ -1,4 +1,7 @@
-"""`antiphon send`: one message, one answer."""
+"""`antiphon send`: send one message and print the answer.
+
+QUEUE is the default (DECISIONS D8); --at and repeated requests ask for FORK.
+"""
 
 import asyncio
 import contextlib
@@ -13,7 +16,7 @@ from antiphon.cli.command import command
 from antiphon.cli.new import parse_key
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
-from antiphon.cli.turn import check_role, check_text, take_turn, turn_record, wish_for
+from antiphon.cli.turn import check_role, check_text, options_for, run_turn, turn_record
 from replica.conversation import Conversation, Place, awaited, place_at
 from replica.ids import PublicKey, short
 from replica.io import Replica, turns
@@ -26,8 +29,8 @@ ConflictOption = Annotated[
     str | None,
     typer.Option(
         metavar="queue|fork",
-        help="Where the branch goes on meanwhile: queue behind its answer, or fork."
-        " As a rule queue; --at and asking again fork.",
+        help="If the branch has an awaited answer: queue behind it, or fork."
+        " Default: queue; fork with --at or without TEXT.",
     ),
 ]
 
@@ -36,11 +39,12 @@ MessageArgument = Annotated[
     str | None, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")
 ]
 ToOption = Annotated[
-    str | None, typer.Option("--to", "-c", metavar="ID", help="Conversation; else the last.")
+    str | None,
+    typer.Option("--to", "-c", metavar="ID", help="Conversation; default: the last used."),
 ]
 AtOption = Annotated[
     str | None,
-    typer.Option(metavar="ENTRY", help="Follow this seal or entry: makes a branch there."),
+    typer.Option(metavar="ENTRY", help="Seal or entry to follow; starts a branch there."),
 ]
 HostOption = Annotated[str | None, typer.Option(metavar="KEY", help="Key of the host to ask.")]
 RequestOption = Annotated[
@@ -48,20 +52,22 @@ RequestOption = Annotated[
 ]
 WaitOption = Annotated[
     bool | None,
-    typer.Option("--wait/--no-wait", help="Wait for the answer; as a rule, if online."),
+    typer.Option("--wait/--no-wait", help="Wait for the answer; default: if online."),
 ]
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", min=0.1, help="Give up after so long without news."
+        "--timeout", metavar="SECONDS", min=0.1, help="Give up after this time without progress."
     ),
 ]
 WithinOption = Annotated[
     float | None,
-    typer.Option("--within", metavar="SECONDS", min=1.0, help="The host is not to begin later."),
+    typer.Option(
+        "--within", metavar="SECONDS", min=1.0, help="Latest start of the answer from now."
+    ),
 ]
 TemperatureOption = Annotated[
-    float | None, typer.Option(metavar="X", min=0.0, help="Here and below: this once.")
+    float | None, typer.Option(metavar="X", min=0.0, help="Sampling, for this request only.")
 ]
 MaxTokensOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Output tokens.")]
 
@@ -91,8 +97,8 @@ async def send(
 ) -> int:
     """Send one message and print the answer.
 
-    Without TEXT it asks again: a new answer to what --at names, or to the
-    end of the branch. Sampling is the conversation's, unless given.
+    Without TEXT, ask for another answer at --at, or at the end of the branch.
+    Sampling options default to the conversation's.
     """
     changes = {
         "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
@@ -102,7 +108,7 @@ async def send(
     if not request and message is None:
         raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
     if way is None and message is None:
-        way = Conflict.FORK  # another answer, beside the one there may be
+        way = Conflict.FORK  # another answer, beside an existing one
     host_key = parse_key(host) if host else None
     given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
     async with session.replica() as replica:
@@ -126,7 +132,7 @@ class Given:
 async def _send(session: Session, replica: Replica, message: str | None, given: Given) -> int:
     chosen = await session.choose(replica.store, given.to)
     held = await replica.load(chosen)
-    online = await session.meet(replica, chosen)
+    online = await session.sync(replica, chosen)
     choices = await session.choices(replica.store, chosen)
     check_role(replica, held)
     place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
@@ -137,14 +143,14 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
         say_awaited(session, replica, held, place)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place)
-    wish = wish_for(replica, held, choices, host=given.host, changes=given.changes)
-    is_waited_for = _should_wait(session, replica, wish, given.wait, online=online)
+    options = options_for(replica, held, choices, host=given.host, changes=given.changes)
+    is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
-    return await _ask(session, replica, held, message, place, wish, wait_s)
+    return await _ask(session, replica, held, message, place, options, wait_s)
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
-    """Say which answer a message at `place` waits for, and how to wait no longer."""
+    """Print a note if a message at `place` waits for an answer, with the next step."""
     waiting = awaited(held, place)
     if not waiting:
         return
@@ -156,11 +162,11 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     away = {short(body.host) for body in bodies if body.host not in linked}
     if replica.hub.is_linked and away:
         hosts = ", ".join(sorted(away))
-        session.out.note(f"      its host {hosts} is not linked; antiphon cancel waits no longer")
+        session.out.note(f"      its host {hosts} is not linked; antiphon cancel ends the wait")
 
 
 def _message_of(text: str | None) -> str | None:
-    """Return what to send; None where only an answer is asked for. Raises ArgumentInvalid."""
+    """Return the text to send; None to request only an answer. Raises ArgumentInvalid."""
     if text is None:
         return None
     message = sys.stdin.read().rstrip("\n") if text == "-" else text
@@ -172,17 +178,17 @@ def _message_of(text: str | None) -> str | None:
 def _should_wait(
     session: Session,
     replica: Replica,
-    wish: turns.RequestOptions,
+    options: turns.RequestOptions,
     wait: bool | None,
     *,
     online: bool,
 ) -> bool:
-    """Wait where asked to; as a rule where hub and host are both there."""
+    """Say whether to wait: as requested, else if hub and host are linked."""
     if wait is not None:
         return wait
-    if online and all(known.key != wish.host for known in replica.hub.hosts):
+    if online and all(known.key != options.host for known in replica.hub.hosts):
         session.out.note(
-            f"the host {short(wish.host)} is not linked; it will answer when it is back"
+            f"the host {short(options.host)} is not linked; it will answer when it is back"
         )
         return False
     return online
@@ -217,10 +223,10 @@ async def _ask(
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: turns.RequestOptions,
+    options: turns.RequestOptions,
     wait_s: float | None,
 ) -> int:
-    events = take_turn(session, replica, held, text, place, wish, silence_max_s=wait_s)
+    events = run_turn(session, replica, held, text, place, options, silence_max_s=wait_s)
     async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
         shown = await _show(session, events, is_waited_for=wait_s is not None)
     asked, finished = shown.asked, shown.finished
@@ -250,7 +256,7 @@ class _Shown:
 async def _show(
     session: Session, events: AsyncIterable[turns.TurnEvent], *, is_waited_for: bool
 ) -> _Shown:
-    """Show the events of a turn up to its end, or up to its request where nobody waits."""
+    """Show the events of a turn up to its end, or without waiting up to its request."""
     shown = _Shown(AnswerScreen(session.out))
     try:
         async for event in events:
@@ -272,7 +278,7 @@ async def _show(
 
 
 async def _flush(session: Session, replica: Replica, held: Conversation) -> bool:
-    """Let the hub have what was written; say so where it is away."""
+    """Wait until the hub holds the new entries; print a note if it is away."""
     timeout_s = session.settings.sync_timeout_s
     if replica.hub.is_linked and await replica.wait_synced(held.id, timeout_s):
         return True
@@ -281,7 +287,7 @@ async def _flush(session: Session, replica: Replica, held: Conversation) -> bool
 
 
 def parse_conflict(text: str | None) -> Conflict | None:
-    """Read queue or fork; None leaves it to the place. Raises ArgumentInvalid."""
+    """Parse queue or fork; None keeps the default of the place. Raises ArgumentInvalid."""
     if text is None:
         return None
     if text.upper() not in Conflict.__members__:

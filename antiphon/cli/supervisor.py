@@ -2,11 +2,10 @@
 
 Each daemon prints one ready line on stdout, `hub ADDRESS KEY` or
 `host ADDRESS KEY PROFILE DIGEST`, and its log on stderr, which goes to a file.
-Only processes started here are ever signalled. Stdin is a pipe that nothing is
-ever written to: its end tells a daemon that we are gone, even if we were killed,
-and it stops as at SIGTERM. The hub keeps its address over
-a restart, so that whoever is linked finds it again by itself. It vouches for
-the host beside it, so the host's identity is there before the hub starts.
+Only processes started here are ever signalled. Stdin is an empty pipe. If this
+process ends or is killed, the pipe closes, and the daemon stops as on SIGTERM.
+The hub keeps its address over a restart, so that replicas can reconnect. It
+vouches for the host, so the host's key is created before the hub starts.
 """
 
 import asyncio
@@ -24,34 +23,34 @@ from replica.ids import PublicKey
 from replica.io import keys, make_folder
 
 READY_TIMEOUT_S = 300.0
-"""Dequantising a model and testing its shapes takes its time on a small machine."""
+"""Includes dequantising a model and testing its shapes on a small machine."""
 STOP_TIMEOUT_S = 10.0
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
 STEADY_S = 60.0
-"""A daemon that ran this long begins its backoff anew."""
+"""Run time after which the backoff of a daemon is reset."""
 LOG_LINES_SHOWN = 8
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
-"""Tells a daemon to stop when its stdin ends; alone, it may have none to begin with."""
+"""Variable that makes a daemon stop at the end of stdin; unset when run by hand."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a daemon's ready line says."""
+    """The fields of a daemon's ready line."""
 
     address: str
     key: PublicKey
     words: tuple[str, ...] = ()
-    """What follows: of a host, the profile's name and digest."""
+    """Further fields: for a host, the profile's name and digest."""
 
 
 class Daemon:
     """One child process, at most one at a time."""
 
     def __init__(self, name: str, log_file: Path, argv: Callable[[], Sequence[str]]) -> None:
-        """`name` is the first word of the ready line; `argv` is asked at each start."""
+        """Describe a daemon; its ready line begins with `name`; each start calls `argv`."""
         self.name = name
         self.log_file = log_file
         self.starts = 0
@@ -61,7 +60,7 @@ class Daemon:
 
     @property
     def ready(self) -> Ready:
-        """What the ready line said; only after `start`."""
+        """The fields of the ready line; only after `start`."""
         assert self._ready is not None, "start() comes first"
         return self._ready
 
@@ -76,7 +75,7 @@ class Daemon:
         assert self.pid is None, "a daemon is started once at a time"
         make_folder(self.log_file.parent)
         with self.log_file.open("ab" if self.starts else "wb") as log:
-            # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
+            # A session of its own, so that Ctrl-C reaches only us and we stop daemons in order.
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv(),
                 stdin=asyncio.subprocess.PIPE,
@@ -118,7 +117,7 @@ class Daemon:
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Ask the process to end; kill it if it does not."""
+        """Send SIGTERM and wait; kill the process if it does not end."""
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> None:
@@ -135,8 +134,8 @@ class Daemon:
                 process.kill()
             await process.wait()
 
-    def last_words(self) -> str:
-        """Return the last lines of the log, for people."""
+    def log_tail(self) -> str:
+        """Return the last lines of the log."""
         if not self.log_file.is_file():
             return ""
         with self.log_file.open("rb") as file:
@@ -150,19 +149,19 @@ class Supervisor:
     """Both daemons of one machine; `async with` stops them at the end."""
 
     data_dir: Path
-    """Holds hub/, host/ and logs/."""
+    """Folder of hub/, host/ and logs/."""
     hub_port: int = 0
     model: str | None = None
     dtype: str | None = None
     host_module: str = "model_host"
-    tell: Tell = print
+    report: Report = print
     hub: Daemon = field(init=False)
     host: Daemon = field(init=False)
     _host_key: PublicKey | None = field(init=False, default=None)
     _keepers: list[asyncio.Task[None]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        """Describe both daemons; nothing runs yet."""
+        """Describe both daemons without starting them."""
         self.data_dir = self.data_dir.expanduser()
         logs = self.data_dir / "logs"
         self.hub = Daemon("hub", logs / "hub.log", self._hub_argv)
@@ -189,7 +188,7 @@ class Supervisor:
     async def __aenter__(self) -> "Supervisor":
         """Start both, the hub first. Raises DaemonFailed, KeyFileInvalid or StoreError.
 
-        Then neither runs.
+        On an error neither is left running.
         """
         try:
             await self._start()
@@ -199,7 +198,7 @@ class Supervisor:
         return self
 
     async def _start(self) -> None:
-        # The host's own file: whoever comes first makes the key, and the other reads it.
+        # The host's own key file: created here if the host has not created it yet.
         identity = self.data_dir / "host" / "identity.key"
         self._host_key = keys.public(keys.load_or_create(identity))
         await self.hub.start()
@@ -212,18 +211,18 @@ class Supervisor:
         await self.stop()
 
     def keep_alive(self) -> None:
-        """From now on, start a daemon again whenever it ends by itself."""
+        """Restart a daemon whenever it ends by itself, from now on."""
         self._keepers = [
             asyncio.create_task(self._keep(daemon), name=f"keep {daemon.name}")
             for daemon in (self.hub, self.host)
         ]
 
     async def failed(self) -> None:
-        """Wait until a daemon can't be kept alive any more, and raise why."""
+        """Wait until a daemon can't be restarted, and raise the error."""
         await asyncio.gather(*self._keepers)
 
     async def stop(self) -> None:
-        """Stop keeping them alive; end the host, then the hub."""
+        """End the restarts, then the host, then the hub."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -238,15 +237,17 @@ class Supervisor:
             code = await daemon.wait()
             if time.monotonic() - began > STEADY_S:
                 backoff_s = BACKOFF_FIRST_S
-            self.tell(f"the {daemon.name} ended ({_exit_words(code)}); again in {backoff_s:.1f} s")
+            self.report(
+                f"the {daemon.name} ended ({_exit_words(code)}); again in {backoff_s:.1f} s"
+            )
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
             try:
                 ready = await daemon.start()
             except DaemonFailed as error:
-                self.tell(f"{error.detail}; its log: {daemon.log_file}\n{daemon.last_words()}")
+                self.report(f"{error.detail}; its log: {daemon.log_file}\n{daemon.log_tail()}")
             else:
-                self.tell(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
+                self.report(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
 
 
 def _exit_words(code: int) -> str:

@@ -1,4 +1,4 @@
-"""`antiphon export`, `import` and `delete`: a conversation's way out, in, and away."""
+"""`antiphon export`, `import` and `delete` of whole conversations."""
 
 import os
 from contextlib import suppress
@@ -38,10 +38,10 @@ async def export(
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a conversation, as signed, into one file."""
-    async with session.looking() as store:
+    """Write a conversation with its signatures into one file."""
+    async with session.reading() as store:
         held = await load_from(store, await session.choose(store, conversation))
-    # Without all of its membership entries, it would let in whom those shut out.
+    # Without all membership entries, a revoked key could count as a member.
     held.require_whole()
     blobs = await _blobs_of(session, held.id)
     size = _write_bundle(file, held, blobs, force=force)
@@ -67,7 +67,7 @@ async def import_(
         bool, typer.Option("--read-only", help="Show and check it; store nothing.")
     ] = False,
 ) -> None:
-    """Take a conversation in from a file, verified, and give it back to the hub."""
+    """Import a conversation from a file, verify it, and send it to the hub."""
     bundle = decode_bundle(read_file(file))
     if read_only:
         _show_bundle(session, bundle)
@@ -91,10 +91,10 @@ async def delete(
     """Delete a conversation from this replica; with --hub, from the hub as well."""
     async with session.replica(linked=hub) as replica:
         chosen = await session.choose(replica.store, conversation)
-        if not yes and not _agrees(session, await replica.load(chosen), hub=hub):
+        if not yes and not _is_confirmed(session, await replica.load(chosen), hub=hub):
             session.out.note("nothing was deleted")
             return 1
-        # The hub first: if it refuses, nothing has happened yet.
+        # The hub first: if it refuses, the local copy is unchanged.
         at_hub = await replica.calls().delete(chosen) if hub else None
         await replica.delete(chosen)
         await Blobs(session.settings.blobs_path).delete(chosen)
@@ -107,9 +107,11 @@ async def delete(
     return 0
 
 
-def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
+def _is_confirmed(session: Session, held: Conversation, *, hub: bool) -> bool:
     if not os.isatty(0):
-        raise ArgumentInvalid("deleting asks first, and there is no terminal to ask; give --yes")
+        raise ArgumentInvalid(
+            "deletion needs a confirmation, and there is no terminal to ask; give --yes"
+        )
     where = "this replica and the hub, for good" if hub else "this replica"
     session.out.note(f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)")
     with interruptible():
@@ -117,7 +119,7 @@ def _agrees(session: Session, held: Conversation, *, hub: bool) -> bool:
 
 
 async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Digest, bytes]:
-    """Read the blobs held here; one that fails its digest is left out and named."""
+    """Read the local blobs; one that fails its digest is left out with a note."""
     folder = session.settings.blobs_path / conversation.hex()
     blobs = Blobs(session.settings.blobs_path)
     found: dict[Digest, bytes] = {}
@@ -137,7 +139,7 @@ async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Dige
 def _write_bundle(
     file: Path, held: Conversation, blobs: dict[Digest, bytes], *, force: bool
 ) -> int:
-    """Write the file whole or not at all; return its size."""
+    """Write the file atomically; return its size in bytes."""
     if file.exists() and not force:
         raise FileExists(f"{file} exists already")
     draft = file.with_name(f".{file.name}.part")
@@ -174,7 +176,7 @@ async def _report_import(session: Session, replica: Replica, imported: Conversat
     online, refusal = False, ""
     if held.is_blocked or held.is_member(replica.public):
         try:
-            online = await session.meet(replica, imported)
+            online = await session.sync(replica, imported)
         except AntiphonError as error:
             refusal = f"{error.detail} [{error.reason}]"
     is_member = held.is_member(replica.public)
@@ -195,9 +197,9 @@ async def _report_import(session: Session, replica: Replica, imported: Conversat
             f" {replica.public.hex()}"
         )
     elif refusal:
-        session.out.note(f"the hub does not take it: {refusal}")
+        session.out.note(f"the hub refuses it: {refusal}")
     elif online:
-        session.out.note("the hub holds the same")
+        session.out.note("the hub holds the same entries")
     else:
         await session.say_offline(replica, held)
 

@@ -1,4 +1,7 @@
-"""One turn at the command line: from what is remembered to what is shown and remembered next."""
+"""One turn at the command line: checks, request options, and the choices saved for the next.
+
+A request may state its latest start (DECISIONS D56).
+"""
 
 import os
 from collections.abc import AsyncIterator
@@ -17,11 +20,11 @@ from replica.refusals import ArgumentInvalid
 
 SEED_BITS = 63
 TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
-"""What is left of a body beside salt and framing."""
+"""Bytes of a body without salt and framing."""
 
 
 def check_text(text: str) -> str:
-    """Return a text that an entry can carry. Raises ArgumentInvalid, MessageTooLong."""
+    """Return the text if it fits an entry. Raises ArgumentInvalid, MessageTooLong."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -43,7 +46,7 @@ def check_role(replica: Replica, held: Conversation) -> None:
         raise ReadOnlyHere(f"your key {short(replica.public)} is no writer of {short(held.id)}")
 
 
-def wish_for(
+def options_for(
     replica: Replica,
     held: Conversation,
     choices: Choices,
@@ -51,9 +54,9 @@ def wish_for(
     host: PublicKey | None = None,
     changes: dict[str, Any] | None = None,
 ) -> RequestOptions:
-    """Return how to ask: the conversation's defaults, changed by what was given.
+    """Return the request options: the conversation's defaults with `changes`.
 
-    A seed is minted where none is set, so that every answer can be replayed.
+    Without a seed a random one is drawn, so that every answer can be reproduced.
     Raises HostMissing.
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
@@ -72,23 +75,23 @@ def wish_for(
     )
 
 
-async def take_turn(
+async def run_turn(
     session: Session,
     replica: Replica,
     held: Conversation,
     text: str | None,
     place: Place,
-    wish: RequestOptions,
+    options: RequestOptions,
     *,
     silence_max_s: float | None = None,
 ) -> AsyncIterator[TurnEvent]:
-    """Ask, and remember that the next message goes on behind this request.
+    """Write the turn and yield its events; the next message follows this request.
 
-    Raises ReadOnlyHere, and what `turns.ask` raises.
+    Raises ReadOnlyHere, and the errors of `turns.ask`.
     """
     check_role(replica, held)
     choices = await session.choices(replica.store, held.id)
-    events = turns.ask(replica, held.id, text, place, wish, silence_max_s=silence_max_s)
+    events = turns.ask(replica, held.id, text, place, options, silence_max_s=silence_max_s)
     async for event in events:
         if isinstance(event, turns.Asked):
             choices.at, choices.branch = "", event.request.hex()

@@ -1,4 +1,4 @@
-"""`antiphon up`: a hub and a model host on this machine, under one roof."""
+"""`antiphon up`: run a hub and a model host on this machine."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(metavar="bf16|fp32", help="Number format of the computation."),
         ] = None,
     ) -> None:
-        """Run a hub and a model host until Ctrl-C; restart whichever crashes.
+        """Run a hub and a model host until Ctrl-C; restart them after a crash.
 
         The hub vouches for this host alone: `antiphon new` grants it new conversations.
         """
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
             model=model or settings.model,
             dtype=dtype or settings.dtype,
             host_module=settings.host_module,
-            tell=session.out.note,
+            report=session.out.note,
         )
         if settings.host_module == "model_host":
             await fetch_model(model or settings.model)
@@ -69,12 +69,12 @@ def register(app: typer.Typer) -> None:
         except DaemonFailed:
             for daemon in (supervisor.hub, supervisor.host):
                 if daemon.pid is None and daemon.starts:
-                    _show_last_words(session, daemon)
+                    _show_log_tail(session, daemon)
             raise
 
 
 async def fetch_model(model: str) -> None:
-    """Fetch a model known by name, with its progress on stderr; a path is left alone."""
+    """Fetch a model known by name, with progress on stderr; do nothing for a path."""
     if "/" in model or model.endswith(".gguf"):
         return
     process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ async def fetch_model(model: str) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Return what Ctrl-C and its like set from now on."""
+    """Return an event that SIGINT, SIGTERM and SIGHUP set from now on."""
     stop = asyncio.Event()
     # SIGHUP too: a closed terminal must not leave daemons behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -140,8 +140,8 @@ def _next_command(session: Session, hub_address: str) -> str:
     return f"antiphon new{option} && antiphon chat{option}"
 
 
-def _show_last_words(session: Session, daemon: Daemon) -> None:
-    words = daemon.last_words()
+def _show_log_tail(session: Session, daemon: Daemon) -> None:
+    words = daemon.log_tail()
     if words:
         session.out.note(Text(f"--- {daemon.log_file}", style="dim"))
         session.out.note(words)

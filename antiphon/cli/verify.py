@@ -1,8 +1,8 @@
 """`antiphon verify`: check every byte of a conversation, without any network.
 
-Everything is admitted again from nothing: ids and digests, signatures, lanes,
-then seals by the rule of coverage. It trusts neither the hub nor this
-replica's own bookkeeping.
+All entries are admitted again to an empty log, with checks of ids, digests,
+signatures, lanes and seals. Neither the hub nor this replica's indexes are
+trusted.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _FORGED = frozenset({VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG}
 
 @dataclass(slots=True)
 class Findings:
-    """What the checks of one conversation found."""
+    """The findings of the checks of one conversation."""
 
     conversation: ConversationId
     entries: int = 0
@@ -39,7 +39,7 @@ class Findings:
     digest: str = ""
     bad: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
-    """Strange, but allowed: void entries, seals that came second."""
+    """Unusual but allowed: void entries, seals that lost to an earlier one."""
 
     def record(self) -> dict[str, Any]:
         """Return the findings as a JSON object."""
@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         everything: Annotated[bool, typer.Option("--all", help="Every conversation held.")] = False,
     ) -> None:
-        """Check ids, signatures, digests, lanes, seals and drafts; exit 1 if anything is bad."""
+        """Check ids, signatures, digests, lanes, seals and drafts; exit 1 if a check fails."""
         if bundle is not None:
             entries = decode_bundle(read_file(bundle)).entries
             found = [check(entries[0].conversation, entries)]
@@ -85,7 +85,7 @@ async def _check_store(session: Session, prefix: str | None, *, everything: bool
     async with contextlib.AsyncExitStack() as stack:
         path = session.require_store()
         try:
-            # With the lock, bad rows are set aside; a peer can then send them again.
+            # With the lock, bad rows are quarantined, and a peer can send them again.
             store = await stack.enter_async_context(await Store.open(path))
         except StoreLocked:
             store = await stack.enter_async_context(open_read_only(path))
@@ -102,7 +102,7 @@ async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
     findings = check(conversation, tuple(entries))
     unread = store.quarantined_count - before
     rows = [q for q in await store.quarantined() if q.conversation == conversation]
-    # A row whose sound copy came back from a peer is history, no finding.
+    # A row with a sound copy received since is no finding.
     sound = {entry.id for entry in entries if entry.body is not None}
     lost = [q for q in rows if EntryId(q.id) not in sound]
     findings.bad += [_quarantine_words(q) for q in lost]
@@ -112,12 +112,12 @@ async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
 
 
 def _quarantine_words(row: Quarantined) -> str:
-    what = "body of entry" if row.body_only else "entry"
-    return f"{what} {short(row.id)} is in quarantine: {row.why}"
+    noun = "body of entry" if row.body_only else "entry"
+    return f"{noun} {short(row.id)} is in quarantine: {row.why}"
 
 
 def check(conversation: ConversationId, entries: tuple[Entry, ...]) -> Findings:
-    """Admit entries from nothing and look at what comes of it."""
+    """Admit entries to an empty conversation and return the findings."""
     findings = Findings(conversation)
     fresh = Conversation(conversation)
     for entry in sorted(entries, key=send_order):
@@ -147,7 +147,7 @@ def _check_bodies(fresh: Conversation, findings: Findings) -> None:
     for lane, seq, ids in fresh.log.equivocations():
         names = " and ".join(short(i) for i in ids)
         findings.bad.append(
-            f"two histories: {short(lane.author)} wrote {names} at place {seq} of one lane"
+            f"forked lane: {short(lane.author)} wrote {names} at position {seq} of one lane"
         )
 
 

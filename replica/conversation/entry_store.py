@@ -1,7 +1,7 @@
-"""A store of entries, as the drivers of a hub and of a replica see it (spec/04-link §7, §10).
+"""The interface of an entry store, as drivers of hubs and replicas use it (04-link §7, §10).
 
-Pure: it names what a driver asks for. replica/io/store.py is the store there
-is, one SQLite file; another one keeps the same promises.
+Pure. replica/io/store.py implements it with one SQLite file. Any other
+implementation gives the same guarantees.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from replica.log import Entry, Lost
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How much of one conversation is held."""
+    """The size of one stored conversation."""
 
     conversation: ConversationId
     entries: int
@@ -23,22 +23,22 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What one conversation is restored from."""
+    """The stored entries of one conversation, as read."""
 
     entries: list[Entry]
-    """The sound ones, in (lamport, id) order."""
+    """Sound entries, in (lamport, id) order."""
     lost: Lost
     apart: frozenset[EntryId] = frozenset()
-    """Entries whose bodies are stored and were not asked for; any other body None is missing."""
+    """Entries whose bodies are stored and were not requested; other bodies of None are missing."""
 
     def __bool__(self) -> bool:
-        """Say whether anything of the conversation is, or was, here."""
+        """Say whether anything of the conversation is or was stored."""
         return bool(self.entries or self.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Bytes that failed their digest: a whole entry, or its body alone."""
+    """A row that failed its digest: a whole entry, or its body alone."""
 
     conversation: bytes
     id: bytes
@@ -50,31 +50,31 @@ class EntryStore(Protocol):
     """Entries, acks and small values of one replica or hub. Every call raises StoreError."""
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Store admitted entries; return once they are durable. On an error none is stored."""
+        """Store admitted entries; return once they are durable. On an error, store none."""
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
-        """Return all that is sound of a conversation, and what was lost of it.
+        """Return the sound entries of a conversation and the ids of the lost ones.
 
-        Without `bodies` only control entries have theirs: enough to restore
-        log and membership.
+        Without `bodies`, only control entries have theirs, which is enough to
+        restore log and membership.
         """
 
     async def load_bodies(
         self, conversation: ConversationId, ids: Iterable[EntryId]
     ) -> dict[EntryId, bytes]:
-        """Return bodies by entry id; those that are not held are left out."""
+        """Return bodies by entry id; missing ones are left out."""
 
     async def has(self, conversation: ConversationId) -> bool:
-        """Tell whether anything of the conversation is here, be it damaged."""
+        """Say whether anything of the conversation is stored, including damaged rows."""
 
     async def conversations(self) -> list[Stored]:
-        """List what is held, by conversation id."""
+        """List the stored conversations by id."""
 
     async def delete(self, conversation: ConversationId) -> None:
         """Erase a conversation durably."""
 
     async def quarantined(self) -> list[Quarantined]:
-        """List what failed its digest and was not deleted since."""
+        """List the rows that failed their digests and were not deleted since."""
 
     def save_acks(
         self,
@@ -83,7 +83,7 @@ class EntryStore(Protocol):
         positions: Iterable[Position],
         now_ms: int,
     ) -> None:
-        """Keep the newest position `peer` acknowledged on each lane; may be lost with the process.
+        """Save the newest position `peer` acknowledged on each lane; a crash may lose it.
 
         `now_ms` is Unix time.
         """
@@ -91,13 +91,13 @@ class EntryStore(Protocol):
     async def load_acks(
         self, conversation: ConversationId, peer: PublicKey | None
     ) -> tuple[tuple[Position, ...], int | None]:
-        """Return the positions `peer` acknowledged, and when it last did, in Unix milliseconds.
+        """Return the positions `peer` acknowledged, and the Unix time of the last ack in ms.
 
         None means all peers.
         """
 
     async def get_meta(self, key: str) -> bytes | None:
-        """Return a small value kept under `key`."""
+        """Return the small value stored under `key`; None if there is none."""
 
     async def put_meta(self, key: str, value: bytes) -> None:
-        """Keep a small value; return once it is durable."""
+        """Store a small value under `key`; return once it is durable."""

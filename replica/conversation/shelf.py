@@ -1,8 +1,8 @@
-"""The conversations in memory, by id: what links and cores ask for them.
+"""The conversations in memory, by id, as links and cores use them.
 
-Pure. A shelf need not hold everything that is stored. A driver loads a
-conversation before it hands its core an input about it, and a shelf may let go
-of one between two inputs, as long as no link has it open.
+Pure. A shelf need not hold every stored conversation. A driver loads a
+conversation before it passes its core an input about it. Between two inputs a
+shelf may evict a conversation that no link has open.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,23 +13,23 @@ from replica.ids import ConversationId
 
 
 class Shelf(Protocol):
-    """What a core needs of the conversations in memory."""
+    """The conversations in memory, as a core accesses them."""
 
     def get(self, conversation: ConversationId, /) -> Conversation | None:
-        """Return a conversation; None where it is not in memory."""
+        """Return a conversation; None if it is not in memory."""
 
     def __iter__(self) -> Iterator[ConversationId]:
-        """Iterate over the ids of what is in memory, which need not be all that is stored."""
+        """Iterate over the ids of the conversations in memory, which may be fewer than stored."""
 
     def add(self, held: Conversation) -> None:
-        """Hold a conversation in memory, in place of an older one of that id."""
+        """Hold a conversation in memory, replacing an older one of the same id."""
 
     def remove(self, conversation: ConversationId) -> None:
-        """Drop a conversation from memory; harmless where it is not there."""
+        """Drop a conversation from memory; do nothing if it is not there."""
 
 
 class MemoryShelf(Mapping[ConversationId, Conversation]):
-    """A shelf without a bound; as a mapping it shows what is in memory."""
+    """A shelf without a bound, readable as a mapping."""
 
     def __init__(self, conversations: Iterable[Conversation] = ()) -> None:
         """Start with these conversations."""
@@ -40,7 +40,7 @@ class MemoryShelf(Mapping[ConversationId, Conversation]):
         return self._held[conversation]
 
     def __iter__(self) -> Iterator[ConversationId]:
-        """Iterate over the ids of what is in memory."""
+        """Iterate over the ids of the conversations in memory."""
         return iter(self._held)
 
     def __len__(self) -> int:
@@ -48,9 +48,9 @@ class MemoryShelf(Mapping[ConversationId, Conversation]):
         return len(self._held)
 
     def add(self, held: Conversation) -> None:
-        """Hold a conversation in memory, in place of an older one of that id."""
+        """Hold a conversation in memory, replacing an older one of the same id."""
         self._held[held.id] = held
 
     def remove(self, conversation: ConversationId) -> None:
-        """Drop a conversation from memory; harmless where it is not there."""
+        """Drop a conversation from memory; do nothing if it is not there."""
         self._held.pop(conversation, None)

@@ -1,4 +1,4 @@
-"""The pure core of a replica: what it follows, writes and knows of its hub (spec/04-link)."""
+"""The pure core of a replica: follows, own entries, acks of its hub (spec/04-link)."""
 
 from replica.core.core import ReplicaCore
 from replica.core.effects import ReplicaEffects

@@ -1,14 +1,14 @@
-"""The pure core of a replica, the twin of syncd/hub.py (spec/04-link, 02-entry §7).
+"""The pure core of a replica, the counterpart of syncd/hub.py (spec/04-link, 02-entry §7).
 
-It joins the conversations in memory, the link of the moment, the follows and the
-acks. Clocks, streams, disks and chance are the driver's: replica/io/replica.py and
-the simulator call the same functions and perform the same effects.
+It combines the conversations in memory, the current link, the follows and the
+acks. Clocks, streams, disks and randomness belong to the driver. replica/io/driver.py
+and the simulator call the same functions and perform the same effects (DECISIONS D82).
 
     follow ──► load ──► loaded ──► (linked: Open …)
-    connected ──► Hello, Open for all that is followed
+    connected ──► Hello, Open for each followed conversation
     receive / handle_deadline ──► effects
-    append ──► persist, then Entries where there is a link
-    disk_refused ──► off the shelf; loaded and opened again after a pause
+    append ──► persist, then Entries if there is a link
+    disk_refused ──► dropped from the shelf; loaded and opened again after a pause
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ from replica.log import Entry
 
 
 class ReplicaCore:
-    """Everything a replica knows of its conversations and its hub."""
+    """The state of a replica: its conversations, its link and the acks of its hub."""
 
     def __init__(
         self, key: PublicKey, hello: Hello, shelf: Shelf, hub: PublicKey | None = None
@@ -62,10 +62,10 @@ class ReplicaCore:
     # --- the link ---------------------------------------------------------------
 
     def connected(self, hub: PublicKey, now: float) -> ReplicaEffects:
-        """Begin a link over a fresh stream to an authenticated hub."""
+        """Begin a link over a new stream to an authenticated hub."""
         effects, load = [self.link.begin(hub, self._hello, now)], []
         self._connected_at = now
-        self.holdings.meet(hub)
+        self.holdings.use_hub(hub)
         for conversation in dict.fromkeys((*self._follows, *self.shelf)):
             if conversation not in self.holdings.acks:
                 load.append(conversation)
@@ -74,7 +74,7 @@ class ReplicaCore:
         return self._learned(joined(effects), now, load=load)
 
     def disconnected(self, now: float, fault: Fault | None = None) -> ReplicaEffects:
-        """Note that the stream is gone, or (with the reason) that there was none."""
+        """Note that the stream ended, or (with a fault) that none could be opened."""
         events = self.link.end()
         self._follows.stop_reopening()
         if events is None and fault is None:
@@ -84,9 +84,9 @@ class ReplicaCore:
         return ReplicaEffects(deliver=(*(events or ()), LinkClosed(fault)))
 
     def reconnect_pause_s(self, chance: float) -> float:
-        """Return the pause before the next try, spread by `chance` in [0, 1), and let it grow.
+        """Return the pause before the next try in seconds, and double the one after it.
 
-        Spread, so that all clients of a restarted hub do not come at once.
+        `chance` in [0, 1) spreads the tries of all replicas of a restarted hub.
         """
         return self._reconnects.next_s() * (0.5 + chance)
 
@@ -96,14 +96,14 @@ class ReplicaCore:
         return self._learned(effects, now, acked=acked_by(effects.deliver))
 
     def handle_deadline(self, now: float) -> ReplicaEffects:
-        """Do what is due: the link's heartbeats and checks, and conversations to open again."""
+        """Send due heartbeats, make due checks, and load the conversations to open again."""
         due = self._follows.due(now)
         return self._learned(self.link.handle_deadline(now), now, load=due)
 
     # --- conversations ------------------------------------------------------------
 
     def follow(self, conversation: ConversationId, now: float, *, drafts: bool) -> ReplicaEffects:
-        """Keep a conversation in sync, on this link and all later ones."""
+        """Keep a conversation in sync, on this link and on all later ones."""
         if not self._follows.add(conversation, drafts=drafts):
             return self._learned(Effects(), now)
         if conversation in self.holdings.acks:
@@ -122,7 +122,7 @@ class ReplicaCore:
         )
 
     def forget(self, conversation: ConversationId) -> ReplicaEffects:
-        """Drop all of a conversation; the store is the driver's."""
+        """Drop a conversation from memory and link; the driver deletes it from the store."""
         left = self.unfollow(conversation)
         self._drop(conversation)
         return left
@@ -134,9 +134,9 @@ class ReplicaCore:
         acked: Iterable[Position],
         now: float,
     ) -> ReplicaEffects:
-        """Add a conversation as the store holds it: None where it holds nothing.
+        """Add a conversation as stored; `held` is None if the store holds nothing of it.
 
-        Two loads of one conversation may cross; the first one counts.
+        If two loads of one conversation overlap, the first one counts.
         """
         self._follows.end_load(conversation)
         if held is not None and self.shelf.get(conversation) is None:
@@ -146,26 +146,26 @@ class ReplicaCore:
         return self._learned(self._open(conversation, now), now)
 
     def unreadable(self, conversation: ConversationId, fault: Fault, now: float) -> ReplicaEffects:
-        """Note that the store can't be read now: a followed conversation is tried again later."""
+        """Note that the store can't be read; a followed conversation is tried again later."""
         self._follows.end_load(conversation)
-        told = EntryFailed(conversation, None, replace(fault, conversation=conversation))
-        return self._learned(Effects(deliver=(told,)), now)
+        failed = EntryFailed(conversation, None, replace(fault, conversation=conversation))
+        return self._learned(Effects(deliver=(failed,)), now)
 
     def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
-        """Put a loaded conversation on the shelf that was extended beside the link, by `new`."""
+        """Put a conversation on the shelf that gained the entries `new` outside the link."""
         self.shelf.add(held)
         sent = self.link.offer(held.id, [entry.id for entry in new], now)
         return replace(self._learned(sent, now), persist=new)
 
     def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> ReplicaEffects:
-        """Admit an entry of our own and send it where there is a link. Raises EntryRefused.
+        """Admit an entry of our own and send it if there is a link. Raises EntryRefused.
 
-        With `more_follow` it waits for the next append, to share its frame.
+        With `more_follow` it is sent in one frame with the next append (DECISIONS D25).
         """
         return self._learned(self.link.append(entry, now, more_follow=more_follow), now)
 
     def send_draft(self, draft: Draft) -> ReplicaEffects:
-        """Stream output to the hub (host); dropped while there is no link."""
+        """Send a draft to the hub (hosts only); it is dropped while there is no link."""
         sent = self.link.send_draft(draft)
         return ReplicaEffects(
             sent.persist,
@@ -175,30 +175,30 @@ class ReplicaCore:
         )
 
     def disk_refused(self, lost: Conversations, fault: Fault, now: float) -> ReplicaEffects:
-        """Drop from memory the conversations whose last entries the disk refused.
+        """Drop the conversations whose last entries the disk refused from shelf and link.
 
-        They leave the shelf and the link; what is followed is read and opened again.
+        The followed ones are loaded and opened again after a pause (DECISIONS D30).
         """
         effects = []
         for conversation in sorted(lost):
             self._drop(conversation)
             effects.append(self.link.leave(conversation))
-            told = replace(fault, conversation=conversation)
-            effects.append(Effects(deliver=(EntryFailed(conversation, None, told),)))
+            about = replace(fault, conversation=conversation)
+            effects.append(Effects(deliver=(EntryFailed(conversation, None, about),)))
         return self._learned(joined(effects), now)
 
     # --- state ------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the link is over although its stream still stands: the driver ends that."""
+        """Say whether the link has ended before its stream; the driver then ends the stream."""
         return self.link.has_ended
 
     def channel(self, conversation: ConversationId) -> Channel | None:
-        """Return the channel of a conversation that is open on this link, or being opened."""
+        """Return the channel of a conversation that is open or being opened on this link."""
         return self.link.channel(conversation)
 
-    # --- inside -----------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------
 
     def _open(self, conversation: ConversationId, now: float) -> Effects:
         drafts = self._follows.drafts(conversation)
@@ -215,7 +215,7 @@ class ReplicaCore:
         load: Iterable[ConversationId] = (),
         acked: dict[ConversationId, tuple[Position, ...]] | None = None,
     ) -> ReplicaEffects:
-        """Learn from the effects of a link, and pass them on."""
+        """Update the state from the effects of a link, and return them as a replica's."""
         wanted = list(load)
         for event in effects.deliver:
             match event:

@@ -1,7 +1,7 @@
-"""The link a replica has at the moment, if any (spec/04-link §1).
+"""The current link of a replica, if any (spec/04-link §1).
 
-Without a link, every input is legal and has no effects, but for an append:
-the entry is admitted, and the next link sends it.
+Without a link every input is legal and, except for an append, has no effects. An
+appended entry is admitted, and the next link sends it.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from replica.log import Entry
 
 
 class CurrentLink:
-    """One link after another, at most one at a time."""
+    """The links of a replica, at most one at a time."""
 
     def __init__(self, key: PublicKey, shelf: Shelf) -> None:
         """Start without a link; `shelf` holds the conversations in memory."""
@@ -34,7 +34,7 @@ class CurrentLink:
     # --- beginning and end ------------------------------------------------------------
 
     def begin(self, hub: PublicKey, hello: Hello, now: float) -> Effects:
-        """Begin a link over a fresh stream to an authenticated hub, in place of any other."""
+        """Begin a link over a new stream to an authenticated hub, in place of any other."""
         self._link = self._new(hub, now)
         return self._link.start(hello)
 
@@ -52,11 +52,11 @@ class CurrentLink:
     # --- inputs -----------------------------------------------------------------------
 
     def receive(self, message: Message, now: float, frame_bytes: int) -> Effects:
-        """Receive a message of the hub; one that crossed the end of its link is dropped."""
+        """Receive a message of the hub; it is dropped if its link has already ended."""
         return self._link.receive(message, now, frame_bytes) if self._link else Effects()
 
     def handle_deadline(self, now: float) -> Effects:
-        """Do what is due on the link."""
+        """Perform the due checks of the link."""
         return self._link.handle_deadline(now) if self._link else Effects()
 
     def open(
@@ -67,7 +67,7 @@ class CurrentLink:
         acked: Iterable[Position],
         drafts: bool,
     ) -> Effects:
-        """Open a conversation, unless it is open or being opened."""
+        """Open a conversation unless it is open or being opened."""
         if self._link is None or conversation in self._link.channels:
             return Effects()
         return self._link.open(conversation, now, acked=acked, drafts=drafts)
@@ -77,36 +77,36 @@ class CurrentLink:
         return self._link.leave(conversation) if self._link else Effects()
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
-        """Send entries of a conversation that were admitted beside the link."""
+        """Send entries of a conversation that were admitted outside the link."""
         return self._link.offer(conversation, list(ids), now) if self._link else Effects()
 
     def append(self, entry: Entry, now: float, *, more_follow: bool) -> Effects:
         """Admit an entry of the replica's key, and send it. Raises EntryRefused."""
         if self._link is not None:
             return self._link.append(entry, now, more_follow=more_follow)
-        # The next link finds again what this one would have sent.
+        # The next link compares heads and sends the entry then.
         alone = self._new(None, now).append(entry, now)
         return Effects(alone.persist, (), alone.deliver)
 
     def send_draft(self, draft: Draft) -> Effects:
-        """Send output in progress to the hub."""
+        """Send a draft to the hub."""
         return self._link.send_draft(draft) if self._link else Effects()
 
     # --- state ------------------------------------------------------------------------
 
     @property
     def hub(self) -> PublicKey | None:
-        """The key the hub proved; None without a link."""
+        """The key that the hub proved; None without a link."""
         return self._link.peer if self._link else None
 
     @property
     def is_ready(self) -> bool:
-        """Say whether hub and replica have greeted each other."""
+        """Say whether hub and replica have exchanged Hello and Welcome."""
         return self._link is not None and self._link.phase is Phase.READY
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the link is over although its stream still stands: the driver ends that."""
+        """Say whether the link has ended before its stream; the driver then ends the stream."""
         return self._link is not None and self._link.phase is Phase.CLOSED
 
     @property
@@ -115,9 +115,9 @@ class CurrentLink:
         return self._link.wake_at if self._link else None
 
     def channel(self, conversation: ConversationId) -> Channel | None:
-        """Return the channel of a conversation that is open on this link, or being opened."""
+        """Return the channel of a conversation that is open or being opened on this link."""
         return self._link.channels.get(conversation) if self._link else None
 
     def lacks(self, conversation: ConversationId) -> bool:
-        """Say whether there is a link and the conversation is not open on it."""
+        """Say whether there is a link on which the conversation has no channel."""
         return self._link is not None and conversation not in self._link.channels

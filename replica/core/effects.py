@@ -1,4 +1,4 @@
-"""What a driver performs for a replica's core (spec/04-link §7)."""
+"""The effects that a driver performs for a replica's core (spec/04-link §7)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ class ReplicaEffects:
     """Effects to perform in this order; `load` and `acked` at once, in any order."""
 
     persist: tuple[Entry, ...] = ()
-    """Durable BEFORE any effect below; on failure the driver calls `disk_refused`."""
+    """Entries that are durable before any effect below; on failure call `disk_refused`."""
     send: tuple[Frame, ...] = ()
-    """For the current link; nothing is lost where it has ended meanwhile."""
+    """Frames for the current link; drop them if it has ended meanwhile."""
     deliver: tuple[Event, ...] = ()
-    """For the application."""
+    """Events for the application."""
     wake_at: float | None = None
     """Call handle_deadline then: seconds on the caller's monotonic clock."""
     load: tuple[ConversationId, ...] = ()
-    """Read these from the store and call `loaded`, be it with nothing."""
+    """Conversations to read from the store; call `loaded` for each, found or not."""
     acked: tuple[tuple[ConversationId, tuple[Position, ...]], ...] = ()
-    """Durable at the hub by now: worth saving, acknowledged again if forgotten."""
+    """Positions durable at the hub, to save; a lost one is acknowledged again."""
 
     @property
     def about(self) -> Conversations:
@@ -34,7 +34,7 @@ class ReplicaEffects:
 
 
 def joined(effects: Iterable[Effects]) -> Effects:
-    """Return the effects of several inputs to a link as those of one."""
+    """Return the effects of several inputs to a link as the effects of one."""
     all_of = tuple(effects)
     return Effects(
         tuple(entry for one in all_of for entry in one.persist),

@@ -1,4 +1,7 @@
-"""The conversations a replica follows, reads and opens again after a pause."""
+"""The conversations that a replica follows: their loads, and the tries to open them again.
+
+A closed conversation is opened again after growing pauses (DECISIONS D30).
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,12 +11,12 @@ from replica.ids import ConversationId
 
 
 class Follows:
-    """Followed conversations, with what each of them waits for."""
+    """Followed conversations, with their loads in progress and their next tries."""
 
     def __init__(self) -> None:
         """Start with none."""
         self._drafts: dict[ConversationId, bool] = {}
-        """Whether drafts are followed as well, by conversation."""
+        """By conversation, whether its drafts are followed too."""
         self._pauses: dict[ConversationId, Pauses] = {}
         self._reopen_at: dict[ConversationId, float] = {}
         self._loading: set[ConversationId] = set()
@@ -27,39 +30,39 @@ class Follows:
         return iter(self._drafts)
 
     def drafts(self, conversation: ConversationId) -> bool | None:
-        """Say whether a conversation is followed with its drafts; None where it is not followed."""
+        """Say whether drafts of a conversation are followed; None if it is not followed."""
         return self._drafts.get(conversation)
 
     def add(self, conversation: ConversationId, *, drafts: bool) -> bool:
-        """Follow a conversation; False where it already was, which changes nothing."""
+        """Follow a conversation; return False and change nothing if it already is followed."""
         if conversation in self._drafts:
             return False
         self._drafts[conversation] = drafts
         return True
 
     def remove(self, conversation: ConversationId) -> bool:
-        """Follow a conversation no longer; False where it was not."""
+        """Stop following a conversation; return False if it was not followed."""
         self._reopen_at.pop(conversation, None)
         return self._drafts.pop(conversation, None) is not None
 
     # --- reading from the store ---------------------------------------------------------
 
     def begin_loads(self, conversations: Iterable[ConversationId]) -> tuple[ConversationId, ...]:
-        """Return those to read now: the ones that are not being read already."""
+        """Return the conversations to read now, without those already being read."""
         fresh = tuple(c for c in conversations if c not in self._loading)
         self._loading.update(fresh)
         return fresh
 
     def end_load(self, conversation: ConversationId) -> None:
-        """Note that a conversation was read, or could not be."""
+        """Note that reading a conversation ended, successfully or not."""
         self._loading.discard(conversation)
 
     # --- opening again ------------------------------------------------------------------
 
     def reopen_later(self, conversation: ConversationId, now: float) -> None:
-        """Schedule another try for a followed conversation, any other is left alone.
+        """Schedule another try for a conversation; do nothing if it is not followed.
 
-        Its pause doubles until the conversation is in sync.
+        The pause doubles until the conversation is synchronized.
         """
         if conversation not in self._drafts:
             return
@@ -68,15 +71,15 @@ class Follows:
         self._reopen_at[conversation] = now + self._pauses[conversation].next_s()
 
     def note_synchronized(self, conversation: ConversationId) -> None:
-        """Let the next pause of a conversation be the shortest one again."""
+        """Reset the next pause of a conversation to the first one."""
         self._pauses.pop(conversation, None)
 
     def stop_reopening(self) -> None:
-        """Cancel all tries: the next link opens what is followed."""
+        """Cancel all tries; the next link opens every followed conversation."""
         self._reopen_at.clear()
 
     def due(self, now: float) -> tuple[ConversationId, ...]:
-        """Return the conversations to open again by `now`; each is returned once per try."""
+        """Return the conversations due at `now`; each is returned once per try."""
         due = tuple(c for c, at in self._reopen_at.items() if now >= at)
         for conversation in due:
             del self._reopen_at[conversation]
@@ -84,5 +87,5 @@ class Follows:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next try is due, on the caller's monotonic clock; None without one."""
+        """Time of the next try on the caller's monotonic clock; None without one."""
         return min(self._reopen_at.values(), default=None)

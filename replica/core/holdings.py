@@ -1,6 +1,6 @@
-"""What the hub is known to hold of a conversation (spec/04-link §5).
+"""The entries that the hub is known to hold durably (spec/04-link §5).
 
-An open channel knows most; without one, the acks of earlier links count.
+An open channel has the newest acks. Without one, the acks of earlier links count.
 """
 
 from collections.abc import Set as AbstractSet
@@ -12,17 +12,17 @@ from replica.link import Acks
 
 
 class HubHoldings:
-    """The acks of one hub, on the current link and on those before it."""
+    """The acks of one hub, from the current link and from earlier ones."""
 
     def __init__(self, hub: PublicKey | None, link: CurrentLink, shelf: Shelf) -> None:
-        """Start with no acks; those loaded later are of `hub`, until another proves its key."""
+        """Start without acks; loaded acks are those of `hub` until another one is linked."""
         self.acks = Acks()
         self._hub = hub
         self._link = link
         self._shelf = shelf
 
-    def meet(self, hub: PublicKey) -> None:
-        """Forget the acks of another hub: this one never acknowledged the same entries."""
+    def use_hub(self, hub: PublicKey) -> None:
+        """Count the acks of `hub` from now on; forget those of any other hub."""
         if hub != self._hub:
             self._hub, self.acks = hub, Acks()
 
@@ -35,7 +35,7 @@ class HubHoldings:
         return self.acks.unacked(held) if held is not None else set()
 
     def expects_acks(self, conversation: ConversationId) -> bool:
-        """Say whether the hub may still ack an entry; it never acks one that it refused."""
+        """Say whether an ack is still to come; a refused entry is never acked."""
         channel = self._link.channel(conversation)
         return bool(self.unacked(conversation) if channel is None else channel.unacked)
 

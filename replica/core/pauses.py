@@ -1,10 +1,10 @@
-"""The growing pauses between tries: to reach a hub, and to open a conversation again."""
+"""Growing pauses between tries to reach a hub or to open a conversation (DECISIONS D30)."""
 
 RECONNECT_FIRST_S = 0.1
 RECONNECT_MAX_S = 5.0
 REOPEN_FIRST_S = 1.0
 REOPEN_MAX_S = 60.0
-"""A followed conversation that either side had to leave is opened again after such pauses."""
+"""Longest pause before a closed conversation that is followed is opened again."""
 
 
 class Pauses:

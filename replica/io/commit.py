@@ -1,8 +1,8 @@
-"""Group commit: one writing connection, one task, one sync for all who wait.
+"""Group commit: one writing connection, one task, one sync for all queued writes.
 
 SQLite before 3.51.3 can corrupt a WAL that two connections write or checkpoint
-at once, so every write of a process goes through the one task here. What waits
-while a transaction is being synced becomes the next transaction together.
+at once, so every write of a process goes through the one task here. The writes
+queued while a transaction is being synced form the next transaction.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from replica.errors import StoreError
 from replica.io.disk import DISK_ERRORS, store_error
 from replica.refusals import StoreCorrupt
 
-WAITING_MAX = 1_024
-"""Writes that may wait; more callers wait for a place, holding their own data."""
+QUEUED_MAX = 1_024
+"""Most queued writes; further callers wait and keep their own data."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 JOINED_ROWS_MAX = 64
 """Rows one INSERT takes: each number of rows is a text that SQLite keeps prepared."""
 _ONE_ROW = re.compile(r"VALUES (\(\?(?:, \?)*\))")
 LAZY_DELAY_S = 1.0
-"""A lazy write reaches the disk with the next transaction, or after this long."""
+"""Longest delay of a lazy write, which is written with the next transaction."""
 
 _log = structlog.get_logger(__name__)
 
@@ -61,9 +61,9 @@ class GroupCommit:
     """Runs statements in durable transactions; owns `connection` until closed."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
-        """Start the task; the connection is in autocommit mode."""
+        """Start the task; `connection` is in autocommit mode."""
         self._connection = connection
-        self._waiting: asyncio.Queue[_Write | None] = asyncio.Queue(WAITING_MAX)
+        self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -75,22 +75,21 @@ class GroupCommit:
         """Run the statements; return once they are durable.
 
         `truncate` also empties the WAL, unless a reader is in the way, so that
-        nothing deleted lingers there. Raises StoreFull or another StoreError if
-        the transaction they shared with other callers was rolled back; all of
-        those callers get the same.
+        no deleted data stays there. Raises StoreFull or another StoreError if the
+        transaction was rolled back; all callers that shared it get the same error.
         """
         if self._closing or self._task.done():
             raise StoreError("the store is closed")
         write = _Write(statements, size_bytes, truncate)
-        await self._waiting.put(write)
-        if self._task.done():  # It ended while this caller waited for a place.
+        await self._queue.put(write)
+        if self._task.done():  # It ended while this caller waited for a free slot.
             raise StoreError("the store is closed")
         await write.done
 
     def write_later(self, key: Hashable, statement: Statement) -> None:
         """Run the statement with the next transaction; a later one with `key` replaces it.
 
-        Lost without notice if the process dies first.
+        It is lost without notice if the process is killed first.
         """
         if self._closing:
             raise StoreError("the store is closed")
@@ -105,7 +104,7 @@ class GroupCommit:
             await self.write(())
 
     async def close(self) -> None:
-        """Write what waits, then close the connection."""
+        """Perform the queued writes, then close the connection."""
         if self._closing:
             return
         self._closing = True
@@ -113,19 +112,19 @@ class GroupCommit:
             self._timer.cancel()
         try:
             if not self._task.done():
-                await self._waiting.put(None)
+                await self._queue.put(None)
             await self._task
         finally:
-            self._refuse_waiting()
+            self._refuse_queued()
             await self._connection.close()
 
     def _wake(self) -> None:
         self._timer = None
         write = _Write(())
-        write.done.cancel()  # Nobody waits for it.
+        write.done.cancel()  # No caller awaits it.
         # A full queue means that a transaction is about to begin anyway.
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait(write)
+            self._queue.put_nowait(write)
 
     async def _run(self) -> None:
         last = False
@@ -134,16 +133,16 @@ class GroupCommit:
             await self._commit(batch)
 
     async def _collect(self) -> tuple[list[_Write], bool]:
-        """Wait for a write and take all that wait with it; True once closing."""
+        """Wait for a write; return it with all queued ones, and True once closing."""
         batch: list[_Write] = []
         size = 0
-        item = await self._waiting.get()
+        item = await self._queue.get()
         while item is not None:
             batch.append(item)
             size += item.size_bytes
-            if size >= BATCH_BYTES_MAX or self._waiting.empty():
+            if size >= BATCH_BYTES_MAX or self._queue.empty():
                 return batch, False
-            item = self._waiting.get_nowait()
+            item = self._queue.get_nowait()
         return batch, True
 
     async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
@@ -156,29 +155,29 @@ class GroupCommit:
         except DISK_ERRORS as error:
             refusal = store_error(error)
             if lazy:
-                # What can be found out again must not keep the log from the disk.
+                # Lazy writes can be derived again; they must not prevent durable ones.
                 await self._commit(batch, with_lazy=False)
                 self._keep(lazy, refusal)
                 return
             if isinstance(refusal, StoreCorrupt) and len(batch) > 1:
-                # A damaged page fails those who touch it, not all who came at the same time.
+                # A damaged page fails the writes that touch it, not the whole batch.
                 for write in batch:
                     await self._commit((write,))
                 return
             _log.warning("store_write_failed", reason=refusal.reason, detail=refusal.detail)
-            _settle(batch, refusal)
+            _resolve(batch, refusal)
         except BaseException:
-            # Our own bug, or the loop is ending: nobody may wait for ever.
-            _settle(batch, StoreError("the store's writer stopped"))
-            self._refuse_waiting()
+            # A bug, or the loop is ending: no caller may wait for ever.
+            _resolve(batch, StoreError("the store's writer stopped"))
+            self._refuse_queued()
             raise
         else:
             if any(write.truncate for write in batch):
                 await self._truncate()
-            _settle(batch, None)
+            _resolve(batch, None)
 
     def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
-        """Try lazy writes again with the next transaction, unless they touch a broken page."""
+        """Retry lazy writes with the next transaction, unless they touch a damaged page."""
         if isinstance(refusal, StoreCorrupt):
             _log.warning("store_lazy_writes_dropped", count=len(lazy), detail=refusal.detail)
         else:
@@ -200,7 +199,7 @@ class GroupCommit:
                     await self._connection.execute(statement.sql)
             await self._connection.execute("COMMIT")
         finally:
-            # After some errors SQLite has rolled back by itself, after others not.
+            # SQLite rolls back by itself after some errors only.
             if self._connection.in_transaction:
                 await self._connection.execute("ROLLBACK")
 
@@ -213,15 +212,15 @@ class GroupCommit:
         except DISK_ERRORS as error:
             _log.warning("store_wal_kept", detail=str(error))
 
-    def _refuse_waiting(self) -> None:
-        while not self._waiting.empty():
-            write = self._waiting.get_nowait()
+    def _refuse_queued(self) -> None:
+        while not self._queue.empty():
+            write = self._queue.get_nowait()
             if write is not None:
-                _settle((write,), StoreError("the store is closed"))
+                _resolve((write,), StoreError("the store is closed"))
 
 
 def _merged(statements: Sequence[Statement]) -> list[Statement]:
-    """Join neighbours of the same SQL: each statement costs a hop to the SQLite thread."""
+    """Merge adjacent statements of the same SQL; each costs a switch to the SQLite thread."""
     merged: list[Statement] = []
     for statement in statements:
         if merged and merged[-1].sql == statement.sql:
@@ -231,9 +230,9 @@ def _merged(statements: Sequence[Statement]) -> list[Statement]:
     return merged
 
 
-def _settle(batch: Sequence[_Write], refusal: StoreError | None) -> None:
+def _resolve(batch: Sequence[_Write], refusal: StoreError | None) -> None:
     for write in batch:
-        if write.done.done():  # Its caller was cancelled; the rows are written all the same.
+        if write.done.done():  # Its caller was cancelled; its rows are written anyway.
             continue
         if refusal is None:
             write.done.set_result(None)

@@ -1,4 +1,4 @@
-"""What a replica knows of its hub at the moment: the link, its hosts, what is in sync."""
+"""The current status of a hub: its link, its hosts, the state of each conversation."""
 
 import structlog
 
@@ -23,18 +23,18 @@ class HubStatus:
     """The state of the link to a hub and of each conversation there."""
 
     def __init__(self, core: ReplicaCore, link: HubLink | None) -> None:
-        """Read from the replica's core and its link; without a link, no hub is configured."""
+        """Read the status from the core and the link; `link` is None if no hub is configured."""
         self.hosts: tuple[LinkedHost, ...] = ()
-        """The model hosts the last Welcome named, those the hub vouches for first.
+        """The model hosts named in the last Welcome, those the hub vouches for first.
 
-        One that has come or gone since shows with the next link.
+        Later changes are visible with the next link.
         """
         self._core = core
         self._link = link
         self._states: dict[ConversationId, SyncState] = {}
 
     def receive(self, event: Event) -> None:
-        """Follow an event of the replica."""
+        """Update the status from an event of the replica."""
         match event:
             case StateChanged(conversation, state):
                 self._states[conversation] = state
@@ -48,7 +48,7 @@ class HubStatus:
                 pass
 
     def state(self, conversation: ConversationId) -> SyncState:
-        """Return the state of a conversation on the link; OFFLINE where there is none."""
+        """Return the state of a conversation on the link; OFFLINE without a link."""
         return self._states.get(conversation, SyncState.OFFLINE)
 
     @property
@@ -58,19 +58,19 @@ class HubStatus:
 
     @property
     def key(self) -> PublicKey | None:
-        """The key the hub proved, once linked."""
+        """The key that the hub proved; None while there is no link."""
         return self._core.link.hub
 
     @property
     def last_error(self) -> AntiphonError | None:
-        """Why there is no link; None while the hub answers."""
+        """The reason why there is no link; None while the hub answers."""
         return self._link.last_error if self._link is not None else None
 
     def unsynced(self, conversation: ConversationId) -> int:
-        """Count entries of a loaded conversation that the hub is not known to hold durably.
+        """Count the unacked entries of a loaded conversation.
 
-        While linked, as the link has it; else by the acks of earlier links,
-        those of any hub where no hub is configured.
+        While linked, the channel's acks count; otherwise those of earlier links,
+        or of any hub if no hub is configured.
         """
         return len(self._core.holdings.unacked(conversation))
 
@@ -78,7 +78,7 @@ class HubStatus:
         """Say whether the hub showed on this link that it holds `entry` durably."""
         return self._core.holdings.is_acked(conversation, entry)
 
-    def is_settled(self, conversation: ConversationId) -> bool:
-        """Say whether the hub has the same log, but for entries that it refused for good."""
+    def is_in_sync(self, conversation: ConversationId) -> bool:
+        """Say whether hub and replica hold the same log, except for refused entries."""
         synced = self.state(conversation) is SyncState.SYNCHRONIZED
         return synced and not self._core.holdings.expects_acks(conversation)

@@ -1,4 +1,7 @@
-"""Repairs of the store: what `rows` finds damaged is set aside or written anew (04-link §10)."""
+"""Repairs of the store: bad rows are quarantined or rewritten (spec/04-link §10).
+
+The rules are those of DECISIONS D77 and D79.
+"""
 
 from collections.abc import Sequence
 
@@ -17,17 +20,17 @@ _log = structlog.get_logger(__name__)
 
 
 class Repairs:
-    """The repairs of one store, and how many rows were found bad since it was opened."""
+    """The repairs of one store, and the number of bad rows found since it was opened."""
 
     def __init__(self, commit: GroupCommit) -> None:
         """Write through `commit`, whose owner closes it."""
         self._commit = commit
         self.quarantined_count = 0
         self.has_rebuilt = False
-        """Whether the index was derived anew: once is enough."""
+        """Whether the index was rebuilt; once per opening is enough."""
 
     async def repair(self, conversation: ConversationId, examined: Examined) -> None:
-        """Set aside what is bad, and write down anew what only its keys were damaged of."""
+        """Quarantine bad rows, and rewrite sound entries whose keys are damaged."""
         statements = [s for row, entry in examined.misfiled for s in _refiling(row, entry)]
         if examined.unlisted:
             statements.append(sql.listing(examined.unlisted))
@@ -67,18 +70,18 @@ class Repairs:
                 await self.rebuild_index()
                 await self._commit.write(statements)
         except StoreError as error:
-            # Reading goes on without the bad rows; they are found again at the next load.
+            # Reading continues without the bad rows; the next load finds them again.
             _log.warning("quarantine_failed", reason=error.reason, detail=error.detail)
 
     async def rebuild_index(self) -> None:
-        """Derive the index of entries anew. Raises StoreError."""
+        """Rebuild the index of entries. Raises StoreError."""
         self.has_rebuilt = True
         await self._commit.write([Statement(text) for text in schema.REBUILD_INDEX])
         _log.warning("store_index_rebuilt")
 
 
 def _refiling(row: Row, entry: Entry) -> list[Statement]:
-    """Put a sound entry where it belongs: the keys of its row, or its checksum, are damaged."""
+    """Return statements that rewrite a sound entry whose row keys or checksum are damaged."""
     _log.warning("entry_refiled", conversation=entry.conversation.hex(), id=entry.id.hex())
     _, rowid, _, *content = row
     return [Statement(sql.DROP_ROW, [(rowid, *content)]), *sql.appending([entry])]

@@ -1,7 +1,7 @@
-"""A replica: store, key and what is done with them (spec/04-link).
+"""A replica: a store, a key, and the link to a hub (spec/04-link).
 
-It works without the hub: appends are durable here at once, and are sent when
-it is linked again. The rules are replica/core's.
+It works offline. Appends are durable locally at once and are sent with the next
+link. The rules are in replica/core (DECISIONS D82).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class Replica:
-    """One replica of any number of conversations."""
+    """A replica of any number of conversations."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Replica:
         acks: SavedAcks,
         hello: Hello,
     ) -> None:
-        """Use `Replica.open` instead; without `calls` it works offline only."""
+        """Use `Replica.open` instead; without `calls` the replica stays offline."""
         self.store = store
         self.key = key
         self.public = PublicKey(key.public_key().public_bytes_raw())
@@ -57,10 +57,10 @@ class Replica:
         self._listeners: list[Callable[[Event], None]] = []
         self._shelf = MemoryShelf()
         self._core = ReplicaCore(self.public, hello, self._shelf, acks.hub)
-        self._driver = ReplicaDriver(self._core, store, acks, self._tell)
+        self._driver = ReplicaDriver(self._core, store, acks, self._deliver)
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
-        """The link, and what is in sync over it."""
+        """The state of the link and of each conversation on it."""
 
     @classmethod
     @asynccontextmanager
@@ -97,15 +97,15 @@ class Replica:
 
     @property
     def shelf(self) -> Mapping[ConversationId, Conversation]:
-        """The conversations in memory, by id; `load` brings a stored one there."""
+        """The conversations in memory, by id; `load` adds a stored one."""
         return self._shelf
 
     async def load(self, conversation: ConversationId) -> Conversation:
-        """Return a conversation held here. Raises ConversationUnknown."""
+        """Return a conversation, loaded from the store if necessary. Raises ConversationUnknown."""
         return await self._driver.load(conversation)
 
     async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> None:
-        """Keep a conversation in sync for as long as this replica runs."""
+        """Keep a conversation in sync while this replica runs."""
         self._driver.do(self._core.follow(conversation, time.monotonic(), drafts=drafts))
         await self._driver.loading(conversation)
 
@@ -126,7 +126,7 @@ class Replica:
     # --- appending --------------------------------------------------------------
 
     async def create(self, body: Genesis) -> ConversationId:
-        """Begin a conversation and follow it; its id is the genesis entry's."""
+        """Begin a conversation and follow it; its id is the id of the genesis entry."""
         author = Author(self.key, _random_epoch())
         entry = author.genesis(body, salt=os.urandom(SALT_BYTES), time_ms=rpc.now_ms())
         conversation = ConversationId(entry.id)
@@ -144,7 +144,7 @@ class Replica:
         basis: EntryId | None = None,
         conflict: Conflict = Conflict.QUEUE,
     ) -> Entry:
-        """Write, sign and store one entry; durable here when it returns, sent when linked.
+        """Write, sign and store one entry; return once it is durable locally.
 
         Raises StoreFull, BodyTooLarge, CriticalKindUnknown.
         """
@@ -162,9 +162,10 @@ class Replica:
         basis: EntryId | None = None,
         conflict: Conflict = Conflict.QUEUE,
     ) -> tuple[Entry, ...]:
-        """Append entries, each following the one before: one fsync, one frame, one ack.
+        """Append entries, each following the one before, with one fsync, frame and ack.
 
-        `conflict` is for a request among them; it means nothing in other kinds.
+        A message and its request are one chain (DECISIONS D25). `conflict` applies
+        to a request among them and to no other kind.
         """
         held = await self.load(conversation)
         written: list[Entry] = []
@@ -186,7 +187,7 @@ class Replica:
         return tuple(written)
 
     async def append_entry(self, entry: Entry) -> None:
-        """Admit a signed entry of our own; returns once it is durable here."""
+        """Admit a signed entry of our own; return once it is durable locally."""
         await self._driver.append(entry, more_follow=False)
 
     def author(self, held: Conversation) -> Author:
@@ -194,18 +195,18 @@ class Replica:
         return Author(self.key, self._core.epochs.epoch(held, _random_epoch()))
 
     def send_draft(self, draft: Draft) -> None:
-        """Stream output to the hub (host); dropped while there is no link."""
+        """Send a draft to the hub (hosts only); it is dropped while there is no link."""
         self._driver.do(self._core.send_draft(draft))
 
     # --- events -----------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event from now on; returns how to stop."""
+        """Call `listener` with every event from now on; return a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until `condition` holds, looking after every event; False after the timeout."""
+        """Wait until `condition` holds, checked after every event; False after the timeout."""
         if condition():
             return True
         met: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -216,7 +217,7 @@ class Replica:
             try:
                 if condition():
                     met.set_result(None)
-            except Exception as error:  # noqa: BLE001  # whoever set the condition is told
+            except Exception as error:  # noqa: BLE001  # it is raised at the waiting caller
                 met.set_exception(error)
 
         stop = self.listen(look)
@@ -230,18 +231,18 @@ class Replica:
         return True
 
     async def wait_synced(self, conversation: ConversationId, timeout_s: float = 20.0) -> bool:
-        """Wait until the hub holds all we hold and the reverse; False after the timeout.
+        """Wait until hub and replica hold the same entries; False after the timeout.
 
-        False at once where all that is left is what the hub refused for good.
+        False at once if only entries that the hub refused for good are left.
         """
 
-        def settled() -> bool:
-            return self.hub.is_settled(conversation)
+        def is_in_sync() -> bool:
+            return self.hub.is_in_sync(conversation)
 
-        return await self.wait_for(settled, timeout_s) and not self.hub.unsynced(conversation)
+        return await self.wait_for(is_in_sync, timeout_s) and not self.hub.unsynced(conversation)
 
     def calls(self) -> HubCalls:
-        """Return the hub's unary calls. Raises HubUnreachable where there is no hub address."""
+        """Return the hub's unary calls. Raises HubUnreachable without a hub address."""
         if self._calls is None:
             raise HubUnreachable("no hub address is configured")
         return self._calls
@@ -249,15 +250,15 @@ class Replica:
     # --- events and failures ------------------------------------------------------
 
     async def failed(self) -> None:
-        """Raise what ended the task that makes appends durable; else wait for ever."""
+        """Raise the error that ended the task that makes appends durable; else wait for ever."""
         await self._driver.failed()
 
-    def _tell(self, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         self.hub.receive(event)
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # somebody else's code must not stop what makes entries durable
+            except Exception:  # an application's error must not stop the driver
                 log.exception("a listener failed", event_type=type(event).__name__)
 
 

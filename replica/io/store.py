@@ -1,9 +1,10 @@
-"""The store: entries on disk, one SQLite file per replica (promise 3: an ack means durable).
+"""The store: entries on disk, one SQLite file per replica (an ack means durable).
 
-One process holds a store at a time. Writes go through `GroupCommit`; reads have
-a connection of their own and never wait for a sync. What was read is served
-only if its digests match; the rest moves to quarantine and counts as missing,
-so that a peer can send it again. Blobs and keys are beside it, not in it.
+One process holds a store at a time. Writes go through `GroupCommit`; reads use
+a connection of their own and never wait for a sync. Rows are served only if
+their digests match. Other rows are quarantined as whole entries and count as
+missing, so that a peer can send them again (DECISIONS D77, D79). Only stores of
+the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class Store:
     def __init__(
         self, commit: GroupCommit, reader: aiosqlite.Connection, stack: contextlib.AsyncExitStack
     ) -> None:
-        """Take over open connections; `stack` releases them."""
+        """Use open connections; `stack` closes them."""
         self._commit = commit
         self._reader = reader
         self._stack = stack
@@ -50,11 +51,11 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:
-        """Open or create the store in the file `path`, its folders for this user alone.
+        """Open or create the store in the file `path`, in folders private to this user.
 
         `bytes_max` bounds the database file; beyond it, appends raise StoreFull.
-        A file that is refused stays as it is, but for a transaction that a killed
-        process left half-written: SQLite undoes that before anything can be read.
+        A refused file stays unchanged, except that SQLite rolls back a transaction
+        that a killed process left incomplete.
         Raises StoreLocked, DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -71,7 +72,7 @@ class Store:
             return cls(commit, reader, stack.pop_all())
 
     async def close(self) -> None:
-        """Write what waits and release the file; harmless when repeated."""
+        """Perform the queued writes and release the file; do nothing when repeated."""
         self._closed = True
         with typed_errors():
             await self._stack.aclose()
@@ -92,28 +93,28 @@ class Store:
     async def append(self, entries: Sequence[Entry]) -> None:
         """Store admitted entries; return once they are durable.
 
-        An entry already here is left as it is, except that a missing body is
-        filled in. Callers that wait at the same time share one sync. Raises
-        StoreFull or another StoreError: then none of `entries` was stored.
+        A stored entry is unchanged, except that a missing body is added.
+        Concurrent callers share one sync. Raises StoreFull or another StoreError;
+        then none of `entries` was stored.
         """
         if entries:
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
-        """Return all that is sound of a conversation, and what was lost of it.
+        """Return the sound entries of a conversation and the ids of the lost ones.
 
         A body that fails its digest is None in the result. A control entry
-        without its body, and an entry whose header or signature fails, is left
-        out and named as lost. All of these are quarantined, and stored again
-        once they are appended again. Without `bodies` only those of control
-        entries are read and checked.
+        without its body, and an entry whose header or signature fails, is
+        returned as lost. All of these are quarantined until they are appended
+        again. Without `bodies`, only the bodies of control entries are read
+        and checked.
         """
         if not bodies:
             return await self._load_headers(conversation)
         examined = await self._examine(conversation)
         if examined.gone and not self._repairs.has_rebuilt:
-            # If rows don't answer to their keys, the index may be what is damaged.
+            # If rows can't be found by their keys, the index may be damaged.
             with contextlib.suppress(StoreError):  # The writer logged it.
                 await self._repairs.rebuild_index()
             examined = await self._examine(conversation)
@@ -122,7 +123,7 @@ class Store:
 
     async def _examine(self, conversation: ConversationId) -> Examined:
         rows = await self._rows(sql.SELECT, conversation)
-        # In a thread, because hashing a long conversation would hold up the event loop.
+        # In a thread, because hashing a long conversation would block the event loop.
         return await asyncio.to_thread(examine, conversation, rows)
 
     async def _load_headers(self, conversation: ConversationId) -> Loaded:
@@ -131,7 +132,7 @@ class Store:
         control = {e.id for e in examined.sound if e.header.kind in CONTROL_KINDS}
         bodies = await self.load_bodies(conversation, control)
         if not examined.is_clean or control != bodies.keys():
-            # Whatever is damaged is found, set aside or repaired where everything is read.
+            # A complete load finds all damage and quarantines or repairs it.
             return _without_bodies(await self.load(conversation))
         entries = [replace(entry, body=bodies.get(entry.id)) for entry in examined.sound]
         apart = {EntryId(id_) for sort, _, id_, *_, has_body in rows if sort == ENTRY and has_body}
@@ -140,7 +141,7 @@ class Store:
     async def load_bodies(
         self, conversation: ConversationId, ids: Iterable[EntryId]
     ) -> dict[EntryId, bytes]:
-        """Return bodies by entry id, checked as in `load`; those not here are left out."""
+        """Return bodies by entry id, checked as in `load`; missing ones are left out."""
         wanted, found = sorted(ids), dict[EntryId, bytes]()
         for start in range(0, len(wanted), sql.IDS_MAX):
             some = wanted[start : start + sql.IDS_MAX]
@@ -151,19 +152,19 @@ class Store:
         return found
 
     async def has(self, conversation: ConversationId) -> bool:
-        """Tell whether anything of the conversation is here, be it in quarantine alone."""
+        """Say whether anything of the conversation is stored, including quarantined rows."""
         return bool(await self._rows(sql.HAS, conversation))
 
     async def conversations(self) -> list[Stored]:
-        """List what is held, by conversation id; without entries what is in quarantine alone."""
+        """List the stored conversations by id; those only in quarantine have 0 entries."""
         held = {c: (0, 0) for (c,) in await self._rows(sql.IN_QUARANTINE)}
         held |= {c: (count, size or 0) for c, count, size in await self._rows(sql.SIZES)}
-        # A damaged row may say anything here; it is looked at with the conversation it names.
+        # A damaged row may hold any value here; it is examined with its conversation.
         ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
         return [Stored(ConversationId(c), *held[c]) for c in sorted(ids)]
 
     async def delete(self, conversation: ConversationId) -> None:
-        """Erase a conversation durably: entries, acks, quarantine; its pages are overwritten."""
+        """Erase entries, acks and quarantine of a conversation durably; overwrite their pages."""
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
         await self._commit.write(statements, truncate=True)
 
@@ -174,10 +175,10 @@ class Store:
         positions: Iterable[Position],
         now_ms: int,
     ) -> None:
-        """Keep the newest position `peer` acknowledged on each lane.
+        """Save the newest position that `peer` acknowledged on each lane.
 
-        Written with the next append or within a second: an ack lost with the
-        process is learnt again from the peer.
+        The write happens with the next append or within a second. A peer repeats
+        an ack that was lost with the process.
         """
         for position in positions:
             lane = _LANE.pack(position.lane.author, position.lane.epoch, position.lane.track)
@@ -188,10 +189,10 @@ class Store:
     async def load_acks(
         self, conversation: ConversationId, peer: PublicKey | None
     ) -> tuple[tuple[Position, ...], int | None]:
-        """Return what `peer` acknowledged, and when it last did, in Unix milliseconds.
+        """Return the positions that `peer` acknowledged, and the Unix time of the last ack in ms.
 
-        None means all peers: then a lane may be named more than once.
-        On a full disk these are older acks: the peer is asked more than need be.
+        None means all peers; then a lane may occur more than once.
+        On a full disk older acks are returned, which cost some comparisons.
         """
         with contextlib.suppress(StoreError):  # The writer logged it.
             await self._commit.flush()
@@ -200,22 +201,22 @@ class Store:
         return positions, max((acked for _, _, acked in rows), default=None)
 
     async def get_meta(self, key: str) -> bytes | None:
-        """Return a small value kept under `key`."""
+        """Return the small value stored under `key`; None if there is none."""
         rows = await self._rows(sql.GET_META, key)
         return rows[0][0] if rows else None
 
     async def put_meta(self, key: str, value: bytes) -> None:
-        """Keep a small value; return once it is durable."""
+        """Store a small value under `key`; return once it is durable."""
         await self._commit.write([Statement(sql.PUT_META, [(key, value)])])
 
     async def quarantined(self) -> list[Quarantined]:
-        """List what failed its digest and was not deleted since."""
+        """List the rows that failed their digests and were not deleted since."""
         rows = await self._rows(sql.QUARANTINED)
         return [Quarantined(c, i, bool(b), why.decode()) for c, i, b, why in rows]
 
     @property
     def quarantined_count(self) -> int:
-        """Rows found bad since the store was opened."""
+        """Number of bad rows found since the store was opened."""
         return self._repairs.quarantined_count
 
     async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -231,8 +232,8 @@ def _lock(path: Path) -> int:
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # SQLite would create the file readable to all. Only under the lock: closing a
-        # descriptor of a database drops the locks SQLite holds on it in this process.
+        # SQLite would create the file readable to all. Done under the lock, because closing
+        # a descriptor of a database drops the locks SQLite holds on it in this process.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
     except BlockingIOError as error:
         os.close(descriptor)
@@ -263,7 +264,7 @@ def _position(lane: bytes, head: bytes) -> Position:
 
 
 def _without_bodies(loaded: Loaded) -> Loaded:
-    """Return it as it is without `bodies`."""
+    """Return `loaded` as a load without `bodies` would."""
     apart = {
         entry.id
         for entry in loaded.entries

@@ -1,7 +1,7 @@
-"""What a client alone does with the conversations of a link (spec/04-link §5).
+"""The client side of a link's conversations (spec/04-link §5).
 
-Pure, and private to link.py. A client opens conversations, believes what the
-hub acks, and asks anew where something on the way may be lost.
+Pure, and private to link.py (DECISIONS D32). A client opens conversations, records
+the hub's acks, and compares again if messages may have been lost.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ from replica.log import Admitted, Entry, Pending
 from replica.refusals import ConversationUnknown, NotAllowed
 
 BUSY_CHECKS_MAX = 3
-"""Comparisons spoilt by entries on their way, before heads are shown all the same."""
+"""Comparisons made inconclusive by entries in flight, before heads are sent anyway."""
 
 
 class ClientSide(Exchange):
-    """The channels of one link at its client."""
+    """The channels of one link at the client side."""
 
     side = Side.CLIENT
 
@@ -39,7 +39,7 @@ class ClientSide(Exchange):
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
-        """Take a message about a conversation."""
+        """Receive a message about a conversation; the link has checked its direction."""
         match message:
             case Opened():
                 self.receive_opened(message, out, now)
@@ -57,7 +57,7 @@ class ClientSide(Exchange):
     def add_channel(
         self, conversation: ConversationId, acked: Iterable[Position], *, drafts: bool
     ) -> Channel:
-        """Add a channel; what `acked` does not cover is taken as not yet sent."""
+        """Add a channel; entries not covered by `acked` count as unacked."""
         channel = Channel(conversation, with_drafts=drafts)
         held = self.shelf.get(conversation)
         if held is not None:
@@ -69,7 +69,7 @@ class ClientSide(Exchange):
     def send_open(
         self, channel: Channel, out: EffectsBuilder, now: float, *, with_heads: bool
     ) -> None:
-        """Compare with the hub; a lost answer makes us ask again."""
+        """Send an Open, and schedule another one in case the answer is lost."""
         log = self._conversation(channel.id).log
         channel.recheck_at = now + limits.RESYNC_S
         channel.check_at = None
@@ -100,7 +100,7 @@ class ClientSide(Exchange):
     # --- comparing ------------------------------------------------------------------
 
     def receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
-        """Settle, or send what the hub lacks (LINK-12)."""
+        """Become synchronized, or send the entries that the hub lacks (LINK-12)."""
         channel = self.channels.get(message.conversation)
         if channel is None:
             return
@@ -110,7 +110,7 @@ class ClientSide(Exchange):
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
             if not (channel.is_open or message.equal or channel.asked_with_heads):
-                # Entries on their way made it equal; the hub has not opened its side.
+                # Entries in flight made the logs equal; the hub has not opened its side.
                 self.send_open(channel, out, now, with_heads=False)
                 return
             channel.wanted.clear()
@@ -122,7 +122,7 @@ class ClientSide(Exchange):
             channel.change(SyncState.SYNCHRONIZED, out)
             return
         if message.equal and channel.is_open:
-            return  # equal to what we had when we asked; acks will tell the rest
+            return  # equal to our log when we asked; acks cover the rest
         self._receive_difference(channel, held, message, out, now)
 
     def _receive_difference(
@@ -152,7 +152,7 @@ class ClientSide(Exchange):
             channel.settle(out)
 
     def _check_later(self, channel: Channel, message: Opened, now: float) -> bool:
-        """Put a comparison off that entries on their way may have spoilt, a few times in a row."""
+        """Postpone a comparison made inconclusive by entries in flight, a few times in a row."""
         if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
             return False
         channel.busy_checks += 1
@@ -164,14 +164,14 @@ class ClientSide(Exchange):
     # --- deadlines ------------------------------------------------------------------
 
     def verify(self, channels: Iterable[Channel], out: EffectsBuilder, now: float) -> None:
-        """Compare the digests of conversations believed to be equal (LINK-12)."""
+        """Compare the digests of synchronized conversations (LINK-12)."""
         for channel in channels:
             channel.check_at = None
             if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
                 self.send_open(channel, out, now, with_heads=False)
 
     def recheck(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
-        """Start over from what is true now: what was sent and not acked may be lost."""
+        """Compare again; entries sent and not acked may have been lost."""
         channel.in_flight.clear()
         with_heads = channel.state is not SyncState.DENIED
         self.send_open(channel, out, now, with_heads=with_heads)
@@ -179,19 +179,19 @@ class ClientSide(Exchange):
     def repair(
         self, channels: Iterable[Channel], out: EffectsBuilder, now: float, *, may_send: bool
     ) -> None:
-        """Recheck these channels, but for those that only wait for credit."""
+        """Recheck these channels, except those that only wait for credit."""
         for channel in channels:
             if channel.outgoing and not may_send:
                 channel.recheck_at = now + limits.RESYNC_S
             else:
                 self.recheck(channel, out, now)
 
-    # --- what the hub holds ---------------------------------------------------------
+    # --- entries and acks ---------------------------------------------------------
 
     def receive_entries(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
-        """Take entries in; what the hub sends, it holds (LINK-13)."""
+        """Receive entries; the hub holds all that it sends (LINK-13)."""
         channel = self.channels.get(message.conversation)
         if channel is None:
             return  # a frame that crossed our Close
@@ -203,7 +203,7 @@ class ClientSide(Exchange):
             return
         channel.received_since_check = True
         channel.wanted -= held.log.entries.keys()
-        # What these entries set free was held here alone: the hub may lack it (LINK-15).
+        # Entries released by these were pending here; the hub may lack them (LINK-15).
         freed = self.intake.freed_by(message, known)
         sent = (entry_id for entry_id in known if entry_id not in freed)
         channel.deliver_acked(channel.mark_acked(held, sent), out)
@@ -213,7 +213,7 @@ class ClientSide(Exchange):
         channel.settle(out)
 
     def receive_ack(self, message: Ack, out: EffectsBuilder) -> None:
-        """Take entries as durable at the hub, with their lane ancestors (LINK-15)."""
+        """Mark entries and their lane ancestors as durable at the hub (LINK-15)."""
         channel = self.channels.get(message.conversation)
         if channel is None:
             return
@@ -227,7 +227,7 @@ class ClientSide(Exchange):
         channel.wanted = ids - held.log.entries.keys()
         channel.deliver_acked(channel.mark_acked(held, ids & channel.unacked), out)
 
-    # --- what the hub refuses -------------------------------------------------------
+    # --- refusals -------------------------------------------------------
 
     def _refuses_conversation(self, fault: Fault) -> bool:
         conversation = fault.conversation
@@ -236,7 +236,7 @@ class ClientSide(Exchange):
         return refuses_conversation(fault, is_held=self.shelf.get(conversation) is not None)
 
     def _receive_refusal(self, fault: Fault, out: EffectsBuilder, now: float) -> None:
-        """Seed a hub that lost the conversation; believe one that refuses it."""
+        """Seed a hub that lost the conversation; deny the channel on any other refusal."""
         assert fault.conversation is not None, "it refuses a conversation"
         channel = self.channels[fault.conversation]
         if fault.reason == ConversationUnknown.reason:
@@ -245,9 +245,9 @@ class ClientSide(Exchange):
             deny(channel, fault, out, now)
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
-        """Give a hub that does not know the conversation all of it (LINK-10)."""
+        """Send the whole conversation to a hub that does not know it (LINK-10)."""
         if fault.entry is not None:
-            return  # it did not take our entries; the Open that follows them tells why
+            return  # it refused our entries; the answer to the next Open gives the reason
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:

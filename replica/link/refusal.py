@@ -1,4 +1,4 @@
-"""A hub that refuses a conversation as a whole (spec/04-link §5, §9).
+"""Refusals of whole conversations by a hub (spec/04-link §5, §9).
 
 Pure, and private to client_side.py.
 """
@@ -12,7 +12,7 @@ from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged
 
 
 def refuses_conversation(fault: Fault, *, is_held: bool) -> bool:
-    """Say whether a fault about a conversation refuses all of it, not one entry or frame.
+    """Say whether a fault refuses a whole conversation, not one entry or frame.
 
     `is_held`: whether the replica has the conversation in memory.
     """
@@ -28,10 +28,10 @@ def refuses_conversation(fault: Fault, *, is_held: bool) -> bool:
 
 
 def deny(channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
-    """Close a channel that the hub refuses; ask again now and then, since a grant may come."""
+    """Close a refused channel, and ask again later, since a grant may be added."""
     channel.recheck_at = now + limits.DENIED_RECHECK_S
     channel.is_open = False
-    channel.seedings = min(channel.seedings, 1)  # from now on it sees the membership only
+    channel.seedings = min(channel.seedings, 1)  # later tries send membership only
     if channel.state is not SyncState.DENIED:
         channel.change(SyncState.DENIED, out)
         out.deliver.append(EntryFailed(channel.id, None, fault))

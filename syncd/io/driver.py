@@ -1,4 +1,8 @@
-"""Drives the hub core: store, clock, and the order of effects (spec/04-link §7)."""
+"""Drives the hub core: store, clock, and the order of effects (spec/04-link §7).
+
+Tombstones of deleted conversations are stored before their entries are erased
+(DECISIONS D42), so that an interrupted deletion is completed at the next start.
+"""
 
 import asyncio
 import time
@@ -24,22 +28,22 @@ from syncd.streams import Streams
 log = structlog.get_logger()
 
 TICK_S = 1.0
-"""How often deadlines are looked at; all of them are tens of seconds long."""
+"""Interval between checks of deadlines, which are tens of seconds long."""
 
 BACKLOG_BYTES_MAX = 1024 * 1024
-"""Received of one link and not yet durable: beyond, the next frame is not read."""
+"""Bytes of one link that may be received and not yet durable; then reading stops."""
 
 _TOMBSTONES = "deleted conversations"
 
 Sink = Callable[[Frame | Hint | None], None]
-"""Takes a link's frames in order; None ends the link. Never blocks."""
+"""Receives a link's frames in order; None ends the link. Never blocks."""
 
 
 class HubDriver:
     """The hub core with its store and its clock."""
 
     def __init__(self, hub: Hub, store: EntryStore, blobs: Blobs) -> None:
-        """Own none of them: the server opens and closes the store."""
+        """Use the caller's hub, store and blobs; the server opens and closes them."""
         self.hub = hub
         self.store = store
         self.blobs = blobs
@@ -52,7 +56,7 @@ class HubDriver:
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Finish deletions that were cut short, load what is stored, start performing."""
+        """Finish interrupted deletions, load the stored conversations, start the tasks."""
         tombstones = await self.store.get_meta(_TOMBSTONES) or b""
         for at in range(0, len(tombstones), ID_BYTES):
             self.hub.delete(ConversationId(tombstones[at : at + ID_BYTES]))
@@ -60,14 +64,14 @@ class HubDriver:
             try:
                 await self._erase(conversation)
             except StoreError:
-                # It stays unreachable, and the next start tries again.
+                # It stays deleted for all peers, and the next start tries again.
                 log.exception("deletion not finished", conversation=short(conversation))
         await self._loader.load_all()
         self.performer.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
 
     async def stop(self) -> None:
-        """Finish what is queued, then stop."""
+        """Perform the queued effects, then stop."""
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
@@ -76,30 +80,30 @@ class HubDriver:
         self._verifier.close()
 
     async def failed(self) -> None:
-        """Raise what ended one of the tasks a hub can't live without."""
+        """Raise the error that ended one of the hub's permanent tasks."""
         assert self._ticker is not None, "start() comes first"
         await asyncio.gather(self.performer.failed(), asyncio.shield(self._ticker))
 
     # --- links --------------------------------------------------------------
 
     def connect(self, peer: PublicKey, sink: Sink, *, watches: bool = False) -> LinkId:
-        """Take a new link; its messages go to `sink`, and a watcher's hints."""
+        """Add a link; its frames and, for a watcher, hints go to `sink`."""
         link_id = self.hub.connect(peer, time.monotonic(), watches=watches)
         self._sinks[link_id] = sink
         self._backlog_bytes[link_id] = 0
         return link_id
 
     def disconnect(self, link_id: LinkId) -> None:
-        """Forget a link; harmless when repeated."""
+        """Remove a link; do nothing when repeated."""
         self._sinks.pop(link_id, None)
         self._backlog_bytes.pop(link_id, None)
         self.hub.disconnect(link_id)
 
     async def receive(self, link_id: LinkId, message: Message, frame_bytes: int) -> None:
-        """Hand a link's message to the core and queue what follows.
+        """Pass a link's message to the core and queue its effects.
 
-        Returns late where the disk is slower than the link: a frame that is
-        not read is the only flow control a peer can't ignore.
+        Returns late if the disk is slower than the link. Not reading the next
+        frame is the only flow control that a peer can't ignore.
         """
         conversation, link = conversation_of(message), self.hub.links.get(link_id)
         if conversation is not None and link is not None and link.peer is not None:
@@ -110,16 +114,16 @@ class HubDriver:
         if not frame_bytes or link_id not in self._backlog_bytes:
             return
         self._backlog_bytes[link_id] += frame_bytes
-        done.add_done_callback(lambda _done: self._pay_off(link_id, frame_bytes))
+        done.add_done_callback(lambda _done: self._release_backlog(link_id, frame_bytes))
         if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
             await asyncio.wait((done,))
 
-    def _pay_off(self, link_id: LinkId, size: int) -> None:
+    def _release_backlog(self, link_id: LinkId, size: int) -> None:
         if link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] -= size
 
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
-        """Append without a link; returns once everything admitted is durable."""
+        """Append without a link; return once all admitted entries are durable."""
         message = await _verified(message, peer, self.hub, self._verifier)
         await self._loader.ensure_loaded(peer, message.conversation, message)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
@@ -131,19 +135,19 @@ class HubDriver:
     async def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
     ) -> Conversation:
-        """Return a conversation that `peer` may use so, in memory; see Hub.permitted."""
+        """Return a conversation, loaded if necessary; see Hub.permitted."""
         await self._loader.ensure_loaded(peer, conversation)
         return self.hub.permitted(peer, conversation, right)
 
     async def flush(self, conversation: ConversationId) -> None:
-        """Return once what the conversation holds in memory is durable. Raises StoreError."""
+        """Return once all admitted entries of the conversation are durable. Raises StoreError."""
         await self.performer.flush(conversation)
 
     # --- streams --------------------------------------------------------------
 
     @contextmanager
     def hold(self, peer: PublicKey, connection: str, expire: Callable[[], None]) -> Iterator[None]:
-        """Count a Link or Watch until its call has ended; see Streams. Raises QuotaExceeded."""
+        """Count a Link or Watch stream until its call ends; see Streams. Raises QuotaExceeded."""
         stream = self.streams.begin(peer, connection, time.monotonic(), expire)
         try:
             yield
@@ -151,21 +155,21 @@ class HubDriver:
             self.streams.end(stream)
 
     def renew(self, peer: PublicKey, connection: str) -> None:
-        """Let the streams of a key that was proved on this connection go on as long again."""
+        """Extend the streams of a key that was proved again on this connection."""
         self.streams.renew(peer, connection, time.monotonic())
 
     # --- deletion -------------------------------------------------------------
 
     async def delete(self, peer: PublicKey, conversation: ConversationId) -> int:
-        """Delete a conversation for good, tell its links, take it no more; return its size.
+        """Delete a conversation for good and close it on its links; return its entry count.
 
-        Raises what Hub.permitted raises, and StoreError: then nothing is deleted.
+        Raises the errors of Hub.permitted, and StoreError; then nothing is deleted.
         """
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
         effects = self.hub.delete(conversation)
         try:
             await self.performer.flush(conversation)
-            # The tombstone first: after a crash in between, nobody can bring the log back,
+            # The tombstone first: after a crash in between, no peer can restore the log,
             # and the next start finishes the deletion.
             await self.store.put_meta(_TOMBSTONES, b"".join(self.hub.deleted))
         except StoreError as error:
@@ -202,15 +206,15 @@ class HubDriver:
             sink = self._sinks.get(link_id)
             if sink is not None:
                 sink(None)
-        if self.hub.shelf.is_crowded:
-            self._let_go()
+        if self.hub.shelf.is_over_bound:
+            self._evict()
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
-        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        """Report the refused commit to the core; send at once, since all queued work fails."""
         self._send(self.hub.disk_refused(lost, Fault.of(error)))
 
-    def _let_go(self) -> None:
-        self.hub.let_go(self.performer.writing | self._loader.asked)
+    def _evict(self) -> None:
+        self.hub.evict(self.performer.writing | self._loader.asked)
 
     async def _tick(self) -> None:
         while True:
@@ -218,7 +222,7 @@ class HubDriver:
             now = time.monotonic()
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
-            self._let_go()
+            self._evict()
 
 
 async def _verified(message: Entries, peer: PublicKey, hub: Hub, verifier: Verifier) -> Entries:

@@ -1,4 +1,4 @@
-"""Brings a hub's stored conversations into memory: at the start, and when they are asked for."""
+"""Loads a hub's stored conversations, at the start and on demand."""
 
 import asyncio
 from collections import Counter
@@ -19,12 +19,12 @@ log = structlog.get_logger()
 
 
 class Loader:
-    """Reads conversations for a hub core, each of them once at a time."""
+    """Reads conversations for a hub core, each of them at most once at a time."""
 
     def __init__(
         self, hub: Hub, store: EntryStore, perform: Callable[[HubEffects], object]
     ) -> None:
-        """`perform` is given what follows from a load."""
+        """Use the hub and its store; `perform` receives the effects of a load."""
         self._hub = hub
         self._store = store
         self._perform = perform
@@ -32,18 +32,18 @@ class Loader:
         self._asked: Counter[ConversationId] = Counter()
 
     async def load_all(self) -> None:
-        """Fill memory with stored conversations; of the others read what the hub keeps of them."""
+        """Load stored conversations up to the bound, and index the others."""
         deleted = set(self._hub.deleted)
         for stored in await self._store.conversations():
             if stored.conversation not in deleted:
                 await self._begin(stored.conversation)
 
     async def _begin(self, conversation: ConversationId) -> None:
-        in_memory = self._hub.shelf.has_room
+        in_memory = self._hub.shelf.has_capacity
         try:
             loaded = await self._store.load(conversation, bodies=in_memory)
         except StoreError:
-            # The others are served all the same; it is read again when it is asked for.
+            # The others are served anyway; this one is read again on demand.
             log.exception("conversation unreadable", conversation=short(conversation))
             loaded = Loaded([], Lost(is_unreadable=True))
         if in_memory:
@@ -54,14 +54,13 @@ class Loader:
     async def ensure_loaded(
         self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
     ) -> None:
-        """Load a conversation where `peer` is answered from it; see Hub.needs_load.
+        """Load a conversation if an answer to `peer` needs it; see Hub.needs_load.
 
-        In memory when this returns, until the caller waits for anything.
-        Raises StoreError.
+        It stays in memory until the caller's next await. Raises StoreError.
         """
         self._asked[conversation] += 1
         try:
-            # Again where the disk refused it before this caller's turn came.
+            # Repeated if the disk refused a commit before this caller continued.
             while self._hub.needs_load(peer, conversation, message):
                 task = self._loads.get(conversation)
                 if task is None:
@@ -75,11 +74,11 @@ class Loader:
 
     @property
     def asked(self) -> Conversations:
-        """The conversations somebody waits for: let go now, they would be loaded over and over."""
+        """Conversations that callers wait for; evicted now, they would be loaded again."""
         return self._asked.keys()
 
     async def stop(self) -> None:
-        """End the loads nobody will use."""
+        """Cancel the loads in progress."""
         loads = tuple(self._loads.values())
         for task in loads:
             task.cancel()
@@ -96,7 +95,7 @@ class Loader:
         held = self._hub.shelf.get(conversation)
         if held is not None and held.is_blocked:
             log.error(
-                "conversation closed until a member brings what is missing",
+                "conversation blocked until a member sends the missing entries",
                 conversation=short(conversation),
                 missing=[short(i) for i in sorted(held.damage.missing)],
             )

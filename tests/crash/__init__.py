@@ -1,1 +1,1 @@
-"""Processes that die at the wrong moment."""
+"""Tests of processes killed at arbitrary times."""

@@ -1,4 +1,4 @@
-"""Programs that a crash test starts and kills; they print what was acknowledged."""
+"""Programs that a crash test starts and kills; they print the acknowledged writes."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 
 GROUP = 3
-"""Entries per append: all of a group are there, or none."""
+"""Entries per append; an append is atomic."""
 CALLERS = 4
 FILE_BYTES_MAX = 600_000
 BLOB_BYTES = 64_000_000
@@ -43,13 +43,13 @@ def grow(writer: Writer, text: str) -> list[Entry]:
     return group
 
 
-async def append(path: Path, life: int) -> None:
+async def append(path: Path, run: int) -> None:
     """Append for ever from several callers, and print each group once acknowledged."""
 
     async def caller(number: int) -> None:
-        writer = Writer(number, epoch=life)
+        writer = Writer(number, epoch=run)
         while True:
-            group = grow(writer, f"life {life}")
+            group = grow(writer, f"run {run}")
             await store.append(group)
             print(*(entry.id.hex() for entry in group), flush=True)
 
@@ -59,7 +59,7 @@ async def append(path: Path, life: int) -> None:
 
 
 async def fill(path: Path) -> None:
-    """Append until writing fails, then go on with more space."""
+    """Append until writing fails, then continue with more space."""
     async with await Store.open(path) as store:
         await store.append([genesis()])
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -82,7 +82,7 @@ async def fill(path: Path) -> None:
 
 
 async def upload(folder: Path) -> None:
-    """Upload the blob from where it stands, and print what is committed."""
+    """Continue the upload of the blob, and print the committed size."""
     digest, data = blob()
     blobs = Blobs(folder)
     at = (await blobs.stat(CONVERSATION, digest)).committed_bytes

@@ -2,9 +2,9 @@
 
     python -m tests.crash.first_open --kills 2000
 
-Forked children die at random times, or at the first byte that a file of theirs
-may not have. Whatever they leave behind must open: for looking first, then for
-writing. Not for use inside a process with threads.
+Forked children are killed at random times, or at a limit on the size of their
+files. The remaining files must open, first for reading, then for writing. Not for
+use inside a process with threads.
 """
 
 import argparse
@@ -25,22 +25,22 @@ from replica.io.store import Store
 from tests.support.writers import Writer
 
 SPAN_S = 0.08
-"""Children die within this time; a first open takes about a quarter of it."""
+"""Children are killed within this time; a first open takes about a quarter of it."""
 FILE_BYTES_MAX = 45_000
 FILE_BYTES_STEP = 331
-"""A first open makes no file larger; the step meets no border between pages twice."""
+"""Largest file of a first open; the step reaches no border between pages twice."""
 FINISHED = 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of so many first opens."""
+    """The outcome of a number of first opens."""
 
     kills: int = 0
     cut_short: int = 0
-    """Children that died before the store was open."""
+    """Children killed before the store was open."""
     hot: int = 0
-    """Stores with a half-written transaction."""
+    """Stores with an incomplete transaction."""
     stuck: int = 0
     """Stores that did not open any more."""
 
@@ -54,7 +54,7 @@ async def _open(path: Path) -> None:
 
 
 async def _use(path: Path, *, is_there: bool) -> None:
-    """Look at what is there, then write to it. Raises StoreError where the store is stuck."""
+    """Read the store, then write to it. Raises StoreError if the store is stuck."""
     if is_there:
         async with open_read_only(path) as store:
             assert await store.conversations() == []
@@ -65,7 +65,7 @@ async def _use(path: Path, *, is_there: bool) -> None:
 
 
 def _end_after(delay_s: float) -> None:
-    # Nobody handles the signal, so the kernel ends the process where it stands.
+    # The signal has no handler, so the kernel ends the process at once.
     signal.setitimer(signal.ITIMER_REAL, delay_s)
 
 
@@ -75,8 +75,8 @@ def _end_at_size(size: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
 
-def _dies(path: Path, arm: Callable[[], None]) -> bool:
-    """Open the store in a child that `arm` dooms; say whether it died before the end."""
+def _is_killed(path: Path, arm: Callable[[], None]) -> bool:
+    """Open the store in a child that `arm` limits; say whether it was killed before the end."""
     child = os.fork()
     if child == 0:
         arm()
@@ -92,7 +92,7 @@ def _judge(arms: Iterable[Callable[[], None]]) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "log.db"
             outcome.kills += 1
-            outcome.cut_short += _dies(path, arm)
+            outcome.cut_short += _is_killed(path, arm)
             outcome.hot += path.with_name("log.db-journal").exists()
             try:
                 asyncio.run(_use(path, is_there=path.exists()))
@@ -103,7 +103,7 @@ def _judge(arms: Iterable[Callable[[], None]]) -> Outcome:
 
 
 def kill_at_random(kills: int, seed: int) -> Outcome:
-    """Kill so many first opens at random times."""
+    """Kill first opens at random times."""
     chance = random.Random(seed)
     delays = (chance.uniform(0.0005, SPAN_S) for _ in range(kills))
     return _judge((lambda delay_s=delay_s: _end_after(delay_s)) for delay_s in delays)
@@ -116,7 +116,7 @@ def kill_at_sizes() -> Outcome:
 
 
 def main() -> int:
-    """Print the outcome; exit 1 where a store is stuck."""
+    """Print the outcome; return 1 if a store is stuck."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.first_open", description=__doc__)
     parser.add_argument("--kills", type=int, default=2000, help="at random times")
     parser.add_argument("--seed", type=int, default=7)

@@ -28,7 +28,7 @@ def host_daemon(folder: Path, hub: str) -> Daemon:
 
 @asynccontextmanager
 async def talking(folder: Path) -> AsyncIterator[tuple[Daemon, Daemon, Talk]]:
-    """Run a hub, a host and a person's replica; end whatever is left."""
+    """Run a hub, a host and a person's replica; stop them at the end."""
     hub = hub_daemon(folder)
     address = (await hub.start()).address
     host = host_daemon(folder, address)
@@ -58,7 +58,7 @@ async def test_a_run_cut_off_by_kill_9_resumes_with_the_same_tokens(tmp_path: Pa
         await host.start()
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.LENGTH
-        # The same run: what was shown is the beginning of what is logged.
+        # The same run: the shown text is the beginning of the logged one.
         assert text_of(answer.parts).startswith(shown)
         assert talk.shown(request) == text_of(answer.parts)
         other = await talk.answer(await talk.regenerate(request))

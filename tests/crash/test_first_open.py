@@ -9,7 +9,7 @@ KILLS = 60
 
 
 def outcome_of(*arguments: str) -> str:
-    """Run the kills in a process of their own: children are forked, and ours has threads."""
+    """Run the kills in a separate process, since ours has threads and children are forked."""
     command = [sys.executable, "-m", "tests.crash.first_open", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,13 +28,13 @@ def killed_after(child: subprocess.Popen[str], lines: int) -> list[str]:
     return [line.rstrip() for line in printed if line.endswith("\n")]
 
 
-async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+async def test_acknowledged_entries_survive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     conversation = children.genesis().conversation
     chance = random.Random(7)
     acked: set[EntryId] = set()
-    for life in range(1, CYCLES + 1):
-        child = start("append", path, str(life))
+    for run in range(1, CYCLES + 1):
+        child = start("append", path, str(run))
         for line in killed_after(child, chance.randrange(1, 60)):
             acked.update(EntryId(bytes.fromhex(word)) for word in line.split())
         # A dead process holds no lock: opening proves it.
@@ -48,7 +48,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     assert len(acked) > CYCLES * children.GROUP
 
 
-async def test_a_write_the_system_refuses_is_refused_and_the_store_lives_on(
+async def test_a_write_the_system_refuses_is_refused_and_the_store_stays_usable(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log.db"
@@ -56,10 +56,10 @@ async def test_a_write_the_system_refuses_is_refused_and_the_store_lives_on(
     output, _ = child.communicate()
     assert child.returncode == 0
     words = [line.split() for line in output.splitlines()]
-    groups = [ids for what, *ids in words if what == "acked"]
-    assert [what for what, *_ in words].count("refused") == 1
+    groups = [ids for word, *ids in words if word == "acked"]
+    assert [word for word, *_ in words].count("refused") == 1
     assert len(groups) > 2
-    kept = next(int(count) for what, count, *_ in words if what == "kept")
+    kept = next(int(count) for word, count, *_ in words if word == "kept")
     assert kept == 1 + children.GROUP * (len(groups) - 1)
     async with await Store.open(path) as store:
         entries = (await store.load(children.genesis().conversation)).entries

@@ -1,6 +1,6 @@
-"""The real core under a seeded scheduler, against every fault we can think of.
+"""Simulation of the real cores with a seeded scheduler and injected faults.
 
-No sockets, no disks, no wall clock: `python -m tests.simulation --seed N`
-replays one schedule exactly. `oracle` keeps its own books of what was written,
-stored and acked, and never asks the core whether the core is right.
+It has no sockets, disks or wall clock; `python -m tests.simulation --seed N`
+replays one schedule exactly. `oracle` keeps its own record of written, stored
+and acked entries, and does not use the core's verdicts.
 """

@@ -1,4 +1,4 @@
-"""Command line: replay one seed, or play many."""
+"""Command line: replay one seed, or run many."""
 
 import argparse
 import sys
@@ -10,10 +10,10 @@ from tests.simulation.world import Outcome, run_seed
 
 
 def main() -> int:
-    """Run what the arguments ask for; 1 if a promise was broken."""
+    """Run one seed or many; return 1 if a claim was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seed", type=int, help="replay this one")
-    parser.add_argument("--seeds", type=int, default=1000, help="play so many")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds to run")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print the trace")
@@ -29,7 +29,7 @@ def _replay(seed: int, *, verbose: bool) -> int:
         print(line)
     print(outcome.mix)
     print(f"trace {outcome.trace_hash}, {outcome.entries} entries, {outcome.frames} frames")
-    print(outcome.problem or "all promises kept")
+    print(outcome.problem or "no violation")
     return int(bool(outcome.problem))
 
 
@@ -40,7 +40,7 @@ def _play(first: int, count: int, jobs: int) -> int:
     failed, most, slowest, entries, forks = 0, 0, 0.0, 0, 0
     for outcome in _outcomes(seeds, jobs):
         most = max(most, outcome.exchanges_most)
-        slowest = max(slowest, outcome.healing_s)
+        slowest = max(slowest, outcome.repair_s)
         entries += outcome.entries
         forks += bool(outcome.forks)
         seen.update(outcome.seen)
@@ -50,8 +50,8 @@ def _play(first: int, count: int, jobs: int) -> int:
     took = time.perf_counter() - began
     print(
         f"{count} seeds, {failed} failed, {1000 * took / count:.1f} ms each, {entries} entries, "
-        f"{forks} seeds with forked lanes, most exchanges after healing {most}, "
-        f"slowest healing {slowest:.0f} s"
+        f"{forks} seeds with forked lanes, most exchanges after the faults {most}, "
+        f"slowest repair {slowest:.0f} s"
     )
     print(", ".join(f"{name} {number}" for name, number in seen.most_common()))
     return int(failed > 0)
@@ -64,7 +64,7 @@ def _outcomes(seeds: range, jobs: int) -> "map[Outcome]":
 
 
 def report(outcome: Outcome) -> str:
-    """Say what broke, and the command that plays it again."""
+    """Return the violation and the command that replays it."""
     first_line = outcome.problem.splitlines()[0]
     return f"{first_line}\n  python -m tests.simulation --seed {outcome.seed} --verbose"
 

@@ -1,11 +1,11 @@
-"""Virtual time: a heap of what happens next, and the trace of what happened."""
+"""Virtual time: a heap of scheduled events, and the trace of past ones."""
 
 import hashlib
 import heapq
 from collections.abc import Callable
 
 EVENTS_MAX = 60_000
-"""Far above what any seed needs; beyond it something is busy for nothing."""
+"""Far more events than any seed needs; beyond it, the run does not end."""
 
 
 class Busy(AssertionError):
@@ -39,12 +39,12 @@ class Clock:
             self.now, _, event = heapq.heappop(self._heap)
             self.events += 1
             if self.events > EVENTS_MAX:
-                raise Busy(f"{EVENTS_MAX} events: something is busy for nothing")
+                raise Busy(f"{EVENTS_MAX} events: the run does not end")
             event()
         self.now = until
 
     def trace(self, line: str) -> None:
-        """Note what happened; the hash of all lines identifies the run."""
+        """Add a line to the trace; the hash of all lines identifies the run."""
         self._hash.update(f"{self.now:.6f} {line}\n".encode())
         if self._verbose:
             self.lines.append(f"{self.now:10.4f} {line}")

@@ -1,4 +1,4 @@
-"""A disk: what was written stays, unless the seed takes it away."""
+"""A simulated disk: written entries stay, unless the seed removes them."""
 
 from replica.ids import ConversationId, EntryId, Position
 from replica.log.damage import MEMBERSHIP_TRACKS, Lost
@@ -6,14 +6,14 @@ from replica.log.entry import Entry
 
 
 class Disk:
-    """Entries in the order they became durable, acks, and snapshots to fall back to."""
+    """Entries in the order they became durable, acks, and snapshots."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.acks: dict[ConversationId, set[Position]] = {}
         self.ever: set[EntryId] = set()
         self.lost: dict[EntryId, Entry] = {}
-        """What can't be read any more; it counts as gone until it is written again."""
+        """Unreadable entries; they count as lost until they are written again."""
         self.losses = 0
         self._snapshots: list[tuple[int, dict[ConversationId, set[Position]]]] = [(0, {})]
 
@@ -34,7 +34,7 @@ class Disk:
         return found
 
     def lost_of(self, conversation: ConversationId) -> Lost:
-        """Return what a store tells of its damage."""
+        """Return the losses as a store reports them."""
         lost = [e for e in self.lost.values() if e.conversation == conversation]
         members = (e.id for e in lost if e.header.track in MEMBERSHIP_TRACKS)
         return Lost(frozenset(e.id for e in lost), frozenset(members))
@@ -50,7 +50,7 @@ class Disk:
         self._snapshots.append((len(self.entries), acks))
 
     def roll_back(self) -> int:
-        """Restore the latest backup, acks and all; return how many entries that takes away."""
+        """Restore the latest backup, acks and all; return the number of entries removed."""
         length, acks = self._snapshots[-1]
         lost = len(self.entries) - length
         del self.entries[length:]

@@ -1,4 +1,4 @@
-"""A scripted model host: does what its schedule says, and answers with made-up tokens."""
+"""A scripted model host: follows its schedule, and answers with invented tokens."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ RUNNING_MAX = 4
 
 
 class HostNode(ReplicaNode):
-    """Works on whatever the log says is open; nothing else is remembered over a crash."""
+    """Answers the open requests of the log; keeps no other state over a crash."""
 
     role = "host"
 
@@ -29,7 +29,7 @@ class HostNode(ReplicaNode):
         super().restore()
 
     def undo(self, lost: Conversations) -> None:
-        """Take it that what was begun may have been lost; the log says what is open."""
+        """Forget the runs in progress, whose entries may be lost; the log has the open requests."""
         self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
         self.oracle.hosts.undone(self.name, lost)
         super().undo(lost)
@@ -45,14 +45,14 @@ class HostNode(ReplicaNode):
         self.later(0.0, self.work)
 
     def work(self) -> None:
-        """Do all that may be done now."""
+        """Perform all decisions that are due."""
         count = 0
-        while (decision := self._take()) is not None:
+        while (decision := self._next_decision()) is not None:
             self._act(decision)
             count += 1
             self.oracle.hosts.decided(self.name, count)
 
-    def _take(self) -> Decision | None:
+    def _next_decision(self) -> Decision | None:
         return self.schedule.start_next(
             self.shelf.values(),
             is_synchronized=lambda c: self.states.get(c) is SyncState.SYNCHRONIZED,
@@ -169,7 +169,7 @@ class HostNode(ReplicaNode):
         self.oracle.hosts.ended(self.name, request)
         held = self.shelf.get(conversation)
         node = held.order.nodes.get(seal_id) if held is not None else None
-        # Else the seal was displaced, or answered by what arrived meanwhile.
+        # Else the seal was displaced, or answered by an entry received meanwhile.
         if held and node and node.generation is None and held.is_member(self.public):
             token_ids = () if cancelled else token_ids
             body = Generation(
@@ -185,5 +185,5 @@ class HostNode(ReplicaNode):
 
 
 def visible(token_ids: tuple[int, ...]) -> bytes:
-    """Spell made-up tokens."""
+    """Return the text of invented tokens."""
     return "".join(f"t{i} " for i in token_ids).encode()

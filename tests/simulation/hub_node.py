@@ -1,4 +1,4 @@
-"""The hub: the real core of syncd behind simulated wires and disk."""
+"""The hub: the real core of syncd with simulated wires and disk."""
 
 from functools import partial
 
@@ -41,13 +41,13 @@ class HubNode(Node):
             self.oracle.stores.restored(self.name, self.disk, held)
 
     def held(self, conversation: ConversationId) -> Conversation | None:
-        """Return a conversation as the hub has it, be it on its disk alone."""
+        """Return the hub's conversation, loaded from its disk if necessary."""
         if conversation not in self.hub.shelf and conversation in self.disk.conversations():
             self._load(conversation)
         return self.hub.shelf.get(conversation)
 
     def undo(self, lost: Conversations) -> None:
-        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        """Report the refused commit to the core; send at once, since all queued work fails."""
         for _, step in self._steps(self.hub.disk_refused(lost, Fault.of(StoreFull()))):
             step()
 
@@ -62,7 +62,7 @@ class HubNode(Node):
         self.later(TICK_S, self._tick)
 
     def accept(self, wire: Wire, peer: PublicKey) -> None:
-        """Take a new stream of an authenticated key."""
+        """Accept a new stream of an authenticated key."""
         link_id = self.hub.connect(peer, self.clock.now)
         wire.link_id = link_id
         self.oracle.delivery.connected(link_id)
@@ -78,14 +78,14 @@ class HubNode(Node):
             self.oracle.delivery.received(link_id, message)
             self._do(self.hub.receive(link_id, message, self.clock.now, size_bytes))
         else:
-            wire.break_off()  # a connection this life knows nothing of is reset
+            wire.break_off()  # a connection of an earlier incarnation is reset
 
     def wire_broken(self, wire: Wire) -> None:
         link_id = LinkId(wire.link_id)
         if self.is_alive and self.wires.get(link_id) is wire:
-            self._hang_up(link_id)
+            self._end_link(link_id)
 
-    def _hang_up(self, link_id: LinkId) -> None:
+    def _end_link(self, link_id: LinkId) -> None:
         wire = self.wires.pop(link_id, None)
         self.hub.disconnect(link_id)
         if wire is not None:
@@ -93,8 +93,8 @@ class HubNode(Node):
 
     def _do(self, effects: HubEffects) -> None:
         self._queue(effects)
-        for conversation in self.hub.let_go(self.commits.writing):
-            self.trace(f"lets go of {conversation.hex()[:6]}")
+        for conversation in self.hub.evict(self.commits.writing):
+            self.trace(f"evicts {conversation.hex()[:6]}")
 
     def _queue(self, effects: HubEffects) -> None:
         steps = self._steps(effects)
@@ -108,7 +108,7 @@ class HubNode(Node):
             (conversation_of(frame), partial(self._send, link_id, frame))
             for link_id, frame in effects.send
         ]
-        return steps + [(None, partial(self._hang_up, link_id)) for link_id in effects.closed]
+        return steps + [(None, partial(self._end_link, link_id)) for link_id in effects.closed]
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
         wire = self.wires.get(link_id)

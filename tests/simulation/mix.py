@@ -1,4 +1,4 @@
-"""Which faults one seed plays, and how hard: every seed draws its own mix."""
+"""The faults of one seed and their rates; every seed draws its own mix."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,56 +35,56 @@ class Mix:
     rollback: bool
     keep_epoch: bool
     revoke: str
-    """Whom the owner revokes: "person", "host"; "self": a person resigns; "both": both at once."""
+    """The key that the owner revokes: "person", "host"; "self": a resignation; "both": both."""
     remember_acks: bool
     follow: bool
     cancels: bool
     small_limits: bool
     hosts: int
     deletes: bool
-    """Drawn and not played yet: an owner deletes the last conversation on the hub."""
+    """Drawn and not used yet: an owner deletes the last conversation on the hub."""
     pushes: int
-    """Drawn and not played yet: messages of a client without a link."""
+    """Drawn and not used yet: messages of a client without a link."""
     damage: int
-    """Disks that lose an entry or more to flipped bits."""
+    """Number of disks that lose entries to flipped bits."""
     hub_memory: int
-    """Conversations the hub may hold in memory beside those in use."""
+    """Most conversations in the hub's memory besides those in use."""
 
     @property
     def has_damage(self) -> bool:
-        """Say whether disks lose entries: where others hold these, and may bring them."""
+        """Say whether disks lose entries that other nodes hold."""
         return bool(self.damage) and not (self.hub_loss or self.rollback or self.revoke)
 
     @property
     def has_lossless_links(self) -> bool:
-        """Say whether all that is sent arrives, once and in order."""
+        """Say whether all frames arrive once and in order."""
         faults = (self.drop, self.duplicate, self.breaks, self.partitions, self.reorder)
         return not any(faults)
 
     @property
     def is_calm(self) -> bool:
-        """Say whether nothing fails at all."""
+        """Say whether the mix has no faults."""
         stores_fail = self.refuse or self.hub_loss or self.rollback or self.has_damage
         return self.has_lossless_links and not (self.crash or stores_fail or self.small_limits)
 
     @property
     def delivers_drafts(self) -> bool:
-        """Say whether readers get all of a draft: nothing is lost, and no credit runs out."""
+        """Say whether readers get every draft completely: no losses, enough credit."""
         is_hub_whole = "hub" not in self.crash_targets and not self.hub_loss
         is_whole = is_hub_whole and not (self.has_damage or self.rollback or self.revoke == "host")
         return self.has_lossless_links and is_whole and not self.small_limits
 
     @property
     def may_fork(self) -> bool:
-        """Say whether an honest key may show two entries at one lane position.
+        """Say whether an honest key may write two entries at one lane position.
 
-        A rollback alone must not do it: that is what epochs are for.
+        A rollback alone must not cause that, because of epochs.
         """
         return self.keep_epoch or self.hub_loss
 
     @property
     def may_repeat(self) -> bool:
-        """Say whether a host may seal and answer again what it has forgotten."""
+        """Say whether a host may seal and answer a request again after a loss."""
         return self.rollback or self.hub_loss
 
 
@@ -140,12 +140,12 @@ def calmed(mix: Mix) -> Mix:
 
 
 def with_lossless_links(mix: Mix) -> Mix:
-    """Return a mix in which all that is sent arrives, once and in order."""
+    """Return a mix in which all frames arrive once and in order."""
     return replace(mix, drop=0.0, duplicate=0.0, breaks=0, partitions=0, reorder=False)
 
 
 def with_whole_stores(mix: Mix) -> Mix:
-    """Return a mix in which no store loses anything."""
+    """Return a mix in which no store loses entries."""
     return replace(mix, hub_loss=False, rollback=False, keep_epoch=False, damage=0)
 
 
@@ -159,7 +159,7 @@ _SMALL = (
 
 @contextmanager
 def limits_of(mix: Mix) -> Iterator[None]:
-    """Play with small limits, so that a short run meets them."""
+    """Run with small limits, so that a short run reaches them."""
     before = [getattr(module, name) for module, name, _ in _SMALL]
     try:
         if mix.small_limits:

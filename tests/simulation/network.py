@@ -1,4 +1,4 @@
-"""Wires between replicas and the hub: bytes that get lost, doubled, late, cut off."""
+"""Wires between replicas and the hub, which lose, repeat, delay and cut off frames."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.simulation.mix import Mix
 
 
 class End(Protocol):
-    """What stands at one end of a wire."""
+    """The receiver at one end of a wire."""
 
     def receive_frame(self, wire: "Wire", message: m.Message, size_bytes: int) -> None: ...
 
@@ -22,13 +22,13 @@ class End(Protocol):
 
 
 class Network:
-    """All wires, and who is cut off from the hub in which direction."""
+    """All wires, and the partitions between replicas and the hub by direction."""
 
     def __init__(self, clock: Clock, random: Random, mix: Mix) -> None:
         self.clock = clock
         self.random = random
         self.mix = mix
-        self.is_healed = False
+        self.is_faultless = False
         self.cut_off: dict[str, set[Direction]] = {}
         self.frames = 0
         self.seen: Counter[str] = Counter()
@@ -40,44 +40,44 @@ class Network:
         return direction in self.cut_off.get(name, ())
 
     def cut(self, name: str, directions: set[Direction]) -> None:
-        if self.is_healed:
+        if self.is_faultless:
             return
         self.clock.trace(f"net cut {name} {sorted(directions)}")
         self.cut_off.setdefault(name, set()).update(directions)
 
     def mend(self, name: str) -> None:
-        """Lift a partition; what the transport still tries to deliver comes now."""
+        """End a partition; deliver the frames that the transport still holds."""
         if self.cut_off.pop(name, None):
             self.clock.trace(f"net mend {name}")
         held, self._held = self._held, []
         for deliver in held:
             deliver()
 
-    def heal(self) -> None:
+    def end_faults(self) -> None:
         """End all faults for good."""
-        self.is_healed = True
+        self.is_faultless = True
         self.cut_off.clear()
         self.mend("")
 
     def delay(self) -> float:
-        jitter = self.mix.jitter_s * self.random.random() if not self.is_healed else 0.0
+        jitter = self.mix.jitter_s * self.random.random() if not self.is_faultless else 0.0
         return self.mix.latency_s + jitter
 
     @property
     def exchanges_most(self) -> int:
-        """Most comparisons any replica asked for since healing that found a difference."""
+        """Most comparisons any replica asked for since the faults ended that found a difference."""
         return max((min(n, self.unequal[name]) for name, n in self.opens.items()), default=0)
 
     def roll(self, rate: float) -> bool:
-        return not self.is_healed and rate > 0 and self.random.random() < rate
+        return not self.is_faultless and rate > 0 and self.random.random() < rate
 
     def hold(self, deliver: Callable[[], None]) -> None:
-        """Keep a frame for when the partition ends, as a transport that resends does."""
+        """Keep a frame until the partition ends, as a transport with retransmission does."""
         self._held.append(deliver)
 
 
 class Wire:
-    """One stream between a replica and the hub, a pipe each way."""
+    """One stream between a replica and the hub, with a pipe per direction."""
 
     def __init__(self, network: Network, name: str, client: End, hub: End) -> None:
         self.network = network
@@ -88,10 +88,10 @@ class Wire:
         self._last_arrival: dict[Direction, float] = {"to_hub": 0.0, "to_client": 0.0}
 
     def send(self, frame: Frame, direction: Direction) -> None:
-        """Put a frame on the wire; it travels as bytes."""
+        """Send a frame as bytes."""
         net, message = self.network, frame.message
         net.frames += 1
-        if net.is_healed:
+        if net.is_faultless:
             net.opens[self.name] += isinstance(message, m.Open)
             net.unequal[self.name] += isinstance(message, m.Opened) and not message.equal
         net.seen[message.reason if isinstance(message, m.Fault) else type(message).__name__] += 1
@@ -109,7 +109,7 @@ class Wire:
     def _deliver_later(self, data: bytes, direction: Direction) -> None:
         net = self.network
         arrival = net.clock.now + net.delay()
-        if not net.mix.reorder or net.is_healed:
+        if not net.mix.reorder or net.is_faultless:
             arrival = max(arrival, self._last_arrival[direction] + 1e-9)
         self._last_arrival[direction] = max(arrival, self._last_arrival[direction])
         net.clock.at(arrival, lambda: self._arrive(data, direction))
@@ -124,14 +124,14 @@ class Wire:
         self.ends[direction].receive_frame(self, decode_frame(data, direction), len(data))
 
     def _reset(self, direction: Direction) -> None:
-        """Tell who sends on a dead stream that it is dead, if anything gets through to it."""
+        """Report a broken stream to its sender, unless a partition prevents that."""
         back: Direction = "to_client" if direction == "to_hub" else "to_hub"
         if not self.network.cut_off.get(self.name):
             sender = self.ends[back]
             self.network.clock.after(self.network.delay(), lambda: sender.wire_broken(self))
 
     def break_off(self) -> None:
-        """End the stream; each side that still lives hears of it, or times out."""
+        """End the stream; each running side is notified or times out."""
         if self.is_broken:
             return
         self.is_broken = True
@@ -144,7 +144,7 @@ class Wire:
 
 
 def describe(message: m.Message) -> str:
-    """Say on one line what a message is, the same for the same message."""
+    """Return one line that describes a message; equal messages give equal lines."""
     match message:
         case m.Entries(entries=entries):
             return f"Entries {[e.id.hex()[:6] for e in entries]}"

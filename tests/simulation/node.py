@@ -1,4 +1,4 @@
-"""A process with a disk: performs effects in order, and may die between any two."""
+"""A process with a disk: performs effects in order, and may crash between any two."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -14,15 +14,15 @@ from tests.simulation.oracle import Oracle
 
 Step = Callable[[], None]
 Steps = list[tuple[ConversationId | None, Step]]
-"""What is done once a work is durable, with the conversation each step is about."""
+"""The steps after a commit, each with the conversation it concerns."""
 
 
 class Crashed(Exception):
-    """The process died between two effects."""
+    """The process crashed between two effects."""
 
 
 class Node:
-    """What persons, hosts and the hub have in common: group commit, crash, restart."""
+    """The common part of persons, hosts and the hub: group commit, crash, restart."""
 
     role = ""
 
@@ -33,7 +33,7 @@ class Node:
         self.oracle = oracle
         self.disk = Disk()
         self.is_alive = False
-        self.life = 0
+        self.incarnation = 0
         self.crashes_left = 0
         self.refusals_left = 0
         self.commits: Commits[Steps] = Commits()
@@ -55,12 +55,14 @@ class Node:
         self.clock.trace(f"{self.name}: {line}")
 
     def later(self, delay_s: float, event: Step) -> None:
-        """Run `event` unless this life has ended by then."""
-        life = self.life
-        self.clock.after(delay_s, lambda: event() if life == self.life and self.is_alive else None)
+        """Run `event` unless this incarnation has ended by then."""
+        incarnation = self.incarnation
+        self.clock.after(
+            delay_s, lambda: event() if incarnation == self.incarnation and self.is_alive else None
+        )
 
     def submit(self, persist: Iterable[Entry], about: Conversations | None, steps: Steps) -> None:
-        """Queue effects; what waits together becomes durable together, then is performed."""
+        """Queue effects; all queued entries are committed together, then steps are performed."""
         self.commits.submit(Work(tuple(persist), about, steps))
         if not self._is_committing:
             self._is_committing = True
@@ -120,24 +122,24 @@ class Node:
             self.crashes_left -= 1
             raise Crashed
         if not self.is_alive:
-            raise Crashed  # an event of this batch was the end
+            raise Crashed  # an event of this batch crashed the node
 
     def crash(self, *, down_s: float | None = None) -> None:
-        """Lose memory and what was not yet performed; the disk stays. Restarts later."""
+        """Lose memory and unperformed effects, keep the disk, and restart later."""
         if not self.is_alive:
             return
         self.trace("crash")
         self.is_alive = False
-        self.life += 1
+        self.incarnation += 1
         self.commits = Commits()
         self._is_committing = False
         self.forget_memory()
         down_s = self.random.choice((0.01, 1.0, 8.0)) if down_s is None else down_s
-        life = self.life
-        self.clock.after(down_s, lambda: self.start() if life == self.life else None)
+        incarnation = self.incarnation
+        self.clock.after(down_s, lambda: self.start() if incarnation == self.incarnation else None)
 
     def start(self) -> None:
-        """Come to life from the disk."""
+        """Start from the disk."""
         if not self.is_alive:
             self.trace(f"start with {len(self.disk.entries)} entries")
             self.is_alive = True
@@ -150,5 +152,5 @@ class Node:
         raise NotImplementedError
 
     def undo(self, lost: Conversations) -> None:
-        """Let the core undo what the disk refused."""
+        """Let the core undo a refused commit."""
         raise NotImplementedError

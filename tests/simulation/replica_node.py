@@ -1,4 +1,4 @@
-"""A replica: the real core, commits and author behind a simulated wire and disk."""
+"""A replica: the real core, commits and author with a simulated wire and disk."""
 
 from functools import partial
 
@@ -50,7 +50,7 @@ class ReplicaNode(Node):
         self.is_careless = False
         self.wire: Wire | None = None
 
-    # --- life ------------------------------------------------------------------
+    # --- starts and crashes ------------------------------------------------------------------
 
     def restore(self) -> None:
         hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
@@ -77,14 +77,14 @@ class ReplicaNode(Node):
         return None
 
     def undo(self, lost: Conversations) -> None:
-        """Tell the core, and show at once what follows: all else queued is about to fail."""
+        """Report the refused commit to the core; send at once, since all queued work fails."""
         effects = self.core.disk_refused(lost, Fault.of(StoreFull()), self.clock.now)
         for _, step in self._steps(effects):
             step()
         self._wake_at(effects.wake_at)
 
     def join(self, conversation: ConversationId) -> None:
-        """Follow a conversation; told by whoever granted the key."""
+        """Follow a conversation whose id came with the grant, outside the protocol."""
         if self.is_alive:
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self.joined.add(conversation)
@@ -205,7 +205,7 @@ class ReplicaNode(Node):
                 self.trace(f"failed {fault.reason} {entry.hex()[:6] if entry else '-'}")
                 self.oracle.stores.failed(self.name, fault)
             case DraftReceived(draft):
-                self.oracle.drafts.read(self.name, self.life, draft)
+                self.oracle.drafts.read(self.name, self.incarnation, draft)
             case LinkClosed():
                 self.trace("link closed")
             case _:

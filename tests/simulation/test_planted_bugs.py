@@ -1,6 +1,6 @@
 """Bugs put into the core on purpose: the oracle must find each of them.
 
-A simulation that can't fail proves nothing; this is its own test.
+This is the test of the simulation itself.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.simulation.planted import Patch, host, hub, link, order, shapes, stor
 from tests.simulation.world import run_seed
 
 MARGIN = 3
-"""A bug may take so many times the seeds it takes today, until somebody has to look at it."""
+"""Factor on the seeds that a bug needs today, before its test fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,27 @@ BUGS = [
     Planted(storage.persists_three_entries_at_most, shapes.drawn, 0),
     Planted(storage.starts_with_an_empty_shelf, shapes.drawn, 0),
     Planted(storage.writes_on_in_the_epoch_of_a_restored_disk, shapes.rolling_back, 2),
-    Planted(storage.forgets_what_the_disk_lost, shapes.damaging, 1),
-    Planted(storage.stores_again_what_waited_in_the_store, shapes.damaging, 1),
+    Planted(storage.forgets_the_losses_of_the_disk, shapes.damaging, 1),
+    Planted(storage.stores_pending_entries_of_the_store_again, shapes.damaging, 1),
     Planted(storage.skips_the_third_entry_of_a_lane, shapes.drawn, 0),
     Planted(storage.performs_in_reverse, shapes.calm, 1),
-    Planted(storage.forgets_what_was_queued_behind_a_refused_commit, shapes.refusing, 1),
-    Planted(storage.performs_what_the_disk_refused, shapes.refusing, 1),
-    Planted(storage.keeps_in_memory_what_the_disk_refused, shapes.refusing, 1),
-    Planted(storage.never_reopens_what_the_disk_refused, shapes.refusing, 2),
+    Planted(storage.forgets_the_work_queued_behind_a_refused_commit, shapes.refusing, 1),
+    Planted(storage.performs_refused_commits, shapes.refusing, 1),
+    Planted(storage.keeps_refused_entries_in_memory, shapes.refusing, 1),
+    Planted(storage.never_reopens_after_a_refused_commit, shapes.refusing, 2),
     Planted(storage.goes_on_with_a_link_that_is_gone, shapes.drawn, 2),
     Planted(storage.counts_its_own_entry_as_acked, shapes.drawn, 0),
-    Planted(storage.counts_what_was_set_free_as_acked, shapes.damaging, 5),
+    Planted(storage.counts_released_entries_as_acked, shapes.damaging, 5),
     Planted(storage.sends_of_a_blocked_conversation, shapes.damaging, 150, start=145),
     Planted(link.never_checks_again, shapes.losing_frames, 0),
     Planted(link.sends_nothing_twice, shapes.losing_frames, 2),
-    Planted(link.never_verifies_a_quiet_conversation, shapes.losing_frames, 14),
+    Planted(link.never_verifies_an_idle_conversation, shapes.losing_frames, 14),
     Planted(link.never_grants_credit, shapes.drawn, 5),
     Planted(link.leaves_the_first_of_a_suffix_out, shapes.drawn, 0),
-    Planted(link.takes_a_guess_for_an_ack, shapes.drawn, 0),
+    Planted(link.counts_a_guess_as_an_ack, shapes.drawn, 0),
     Planted(link.gives_up_a_conversation_the_hub_lost, shapes.drawn, 0),
-    Planted(link.takes_drafts_with_gaps, shapes.losing_frames, 24),
-    Planted(link.sends_again_what_is_in_flight, shapes.drawn, 2),
+    Planted(link.accepts_drafts_with_gaps, shapes.losing_frames, 24),
+    Planted(link.sends_entries_in_flight_again, shapes.drawn, 2),
     Planted(link.compares_after_every_frame_of_entries, shapes.slow, 0),
     Planted(link.calls_every_digest_equal_at_the_hub, shapes.drawn, 0),
     Planted(link.calls_every_digest_equal_at_the_client, shapes.losing_frames, 0),
@@ -66,20 +66,20 @@ BUGS = [
     Planted(hub.checks_no_membership_at_delivery, shapes.cutting, 0),
     Planted(hub.lets_everyone_read, shapes.drawn, 2),
     Planted(hub.lists_conversations_of_others, shapes.drawn, 0),
-    Planted(hub.streams_drafts_to_who_did_not_open, shapes.calm, 1),
+    Planted(hub.streams_drafts_to_links_that_did_not_open, shapes.calm, 1),
     Planted(hub.streams_no_drafts, shapes.calm, 1),
     Planted(hub.offers_nothing_to_other_links, shapes.calm, 1),
-    Planted(hub.sends_entries_back_to_who_brought_them, shapes.calm, 1),
+    Planted(hub.sends_entries_back_to_their_sender, shapes.calm, 1),
     Planted(hub.goes_on_with_a_conversation_that_was_closed, shapes.drawn, 12),
     Planted(hub.forgets_no_refused_entries, shapes.refusing, 35, start=30),
-    Planted(hub.lets_go_of_unwritten_conversations, shapes.crowding, 0),
+    Planted(hub.evicts_unwritten_conversations, shapes.crowding, 0),
     Planted(hub.acks_nothing, shapes.slow, 0),
     Planted(hub.acks_whatever_it_receives, shapes.losing_frames, 3),
     Planted(order.sees_no_lane_diverge, shapes.forking, 104, start=100),
-    Planted(order.digests_places_without_ids, shapes.drawn, 0),
-    Planted(order.lets_nothing_out_of_pending, shapes.drawn, 0),
-    Planted(order.counts_what_lies_outside_a_cut, shapes.cutting, 0),
-    Planted(order.lets_a_seal_in_before_what_it_lists, shapes.drawn, 0),
+    Planted(order.digests_positions_without_ids, shapes.drawn, 0),
+    Planted(order.releases_nothing_from_pending, shapes.drawn, 0),
+    Planted(order.counts_entries_outside_a_cut, shapes.cutting, 0),
+    Planted(order.admits_a_seal_before_the_entries_it_lists, shapes.drawn, 0),
     Planted(order.covers_no_ancestors, shapes.cutting, 0),
     Planted(order.counts_no_resignation, shapes.resigning, 0),
     Planted(order.judges_a_seal_by_the_membership_of_now, shapes.cutting, 7),

@@ -26,7 +26,7 @@ def test_a_seed_gives_the_same_trace_twice(first: int):
 
 
 def test_a_seed_gives_the_same_trace_in_another_process():
-    """Nothing the core says depends on how sets of bytes happen to be ordered."""
+    """No output of the core depends on the order of sets of bytes."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
     outputs = [
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Reports what a replica sends, admits and holds as acknowledged to the oracle."""
+"""Reports a replica's sent, admitted and acknowledged entries to the oracle."""
 
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,13 @@ class Witness:
         node, oracle = self._node, self._node.oracle
         oracle.stores.accepted(node.name, event.entries)
         for entry in event.entries:
-            body = oracle.books[entry.id].body
+            body = oracle.history[entry.id].body
             if isinstance(body, Seal):
                 oracle.agreement.accepted(node.name, entry.id, held)
             elif isinstance(body, Generation):
-                seal = oracle.books[entry.header.parents[0]].body
+                seal = oracle.history[entry.header.parents[0]].body
                 if isinstance(seal, Seal):
-                    oracle.drafts.answered(node.name, node.life, seal.request, body.run)
+                    oracle.drafts.answered(node.name, node.incarnation, seal.request, body.run)
 
     def check_acked(self) -> None:
         """Report the entries that count as acknowledged by now."""
@@ -54,4 +54,4 @@ class Witness:
         for conversation, held in node.shelf.items():
             if conversation in holdings.acks and not held.is_blocked:
                 acked = held.log.covered() - holdings.unacked(conversation)
-                node.oracle.stores.taken_as_acked(node.name, acked, node.hub.disk)
+                node.oracle.stores.assumed_acked(node.name, acked, node.hub.disk)

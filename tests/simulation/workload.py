@@ -1,4 +1,4 @@
-"""What people do: write, ask, edit, join threads, grant and revoke, online or not."""
+"""Actions of people: write, ask, edit, join threads, grant and revoke, also offline."""
 
 from random import Random
 
@@ -29,7 +29,7 @@ ACTIONS = ("message",) * 4 + ("ask",) * 5 + ("document", "join", "regenerate", "
 
 
 def act(person: ReplicaNode, conversation: ConversationId, hosts: tuple[PublicKey, ...]) -> None:
-    """Do one random thing, if this person knows the conversation and may write."""
+    """Perform a random action if this person has the conversation and may write."""
     random = person.random
     held = _readable(person, conversation)
     if held is None:
@@ -37,7 +37,7 @@ def act(person: ReplicaNode, conversation: ConversationId, hosts: tuple[PublicKe
     action = random.choice(ACTIONS)
     host = random.choice(hosts)
     if Role.READER in held.log.membership.roles[person.public] and random.random() < 0.8:
-        return  # else it writes all the same, and the entry is void
+        return  # else it writes anyway, and the entry is void
     match action:
         case "message":
             _say(person, held, _branch(held, random))
@@ -59,7 +59,7 @@ def act(person: ReplicaNode, conversation: ConversationId, hosts: tuple[PublicKe
 
 
 def say(person: ReplicaNode, conversation: ConversationId) -> None:
-    """Say something, if this person knows the conversation."""
+    """Write a message if this person has the conversation."""
     held = _readable(person, conversation)
     if held is not None:
         _say(person, held, _branch(held, person.random))
@@ -122,7 +122,7 @@ def _regenerate(person: ReplicaNode, held: Conversation, host: PublicKey) -> Non
 
 
 def _edit(person: ReplicaNode, held: Conversation) -> None:
-    """Say something else in place of an older entry."""
+    """Write a message in place of an older entry."""
     seals = sorted(held.order.nodes)
     if not seals:
         return
@@ -134,7 +134,7 @@ def _edit(person: ReplicaNode, held: Conversation) -> None:
 
 
 def _write_document(person: ReplicaNode, held: Conversation) -> None:
-    if person.random.random() < 0.3:  # an update nobody can read is void for all
+    if person.random.random() < 0.3:  # a malformed update is void for all
         body = DocumentUpdate(person.random.randbytes(20))
         person.writer.write(held.id, body, _heads(held, Track.DOCUMENT))
     else:
@@ -163,7 +163,7 @@ def grant(owner: ReplicaNode, conversation: ConversationId, key: PublicKey, role
 
 
 def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> None:
-    """Take a key out, keeping what the author of the revocation has seen of it."""
+    """Revoke a key, keeping the entries that the author of the revocation holds."""
     held = owner.shelf.get(conversation)
     if not owner.is_alive or held is None or not held.is_member(owner.public):
         return
@@ -175,6 +175,6 @@ def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> 
                 seq = log.entries[tip].header.seq
                 cuts.append(Cut(lane.epoch, lane.track, seq, tip))
     if owner.random.random() < 0.3:
-        cuts = cuts[:1]  # what else the key wrote becomes void
+        cuts = cuts[:1]  # other entries of the key become void
     parents = log.membership_heads() or (EntryId(conversation),)
     owner.writer.write(conversation, Member(Revocation(key, tuple(cuts))), parents)

@@ -21,15 +21,15 @@ from tests.simulation.node import Node
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.replica_node import ReplicaNode
 
-HEALING_MAX_S = 200.0
-"""Idle timeout, reconnect, a beat, and the answers to open requests."""
+REPAIR_MAX_S = 200.0
+"""Longest time for timeout, reconnect, heartbeat and the answers to open requests."""
 EXCHANGES_MAX = 3
-"""Exchanges one replica may need per conversation once faults stop."""
+"""Most exchanges of one replica per conversation after the faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one seed gave."""
+    """The outcome of one seed."""
 
     seed: int
     mix: Mix
@@ -42,7 +42,7 @@ class Outcome:
     frames: int
     seen: Counter[str]
     exchanges_most: int
-    healing_s: float
+    repair_s: float
 
 
 class World:
@@ -67,18 +67,18 @@ class World:
         self.nodes: list[Node] = [self.hub, *self.replicas]
         self.conversations: list[ConversationId] = []
         self.damaged: set[EntryId] = set()
-        self.healed_at = 0.0
+        self.faults_ended_at = 0.0
 
     # --- the run --------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Play the seed; a broken promise is in `problem`."""
+        """Run the seed; a violation is in `problem`."""
         problem = ""
         with limits_of(self.mix):
             try:
                 self._begin()
                 self._play()
-                self._heal()
+                self._end_faults()
             except Violation as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001  # the core never raises at its driver
@@ -92,13 +92,13 @@ class World:
             self.clock.trace_hash,
             problem,
             tuple(self.clock.lines),
-            len(self.oracle.books),
+            len(self.oracle.history),
             self.oracle.stores.acks,
             self.oracle.stores.forks,
             self.network.frames,
             self.network.seen,
             self.network.exchanges_most,
-            self.clock.now - self.healed_at,
+            self.clock.now - self.faults_ended_at,
         )
 
     def _begin(self) -> None:
@@ -107,7 +107,9 @@ class World:
         for _ in range(self.mix.conversations):
             self._create_conversation()
         self.clock.run(self.mix.commit_s)
-        self.people[0].disk.snapshot()  # the first entry is never lost: there would be no test
+        self.people[
+            0
+        ].disk.snapshot()  # the first entry is never lost, since nothing could be tested without it
         for node in self.nodes:
             node.crashes_left = self.mix.crashes_max
             node.refusals_left = self.mix.refusals_max
@@ -207,18 +209,18 @@ class World:
         lost = victim.disk.roll_back()
         victim.is_careless = self.mix.keep_epoch
         victim.trace(f"disk rolled back by {lost} entries")
-        self.oracle.stores.taken_away(victim.name, victim.disk)
+        self.oracle.stores.removed(victim.name, victim.disk)
         if victim not in self.hosts:
             for delay_s in (0.02, 0.5, 2.0):  # a restored device is used at once
                 conversation = self.random.choice(self.conversations)
                 self.clock.after(delay_s, partial(workload.say, victim, conversation))
 
     def _damage(self, victim: Node) -> None:
-        """Let a disk lose entries that another one holds, which loses none of these."""
+        """Let a disk lose entries that another disk holds and keeps."""
         other = self.people[0] if victim is self.hub else self.hub
         safe = other.disk.ids() - self.damaged
         may_lose = [e.id for e in victim.disk.entries if e.id in safe]
-        # Of two damaged disks none lacks a genesis: without it nobody can tell what to send.
+        # No damaged disk lacks a genesis; without one, there are no known members to send to.
         if self.mix.damage > 1:
             may_lose = [i for i in may_lose if i not in self.conversations]
         lost = set(self.random.sample(may_lose, min(len(may_lose), self.random.choice((1, 1, 3)))))
@@ -226,36 +228,36 @@ class World:
         victim.crash(down_s=0.01)
         victim.disk.damage(lost)
         victim.trace(f"disk lost {sorted(i.hex()[:6] for i in lost)}")
-        self.oracle.stores.taken_away(victim.name, victim.disk)
+        self.oracle.stores.removed(victim.name, victim.disk)
 
     def _lose_hub(self) -> None:
         self.hub.crash()
         self.hub.disk.wipe()
         self.hub.trace("store lost")
-        self.oracle.stores.taken_away("hub", self.hub.disk)
+        self.oracle.stores.removed("hub", self.hub.disk)
 
     # --- after the faults ---------------------------------------------------------------
 
-    def _heal(self) -> None:
-        self.network.heal()
-        self.clock.trace("healed")
-        self.healed_at = self.clock.now
+    def _end_faults(self) -> None:
+        self.network.end_faults()
+        self.clock.trace("faults end")
+        self.faults_ended_at = self.clock.now
         for node in self.nodes:
             node.start()
         for replica in self.replicas:
             for conversation in self.conversations:
                 replica.join(conversation)
-        while not self._is_settled():
-            if self.clock.now - self.healed_at > HEALING_MAX_S:
-                raise Violation(f"not settled after {HEALING_MAX_S} s: {self._unsettled()}")
+        while not self._is_finished():
+            if self.clock.now - self.faults_ended_at > REPAIR_MAX_S:
+                raise Violation(f"not finished after {REPAIR_MAX_S} s: {self._unfinished()}")
             self.clock.run(self.clock.now + 1.0)
         self._check()
 
-    def _is_settled(self) -> bool:
-        return not self._unsettled()
+    def _is_finished(self) -> bool:
+        return not self._unfinished()
 
-    def _unsettled(self) -> str:
-        """Name the first reason why the run is not over."""
+    def _unfinished(self) -> str:
+        """Return the first reason why the run is not finished."""
         if any(node.has_work for node in self.nodes):
             return "a node has effects to perform"
         for conversation in self.conversations:
@@ -263,21 +265,21 @@ class World:
             if held is None:
                 return "the hub lacks a conversation"
             if held.damage:
-                return "the hub lacks what its disk lost"
+                return "the hub lacks entries that its disk lost"
             for replica in self.replicas:
                 if not held.is_member(replica.public):
                     continue
                 mine = replica.shelf.get(conversation)
                 if mine is not None and mine.damage:
-                    return f"{replica.name} lacks what its disk lost"
+                    return f"{replica.name} lacks entries that its disk lost"
                 if mine is None or mine.log.digest != held.log.digest:
                     return f"{replica.name} differs from the hub"
                 channel = replica.core.channel(conversation)
                 if channel is None or channel.state is not SyncState.SYNCHRONIZED:
-                    return f"{replica.name} does not believe it is synchronized"
+                    return f"{replica.name} is not synchronized"
                 if channel.unacked or channel.wanted:
                     return f"{replica.name} waits for acks or entries"
-            # Behind what a revoked host sealed, requests wait until somebody closes it.
+            # Requests behind a revoked host's seal wait until it is closed.
             answering = self.hosts if self.mix.revoke != "host" else self.hosts[:1]
             for host in answering:
                 if held.is_member(host.public) and open_requests(held, host.public):
@@ -303,5 +305,5 @@ class World:
 def run_seed(
     seed: int, shape: Callable[[Mix], Mix] | None = None, *, verbose: bool = False
 ) -> Outcome:
-    """Play one seed; `shape` changes the mix it draws."""
+    """Run one seed; `shape` changes its mix."""
     return World(seed, shape, verbose=verbose).run()

@@ -1,4 +1,4 @@
-"""The writing side of a replica: the next entry of a lane, booked as it is signed."""
+"""The author of a replica: writes the next entry of a lane, recorded when signed."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def key_of(name: str) -> tuple[Ed25519PrivateKey, PublicKey]:
 
 
 class Unchecked(Author):
-    """An author of a client that looks up no roles: what it may not write is void for all."""
+    """An author that checks no roles; entries it may not write are void for all."""
 
     def may_write(self, held: Conversation, body: Body) -> bool:
         return True
@@ -76,14 +76,14 @@ class Writer:
         return entry
 
     def set_title(self, held: Conversation, title: str) -> None:
-        """Edit the document on top of all that is held."""
+        """Set the title in the document, on top of all held updates."""
         edit = held.document.edit(self._author(held).lane(Track.DOCUMENT))
         edit.set_meta("title", title)
         self.write(held.id, DocumentUpdate(edit.update()), held.document.heads)
 
     def _append(self, entry: Entry, body: Body) -> None:
         replica = self._replica
-        replica.oracle.books.authored(replica.name, entry, body)
+        replica.oracle.history.authored(replica.name, entry, body)
         replica.trace(f"writes {Kind(entry.header.kind).name} {entry.id.hex()[:6]}")
         replica.do(replica.core.append(entry, replica.clock.now))
 

@@ -1,4 +1,4 @@
-"""Work measured in function calls, so that tests of its growth need no clock."""
+"""Work counted in function calls, so that tests of its growth need no clock."""
 
 import sys
 from collections.abc import Callable

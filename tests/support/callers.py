@@ -26,7 +26,7 @@ PATIENCE_S = 20.0
 
 
 class RawLink:
-    """A link whose frames the test sends itself, also invalid ones."""
+    """A link whose frames the test sends, including invalid ones."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -111,7 +111,7 @@ async def refused(call: Any) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Yield to the event loop until a condition holds; fail if it never does."""
+    """Yield to the event loop until a condition holds; fail after a bound."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  # no event signals changes inside a hub
             await asyncio.sleep(0)

@@ -53,7 +53,7 @@ def query(database: Path, sql: str, *parameters: object) -> list[tuple[object, .
 
 @asynccontextmanager
 async def write_locked(store: Store) -> AsyncIterator[None]:
-    """Let no commit of the store end while in the block, as on a slow disk."""
+    """Delay all commits of the store until the block ends, as on a slow disk."""
     writer = store._commit._connection
     async with writer.execute("PRAGMA database_list") as cursor:
         ((_, _, database),) = await cursor.fetchall()

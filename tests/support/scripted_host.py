@@ -128,9 +128,9 @@ class ScriptedHost:
 
     async def _answer(self, held: Conversation, ready: Sealable) -> None:
         request = held.order.request(ready.request)
-        assert request is not None, "what is sealable is a request"
+        assert request is not None, "a sealable entry is a request"
         seal = self._seal(held, ready)
-        asked = Asked(held, ready.request, request, seal, _last_words(held, ready))
+        asked = Asked(held, ready.request, request, seal, _last_text(held, ready))
         try:
             tokens = self._reply(asked)
         except HostError as error:
@@ -234,7 +234,7 @@ def _tokens_of(held: Conversation, entry_id: EntryId) -> int:
     return 1 + len(text_of(getattr(body, "parts", ()))) // 4
 
 
-def _last_words(held: Conversation, ready: Sealable) -> str:
+def _last_text(held: Conversation, ready: Sealable) -> str:
     texts = [text_of(getattr(held.log.body(i), "parts", ())) for i in ready.entries]
     return next((text for text in reversed(texts) if text), "")
 

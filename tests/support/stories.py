@@ -97,7 +97,7 @@ class Story:
         return [self.held.log.entries[i] for i in ids]
 
     def grow(self, steps: int) -> None:
-        """Take some random steps."""
+        """Perform some random steps."""
         for _ in range(steps):
             step = self.random.choices(
                 [
@@ -164,7 +164,7 @@ class Story:
         order = self.held.order
         host = self.random.choice([*self.hosts, self.everyone[-1]])
         for node in list(order.nodes.values()):
-            answers = self.random.random() < 0.6  # else it is away for now
+            answers = self.random.random() < 0.6  # else it is offline for now
             if node.generation is None and node.author == host.public and answers:
                 parents = self.at(node.id)
                 self.add(host.write(self.held.id, answer(), parents=parents, basis=parents[0]))

@@ -47,7 +47,7 @@ def gone(conversation: ConversationId) -> Fault:
     return Fault.of(ConversationDeleted(), conversation)
 
 
-# --- loading and asking -----------------------------------------------------------
+# --- loads and queries -----------------------------------------------------------
 
 
 def test_a_hub_goes_on_from_its_store(scene: Scene):
@@ -57,7 +57,7 @@ def test_a_hub_goes_on_from_its_store(scene: Scene):
     assert again.shelf[scene.id].log.digest == scene.held.log.digest
 
 
-def test_who_asks_without_a_link_is_held_to_the_rules_of_queries(scene: Scene):
+def test_a_query_without_a_link_follows_the_rules_of_queries(scene: Scene):
     reader = Writer(2)
     scene.client.append(scene.grant(reader.public, Role.READER))
     assert scene.hub.permitted(reader.public, scene.id) is scene.held
@@ -71,7 +71,7 @@ def test_who_asks_without_a_link_is_held_to_the_rules_of_queries(scene: Scene):
 # --- push -------------------------------------------------------------------------
 
 
-def test_a_push_says_per_entry_what_became_of_it(scene: Scene):
+def test_a_push_returns_an_outcome_per_entry(scene: Scene):
     line = scene.chain(3)
     forged = Entry(line[0].header_bytes, bytes(64), line[0].body, line[0].id, line[0].header)
     assert reasons(push(scene, scene.writer, forged)) == ["SIGNATURE_INVALID"]
@@ -84,13 +84,13 @@ def test_a_push_says_per_entry_what_became_of_it(scene: Scene):
     assert fault.missing == (line[1].id,)
 
 
-def test_a_push_keeps_nothing_that_would_have_to_wait(scene: Scene):
+def test_a_push_keeps_no_pending_entries(scene: Scene):
     _, second = scene.chain(2)
     push(scene, scene.writer, second)
     assert not scene.held.log.pending
 
 
-def test_a_push_of_what_waits_for_another_link_is_not_called_durable(scene: Scene):
+def test_a_push_of_an_entry_pending_on_another_link_is_not_called_durable(scene: Scene):
     _, second = scene.chain(2)
     scene.client.send(Entries(scene.id, (second,)))
     assert scene.held.log.pending
@@ -116,7 +116,7 @@ def test_a_stranger_can_push_nothing(scene: Scene):
 # --- deletion -----------------------------------------------------------------------
 
 
-def test_of_a_deleted_conversation_a_hub_says_so_to_anyone(scene: Scene):
+def test_a_deleted_conversation_is_refused_as_deleted_to_anyone(scene: Scene):
     scene.hub.delete(scene.id)
     for writer in (scene.writer, EVE):
         with pytest.raises(ConversationDeleted):
@@ -130,7 +130,7 @@ def test_of_a_deleted_conversation_a_hub_says_so_to_anyone(scene: Scene):
     assert scene.hub.shelf == {}
 
 
-def test_a_deletion_is_told_on_the_links_it_ends_the_conversation_on(scene: Scene):
+def test_a_deletion_closes_the_conversation_on_its_links(scene: Scene):
     other = scene.network.connect(scene.writer.public)
     scene.network.perform(scene.hub.delete(scene.id))
     assert of(Close, scene.client.received) == [Close(scene.id, gone(scene.id))]
@@ -138,12 +138,12 @@ def test_a_deletion_is_told_on_the_links_it_ends_the_conversation_on(scene: Scen
     assert scene.client.link.phase is Phase.READY
 
 
-def test_each_entry_pushed_to_a_deleted_conversation_is_told_so(scene: Scene):
+def test_each_entry_pushed_to_a_deleted_conversation_is_refused(scene: Scene):
     good, broken = scene.chain(2)
     refused = ((broken.id, SignatureInvalid()),)
     scene.hub.delete(scene.id)
     for peer in (scene.writer.public, EVE.public):
-        message = Entries(scene.id, (good,), refused)  # the decoder set one aside
+        message = Entries(scene.id, (good,), refused)  # the decoder refused one
         effects, outcomes = scene.hub.push(peer, message, 0.0)
         assert outcomes == dict.fromkeys((good.id, broken.id), gone(scene.id))
         assert effects == HubEffects()
@@ -159,14 +159,14 @@ def test_a_deletion_concerns_one_conversation_and_may_come_before_it_is_known(sc
     assert outcomes == {other.id: gone(other.conversation)}
 
 
-def test_what_is_deleted_is_listed_in_ascending_order(scene: Scene):
+def test_deleted_conversations_are_in_ascending_order(scene: Scene):
     conversations = [ConversationId(bytes([number] * 32)) for number in range(20)]
     for conversation in reversed(conversations):
         scene.hub.delete(conversation)
     assert scene.hub.deleted == tuple(conversations)
 
 
-def test_a_deletion_that_was_taken_back_leaves_the_conversation_welcome(scene: Scene):
+def test_after_an_undone_deletion_the_conversation_is_admitted(scene: Scene):
     fault = Fault.of(StoreFull(), scene.id)
     deletion = scene.hub.delete(scene.id)
     assert not scene.hub.needs_load(scene.writer.public, scene.id)
@@ -211,7 +211,7 @@ def test_a_conversation_the_disk_refused_is_closed_on_every_link(scene: Scene):
         assert of(Close, peer.received) == [Close(scene.id, replace(FULL, conversation=scene.id))]
 
 
-def test_a_conversation_the_disk_refused_goes_on_from_what_is_stored(scene: Scene):
+def test_a_conversation_the_disk_refused_continues_from_its_stored_entries(scene: Scene):
     stored = tuple(scene.network.stored)
     refused = scene.say()
     scene.hub.disk_refused({scene.id}, FULL)
@@ -222,7 +222,7 @@ def test_a_conversation_the_disk_refused_goes_on_from_what_is_stored(scene: Scen
     assert not scene.at_hub(refused)
 
 
-def test_whoever_asks_after_a_refusal_makes_it_load_since_its_members_are_unknown(scene: Scene):
+def test_after_a_refused_commit_anyone_causes_a_load_since_the_members_are_unknown(scene: Scene):
     scene.hub.disk_refused({scene.id}, FULL)
     assert scene.hub.needs_load(EVE.public, scene.id)
     assert not scene.hub.needs_load(EVE.public, ConversationId(b"?" * 32))
@@ -254,7 +254,7 @@ def test_of_two_loads_that_cross_the_first_one_counts(scene: Scene):
     assert scene.at_hub(entry)
 
 
-def test_a_member_that_came_while_it_was_not_loaded_is_told_of_it_then(scene: Scene):
+def test_a_conversation_is_listed_on_its_load_to_a_member_that_connected_before(scene: Scene):
     scene.client.append(scene.grant(EVE.public, Role.READER))
     stored = tuple(scene.network.stored)
     scene.hub.disk_refused({scene.id}, FULL)
@@ -265,7 +265,7 @@ def test_a_member_that_came_while_it_was_not_loaded_is_told_of_it_then(scene: Sc
     assert [item.conversation for item in listing.items] == [scene.id]
 
 
-def test_a_link_that_is_gone_is_answered_nothing(scene: Scene):
+def test_a_message_of_an_ended_link_has_no_effects(scene: Scene):
     link_id = scene.hub.connect(EVE.public, 0.0)
     scene.hub.disconnect(link_id)
     scene.hub.disconnect(link_id)

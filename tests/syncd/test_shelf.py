@@ -1,4 +1,4 @@
-"""A hub's shelf: a bound on what is in memory, and what is known of the rest."""
+"""A hub's shelf: a bound on conversations in memory, and records of the others."""
 
 import pytest
 
@@ -38,11 +38,11 @@ def filled(held: list[Conversation], in_memory_max: int = 2) -> HubShelf:
 # --- the record -------------------------------------------------------------------
 
 
-def test_of_a_conversation_digest_and_members_are_kept(held: list[Conversation]):
+def test_the_record_holds_digest_and_members(held: list[Conversation]):
     assert Known.of(held[0]) == Known(held[0].log.digest, frozenset({ADA.public, BOB.public}))
 
 
-def test_whoever_was_revoked_is_no_member_of_the_record():
+def test_a_revoked_key_is_no_member_of_the_record():
     writer = Writer(1)
     entries: list[Entry] = [writer.genesis()]
     for change in (Grant(BOB.public, Role.READER), Revocation(BOB.public)):
@@ -52,73 +52,75 @@ def test_whoever_was_revoked_is_no_member_of_the_record():
     assert known.members == {ADA.public}
 
 
-def test_of_a_blocked_conversation_nobody_can_tell_the_members():
+def test_a_blocked_conversation_has_no_known_members():
     assert Known.of(Conversation.restore(UNKNOWN, (), Lost(is_unreadable=True))) is None
 
 
-# --- letting go -------------------------------------------------------------------
+# --- eviction -------------------------------------------------------------------
 
 
 def test_the_least_recently_used_go_first(held: list[Conversation]):
     shelf = filled(held)
     shelf.touch(held[0].id)
-    assert shelf.let_go(frozenset()) == tuple(one.id for one in held[1:4])
+    assert shelf.evict(frozenset()) == tuple(one.id for one in held[1:4])
     assert list(shelf.values()) == [held[4], held[0]]
 
 
-def test_what_is_needed_stays_however_many_there_are(held: list[Conversation]):
+def test_needed_conversations_stay_however_many_there_are(held: list[Conversation]):
     shelf = filled(held)
-    assert shelf.let_go({one.id for one in held}) == ()
-    assert shelf.let_go({one.id for one in held[:3]}) == (held[3].id, held[4].id)
+    assert shelf.evict({one.id for one in held}) == ()
+    assert shelf.evict({one.id for one in held[:3]}) == (held[3].id, held[4].id)
 
 
-def test_what_holds_pending_entries_stays(held: list[Conversation]):
+def test_a_conversation_with_pending_entries_stays(held: list[Conversation]):
     writer = Writer(1, epoch=1)
     genesis = writer.genesis()
     first = writer.write(genesis.conversation, said("first"), parents=[genesis])
     with_pending = Conversation.restore(genesis.conversation, [genesis])
     with_pending.admit(writer.write(genesis.conversation, said("second"), parents=[first]))
     shelf = filled([with_pending, *held[1:3]], in_memory_max=1)
-    shelf.let_go(frozenset())
+    shelf.evict(frozenset())
     assert list(shelf) == [with_pending.id]
 
 
-def test_it_is_crowded_when_something_came_since_it_last_let_go(held: list[Conversation]):
+def test_it_is_over_its_bound_when_something_was_added_since_the_last_eviction(
+    held: list[Conversation],
+):
     shelf = filled(held[:2])
-    assert not shelf.has_room
-    assert not shelf.is_crowded
+    assert not shelf.has_capacity
+    assert not shelf.is_over_bound
     shelf.load(held[2])
-    assert shelf.is_crowded
-    shelf.let_go({one.id for one in held})
-    assert not shelf.is_crowded  # nothing can go: looking again at each frame would cost the more
+    assert shelf.is_over_bound
+    shelf.evict({one.id for one in held})
+    assert not shelf.is_over_bound  # nothing can be evicted; a search per frame would be costly
     shelf.load(held[3])
-    assert shelf.is_crowded
+    assert shelf.is_over_bound
 
 
 # --- loading ----------------------------------------------------------------------
 
 
-def test_a_members_message_loads_what_was_let_go_and_a_strangers_does_not(
+def test_a_members_message_loads_an_evicted_conversation_and_a_strangers_does_not(
     held: list[Conversation],
 ):
     shelf = filled(held)
-    (gone, *_) = shelf.let_go(frozenset())
+    (gone, *_) = shelf.evict(frozenset())
     assert shelf.needs_load(gone, ADA.public)
     assert shelf.needs_load(gone, BOB.public)
     assert not shelf.needs_load(gone, EVE.public)
     assert not shelf.needs_load(held[4].id, ADA.public)
 
 
-def test_whoever_brings_the_genesis_may_turn_out_to_be_a_member(held: list[Conversation]):
+def test_a_peer_that_sends_the_genesis_may_prove_to_be_a_member(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.let_go(frozenset())
+    (gone, *_) = shelf.evict(frozenset())
     assert shelf.needs_load(gone, EVE.public, brings_genesis=True)
     assert not shelf.needs_load(UNKNOWN, EVE.public, brings_genesis=True)
 
 
-def test_what_memory_has_wrong_is_loaded_for_anyone(held: list[Conversation]):
+def test_an_invalidated_conversation_is_loaded_for_anyone(held: list[Conversation]):
     shelf = filled(held[:1])
-    shelf.distrust(held[0].id)
+    shelf.invalidate(held[0].id)
     assert held[0].id not in shelf
     assert shelf.needs_load(held[0].id, EVE.public)
     shelf.load(held[0])
@@ -127,15 +129,15 @@ def test_what_memory_has_wrong_is_loaded_for_anyone(held: list[Conversation]):
 
 def test_a_new_conversation_that_came_to_nothing_hides_no_stored_one(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.let_go(frozenset())
+    (gone, *_) = shelf.evict(frozenset())
     shelf.add(Conversation(gone))
     shelf.remove(gone)
     assert shelf.needs_load(gone, ADA.public)
 
 
-def test_what_is_forgotten_is_loaded_for_nobody(held: list[Conversation]):
+def test_a_forgotten_conversation_is_loaded_for_nobody(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.let_go(frozenset())
+    (gone, *_) = shelf.evict(frozenset())
     for one in (gone, held[4].id):
         shelf.forget(one)
         assert one not in shelf
@@ -147,13 +149,13 @@ def test_what_is_forgotten_is_loaded_for_nobody(held: list[Conversation]):
 
 def test_all_conversations_of_a_member_are_listed_wherever_they_are(held: list[Conversation]):
     shelf = filled(held)
-    shelf.let_go(frozenset())
+    shelf.evict(frozenset())
     assert len(shelf) == 2
     assert shelf.listing(BOB.public) == sorted((one.id, one.log.digest) for one in held)
     assert shelf.listing(EVE.public) == []
 
 
-def test_what_memory_has_wrong_is_listed_to_nobody(held: list[Conversation]):
+def test_an_invalidated_conversation_is_listed_to_nobody(held: list[Conversation]):
     shelf = filled(held[:2])
-    shelf.distrust(held[0].id)
+    shelf.invalidate(held[0].id)
     assert shelf.listing(BOB.public) == [(held[1].id, held[1].log.digest)]

@@ -31,7 +31,7 @@ from tests.support.writers import low_key
 
 @dataclass(slots=True)
 class World:
-    """One hub, at most one host, and as many replicas as a test asks for."""
+    """One hub, at most one host, and the replicas of a test."""
 
     folder: Path
     background: Background
@@ -43,13 +43,13 @@ class World:
 
     @property
     def hub_config(self) -> HubConfig:
-        """What the hub starts with; the host's key is made here where it did not start yet."""
+        """The hub's settings; the host's key is created if the host did not start yet."""
         key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
         host_keys = [key.hex()] if self.vouches else []
         return HubConfig(data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys)
 
     def start_hub(self) -> None:
-        """Start the hub; again on the same port after the first time."""
+        """Start the hub; a restart uses the same port."""
         self.hub = self.background.run(start(self.hub_config))
         self.address = self.hub.address
 
@@ -105,7 +105,7 @@ class Terminal:
         return self.data_dir / "log" / "log.db"
 
     def run(self, *arguments: str, typed: str | None = None) -> Result:
-        """Run a command; no exception but SystemExit may leave it."""
+        """Run a command; it may raise SystemExit only."""
         environment = {
             "ANTIPHON_DATA_DIR": str(self.data_dir),
             "ANTIPHON_HUB": self.world.address,
@@ -134,7 +134,7 @@ class Terminal:
         return record
 
     def refused(self, *arguments: str) -> str:
-        """Run a command that must fail in words; return the reason word."""
+        """Run a command that must fail with a typed error; return the reason word."""
         result = self.run(*arguments)
         assert result.exit_code == 1, result.output
         assert "Traceback" not in result.output

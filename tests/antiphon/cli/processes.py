@@ -1,4 +1,4 @@
-"""The command and its daemons as processes of their own, and waiting for them."""
+"""The command and its daemons as separate processes."""
 
 import os
 import select
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which nothing of the user's own is used."""
+    """Return an environment without the user's files and settings."""
     return {
         **os.environ,
         "ANTIPHON_DATA_DIR": str(folder / "replica"),
@@ -30,7 +30,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def antiphon(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     argv = [*ANTIPHON, *arguments]
     return subprocess.run(
         argv, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
@@ -59,7 +59,7 @@ def serves(address: str) -> bool:
 
 
 def exits_within(pid: int, timeout_s: float) -> bool:
-    """Wait for the end of a process that need not be a child of ours."""
+    """Wait for the end of a process, which may be no child of ours."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A person at a pseudo-terminal: types, reads what appears, presses Ctrl-C."""
+"""A user at a pseudo-terminal: types, reads the output, presses Ctrl-C."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 WAIT_S = 30.0
-# Forking is not for a process with threads; so a new one takes the terminal, and becomes another.
+# A process with threads must not fork, so a new one opens the terminal and runs exec.
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios;"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -25,7 +25,7 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class PtyTerminal:
-    """One process on a terminal of its own; what it shows is kept in `shown`."""
+    """One process on its own terminal; `shown` has its output."""
 
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 80
@@ -33,7 +33,7 @@ class PtyTerminal:
         self.shown = ""
         self._raw = b""
         self._read = 0
-        # Who runs the tests may have sized a terminal of its own by these.
+        # The environment of the tests may define the size of another terminal.
         kept = {n: v for n, v in environment.items() if n not in ("COLUMNS", "LINES")}
         self._terminal, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -58,22 +58,22 @@ class PtyTerminal:
 
     @property
     def lines(self) -> list[str]:
-        """What was shown, without colours and movements of the cursor."""
+        """The output without colours and movements of the cursor."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown).splitlines()
 
     def type(self, keys: str) -> None:
-        """Press keys; a control character is the key the terminal takes it for."""
+        """Press keys; a control character is its key."""
         os.write(self._terminal, keys.encode())
 
     def expect(self, words: str) -> None:
-        """Read until words appear that were not read yet."""
+        """Read until `words` appear in the unread output."""
         deadline = time.monotonic() + WAIT_S
         while words not in self.shown[self._read :]:
             assert self._take(deadline - time.monotonic()), f"no '{words}' in:\n{self.shown}"
         self._read = self.shown.index(words, self._read) + len(words)
 
     def ends(self, timeout_s: float = WAIT_S) -> bool:
-        """Read on until the process has closed the terminal."""
+        """Read until the process has closed the terminal."""
         deadline = time.monotonic() + timeout_s
         while self._take(deadline - time.monotonic()):
             pass
@@ -96,12 +96,12 @@ class PtyTerminal:
         return self._process.wait(WAIT_S)
 
     def _take(self, timeout_s: float) -> bool:
-        """Read what is there; False at the end, or after the time."""
+        """Read the available output; False at the end, or after the timeout."""
         if not select.select([self._terminal], [], [], max(0.0, timeout_s))[0]:
             return False
         try:
             read = os.read(self._terminal, 65536)
-        except OSError:  # Linux says so when the other side has closed
+        except OSError:  # Linux raises it when the other side has closed
             return False
         self._raw += read
         self.shown = self._raw.decode(errors="replace")

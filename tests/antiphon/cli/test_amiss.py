@@ -1,4 +1,4 @@
-"""What is said when something is amiss: one message, its reason, the next step, no traceback."""
+"""Errors of the command: one message, its reason, the next step, no traceback."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def stranger(world: World, me: Terminal) -> Terminal:
     return other
 
 
-# --- what is typed -----------------------------------------------------------------
+# --- input -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
@@ -95,10 +95,10 @@ def test_help_shows_no_value_where_none_can_be_given(tmp_path: Path) -> None:
         assert "bool" not in antiphon(tmp_path, *arguments).stdout
 
 
-# --- what others wrote --------------------------------------------------------------
+# --- entries of others --------------------------------------------------------------
 
 
-def test_control_characters_in_a_message_do_not_reach_who_reads_it(
+def test_control_characters_in_a_message_do_not_reach_the_reader(
     world: World, me: Terminal
 ) -> None:
     world.stop_host()
@@ -112,7 +112,7 @@ def test_control_characters_in_a_message_do_not_reach_who_reads_it(
     assert (said, answered) == ("\x1b[31mred :smile: [bold]", "\x1b]0;owned\x07 and \x9b31m")
 
 
-def test_a_full_width_title_leaves_room_for_the_rest(me: Terminal) -> None:
+def test_a_full_width_title_leaves_space_for_the_rest(me: Terminal) -> None:
     conversation = me.record("new")["conversation"]
     me.ok("send", "日本語で「全角テキスト」を書いてください。これは長い文章です。" * 2)
     shown = me.ok("list")
@@ -120,7 +120,7 @@ def test_a_full_width_title_leaves_room_for_the_rest(me: Terminal) -> None:
     assert "last entry" in shown
 
 
-def test_words_written_while_an_answer_came_stay_in_the_graph(world: World, me: Terminal) -> None:
+def test_a_message_written_during_an_answer_stays_in_the_graph(world: World, me: Terminal) -> None:
     me.ok("new")
     world.stop_host()
     me.ok("send", "the question")
@@ -131,10 +131,10 @@ def test_words_written_while_an_answer_came_stay_in_the_graph(world: World, me: 
     assert me.ok("log", "--graph").count("a remark") == 1
 
 
-# --- who may -------------------------------------------------------------------------
+# --- permissions -------------------------------------------------------------------------
 
 
-def test_who_is_no_member_reads_and_is_told_why_writing_fails(stranger: Terminal) -> None:
+def test_a_non_member_reads_and_gets_the_reason_why_writing_fails(stranger: Terminal) -> None:
     assert "between us" in stranger.ok("log")
     assert "no member" in stranger.run("log").stderr
     assert stranger.refused("send", "me too") == "ROLE_FORBIDS"
@@ -150,9 +150,9 @@ def test_offline_a_stranger_is_not_promised_that_anything_is_sent(
 ) -> None:
     world.stop_host()
     world.stop_hub()
-    told = stranger.run("log").stderr
-    assert "offline" in told
-    assert "will be sent" not in told
+    stderr = stranger.run("log").stderr
+    assert "offline" in stderr
+    assert "will be sent" not in stderr
 
 
 # --- files and the unforeseen ---------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_bundle_that_exists_is_named_with_the_way_out(me: Terminal, tmp_path: 
     assert "--force" in me.run("export", conversation, str(file)).stderr
 
 
-def test_a_folder_that_can_not_be_made_is_said_in_words(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     for arguments in (["new"], ["up", "--hub-port", "0"]):
@@ -176,7 +176,7 @@ def test_a_folder_that_can_not_be_made_is_said_in_words(tmp_path: Path) -> None:
         assert "INTERNAL" not in done.stderr
 
 
-def test_what_nobody_foresaw_is_said_in_words(
+def test_an_unforeseen_error_is_reported_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
@@ -196,7 +196,7 @@ def test_what_nobody_foresaw_is_said_in_words(
         entry.main()
 
 
-def test_a_replica_in_use_is_looked_at_and_the_hub_not_asked(world: World, me: Terminal) -> None:
+def test_a_replica_in_use_is_read_and_the_hub_not_asked(world: World, me: Terminal) -> None:
     me.ok("new")
 
     async def look() -> dict[str, object]:

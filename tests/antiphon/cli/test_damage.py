@@ -1,4 +1,4 @@
-"""A damaged row in a replica's store: commands work, or say what to do, for that one alone."""
+"""A damaged row in a replica's store: commands work, or print a next step for it alone."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def listed(terminal: Terminal) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_hub_every_command_works_or_says_what_to_do(
+def test_without_a_hub_every_command_works_or_prints_a_next_step(
     world: World, me: Terminal, other: str, talked: str, tmp_path: Path, kind: Kind
 ) -> None:
     damage(me, talked, kind)
@@ -67,8 +67,8 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
     assert {c: r["is_damaged"] for c, r in listed(me).items()} == {other: False, talked: is_closed}
     assert len(listed(me)[talked]["missing"]) == 1
     assert "lost" in me.run("list").stderr
-    standings = me.record("status")["conversations"]
-    states = {s["conversation"]: s["state"] for s in standings}
+    statuses = me.record("status")["conversations"]
+    states = {s["conversation"]: s["state"] for s in statuses}
     assert states == {other: "offline", talked: "damaged" if is_closed else "offline"}
     begins = damaged if kind is Kind.GENESIS else ""
     assert outcome("log", talked) == outcome("log", talked, "--graph") == begins
@@ -77,7 +77,7 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
     assert outcome("export", talked, str(tmp_path / "one")) == (damaged if is_closed else "")
     assert outcome("verify", talked) == "CHECKS_FAILED"
     assert outcome("chat", talked) == begins
-    # The other one is as it was.
+    # The other one is unchanged.
     for arguments in (["log", other], ["export", other, str(tmp_path / "two")], ["verify", other]):
         me.ok(*arguments)
     me.ok("send", "--no-request", "--to", other, "x")
@@ -88,7 +88,7 @@ def test_without_a_hub_every_command_works_or_says_what_to_do(
 
 @pytest.mark.parametrize("command", ["status", "log", "send"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_hub_brings_back_what_the_store_lost(
+def test_a_hub_restores_the_losses_of_the_store(
     me: Terminal, talked: str, kind: Kind, command: str
 ) -> None:
     digest = me.record("verify", talked)["digest"]
@@ -103,7 +103,7 @@ def test_a_hub_brings_back_what_the_store_lost(
 
 
 @pytest.mark.parametrize("kind", [Kind.GENESIS, Kind.MEMBER])
-def test_a_bundle_brings_back_what_the_store_lost(
+def test_a_bundle_restores_the_losses_of_the_store(
     world: World, me: Terminal, talked: str, tmp_path: Path, kind: Kind
 ) -> None:
     me.ok("export", talked, str(tmp_path / "bundle"))
@@ -117,7 +117,7 @@ def test_a_bundle_brings_back_what_the_store_lost(
     assert not listed(me)[talked]["missing"]
 
 
-def test_a_bundle_of_another_conversation_heals_nothing_and_does_no_harm(
+def test_a_bundle_of_another_conversation_repairs_nothing_and_damages_nothing(
     world: World, me: Terminal, other: str, talked: str, tmp_path: Path
 ) -> None:
     me.ok("export", other, str(tmp_path / "bundle"))
@@ -137,9 +137,9 @@ def test_a_conversation_that_can_not_be_read_is_listed_beside_the_others(
         records = listed(me)
         assert records.keys() == {other, talked}
         assert records[talked]["is_damaged"]
-        standings = {s["conversation"]: s for s in me.record("status")["conversations"]}
-        assert standings[talked]["refusal"] == "STORE_CORRUPT"
-        assert standings[other]["state"] == "synchronized"
+        statuses = {s["conversation"]: s for s in me.record("status")["conversations"]}
+        assert statuses[talked]["refusal"] == "STORE_CORRUPT"
+        assert statuses[other]["state"] == "synchronized"
         assert me.refused("log", talked) == "STORE_CORRUPT"
         me.ok("log", other)
         world.stop_host()

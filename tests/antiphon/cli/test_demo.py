@@ -1,4 +1,4 @@
-"""The demo, played whole: real model, real crashes, and nothing left behind."""
+"""The complete demo: real model, real crashes, and no remaining files or processes."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from model_host.io import fetch
 from tests.antiphon.cli.processes import ROOT, is_alive
 
 PLAY_TIMEOUT_S = 220
-"""It takes 35 s on a quiet machine of two cores."""
+"""It takes 35 s on an idle machine of two cores."""
 
 
 @pytest.fixture
 def fetched_model() -> None:
-    """The demo would fetch a missing model; a test takes what is here."""
+    """The demo would fetch a missing model; a test uses the local one."""
     try:
         fetch.resolve(MODEL)
     except fetch.ModelMissing as missing:
@@ -27,7 +27,7 @@ def fetched_model() -> None:
 
 
 def play(folder: Path, **changed: str) -> "subprocess.CompletedProcess[str]":
-    """Play the demo in a process of its own, with `folder` for temporary files."""
+    """Run the demo in a separate process, with `folder` for temporary files."""
     variables = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT), **changed}
     argv = [sys.executable, "-m", "antiphon.cli.demo", "--json"]
     return subprocess.run(

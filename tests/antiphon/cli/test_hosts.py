@@ -19,12 +19,12 @@ def stranger(world: World) -> Iterator[PublicKey]:
 
 @pytest.fixture
 def unvouched(world: World) -> None:
-    """A hub that vouches for nobody; its host is linked all the same."""
+    """A hub that vouches for no host; its host is linked anyway."""
     restart(world, vouches=False)
 
 
 def restart(world: World, *, vouches: bool) -> None:
-    """Start hub and host anew; the operator changed the hub's settings meanwhile."""
+    """Restart hub and host after the operator changed the hub's settings."""
     world.stop_host()
     world.stop_hub()
     world.vouches = vouches
@@ -33,7 +33,7 @@ def restart(world: World, *, vouches: bool) -> None:
 
 
 def own_host(world: World) -> str:
-    """Return the key of the host beside the hub."""
+    """Return the key of the hub's own host."""
     (key,) = world.hub_config.host_keys
     return key
 
@@ -50,7 +50,7 @@ def test_a_strangers_host_with_a_low_key_is_not_granted(
     assert me.ok("send", "hello") == "You said: hello\n"
 
 
-def test_where_the_hub_vouches_for_nobody_nothing_is_begun(
+def test_no_conversation_begins_where_the_hub_vouches_for_no_host(
     unvouched: None, stranger: PublicKey, me: Terminal
 ) -> None:
     assert me.refused("new", "--system", "between us") == "NO_HOST"

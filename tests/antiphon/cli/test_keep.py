@@ -1,4 +1,4 @@
-"""log, list, status, verify, export, import, delete, key: what is kept, checked and carried."""
+"""The commands log, list, status, verify, export, import, delete and key."""
 
 import base64
 import stat
@@ -26,7 +26,7 @@ def talked(me: Terminal) -> str:
     return conversation
 
 
-def test_a_log_shows_who_said_what_in_order(me: Terminal, talked: str) -> None:
+def test_a_log_shows_authors_and_messages_in_order(me: Terminal, talked: str) -> None:
     lines = [line for line in me.ok("log").splitlines() if not line.startswith(" ")]
     assert [line.split()[1] for line in lines] == ["system", "you", "model", "you", "model"]
     assert "the first message" in lines[1]
@@ -68,7 +68,7 @@ def test_a_list_marks_the_conversation_used_last(me: Terminal, talked: str) -> N
     assert talked[:12] in shown
 
 
-def test_status_says_what_the_hub_has(me: Terminal, talked: str) -> None:
+def test_status_shows_the_state_at_the_hub(me: Terminal, talked: str) -> None:
     record = me.record("status")
     assert record["hub"]["state"] == "linked"
     assert record["hub"]["hosts"][0]["profiles"] == ["Scripted"]
@@ -96,7 +96,7 @@ def test_offline_everything_local_works_and_says_so(
     assert me.record("status")["conversations"][0]["state"] == "synchronized"
 
 
-def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) -> None:
+def test_ids_may_be_shortened_to_an_unambiguous_prefix(me: Terminal, talked: str) -> None:
     assert me.ok("log", talked[:9]) == me.ok("log")
     assert me.refused("log", "0" * 20) == "ID_UNKNOWN"
     assert me.refused("log", "not hex") == "ID_UNKNOWN"
@@ -106,7 +106,7 @@ def test_ids_may_be_shortened_and_must_be_told_apart(me: Terminal, talked: str) 
     assert me.refused("log", twice) == "ID_AMBIGUOUS"
 
 
-def test_before_the_first_conversation_everything_says_how_to_begin(me: Terminal) -> None:
+def test_before_the_first_conversation_every_command_names_the_next_step(me: Terminal) -> None:
     for arguments in (["log"], ["verify"], ["export", "ab", "x.bundle"], ["send", "hello"]):
         assert me.refused(*arguments) == "NO_CONVERSATION"
     assert me.records("list") == []
@@ -173,7 +173,9 @@ def test_a_bundle_verifies_and_a_damaged_one_does_not(
     assert me.refused("import", str(file)) == "BUNDLE_INVALID"
 
 
-def test_a_bundle_is_not_overwritten_unless_told(me: Terminal, talked: str, tmp_path: Path) -> None:
+def test_a_bundle_is_not_overwritten_without_force(
+    me: Terminal, talked: str, tmp_path: Path
+) -> None:
     file = tmp_path / "talk.bundle"
     me.ok("export", talked, str(file))
     assert me.refused("export", talked, str(file)) == "FILE_UNUSABLE"
@@ -211,14 +213,14 @@ def test_a_bundle_from_another_machine_reseeds_a_hub_that_lost_its_log(
     second.ok("key", "restore", str(backup))
     imported = second.record("import", str(file))
     assert imported["synchronized"]
-    # A third replica, empty but for the key, gets it all from the hub.
+    # A third replica with only the key gets everything from the hub.
     third = world.replica("third machine")
     third.ok("key", "restore", str(backup))
     world.background.run(_fetch(third, world.address, talked))
     assert third.record("verify", talked)["digest"] == imported["digest"]
 
 
-def test_who_is_no_member_may_read_a_bundle_and_is_told_how_to_join(
+def test_a_non_member_may_read_a_bundle_and_gets_the_next_step_to_join(
     world: World, me: Terminal, talked: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "talk.bundle"
@@ -242,7 +244,7 @@ def test_an_owner_deletes_at_the_hub_too(me: Terminal, talked: str) -> None:
     assert me.refused("log", talked) == "ID_UNKNOWN"
 
 
-def test_who_is_no_owner_does_not_delete_at_the_hub(world: World, me: Terminal) -> None:
+def test_a_member_who_is_no_owner_does_not_delete_at_the_hub(world: World, me: Terminal) -> None:
     other = world.replica("other")
     key = other.ok("key", "show").strip()
     conversation = me.record("new", "--member", f"{key}:writer")["conversation"]
@@ -324,7 +326,7 @@ def test_a_key_file_that_is_none_or_open_to_others_is_refused(me: Terminal, tmp_
     assert me.refused("new") == "KEY_FILE_INVALID"
 
 
-def test_a_second_process_looks_on_where_the_first_holds_the_replica(
+def test_a_second_process_reads_while_the_first_holds_the_replica(
     world: World, me: Terminal, talked: str
 ) -> None:
     async def look() -> tuple[str, str]:

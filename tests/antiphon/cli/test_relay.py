@@ -1,4 +1,4 @@
-"""The relay counts every byte of both directions and closes what it opened."""
+"""The relay counts every byte of both directions and closes its connections."""
 
 import asyncio
 

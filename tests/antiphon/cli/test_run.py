@@ -1,4 +1,4 @@
-"""up, doctor, model, settings: daemons as children, and what is said when something is amiss."""
+"""The commands up, doctor and model, the settings, and their errors."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
         for pid in pids:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
-    # A store that was closed has no write-ahead log left beside it.
+    # A store that was closed has no write-ahead log.
     for name in ("hub", "host"):
         assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
 
@@ -114,18 +114,16 @@ def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
     hub = ready["hub"]["address"]
     assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
     os.kill(ready["hub"]["pid"], signal.SIGKILL)
-    told = [first_line(running_up.stderr)]
-    while "is back" not in told[-1]:
-        told.append(first_line(running_up.stderr))
-    assert any("SIGKILL" in line for line in told)
-    assert hub in told[-1]
+    reported = [first_line(running_up.stderr)]
+    while "is back" not in reported[-1]:
+        reported.append(first_line(running_up.stderr))
+    assert any("SIGKILL" in line for line in reported)
+    assert hub in reported[-1]
     sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello", "--wait")
     assert sent.stdout == "You said: hello\n", sent.stderr
 
 
-def test_a_followed_log_shows_what_arrives_and_lets_others_write(
-    world: World, me: Terminal
-) -> None:
+def test_a_followed_log_shows_new_entries_and_lets_others_write(world: World, me: Terminal) -> None:
     me.ok("new")
     me.ok("send", "before")
     variables = environment(world.folder) | {
@@ -150,20 +148,18 @@ def test_a_followed_log_shows_what_arrives_and_lets_others_write(
         process.communicate()
 
 
-def test_a_taken_port_is_said_in_words_and_nothing_keeps_running(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_port_in_use_is_reported_and_nothing_keeps_running(world: World, tmp_path: Path) -> None:
     port = world.address.rpartition(":")[2]
     done = antiphon(tmp_path / "second", "up", "--hub-port", port)
     assert done.returncode == 1
     assert "DAEMON_FAILED" in done.stderr
-    assert "taken" in done.stderr
+    assert "in use" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
-    told: list[str] = []
-    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, tell=told.append)
+    reported: list[str] = []
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.append)
     async with supervisor:
         address, pid = supervisor.hub.ready.address, supervisor.hub.pid
         assert pid is not None
@@ -191,28 +187,28 @@ async def test_a_host_that_keeps_its_key_elsewhere_is_not_run_without_a_word(
     assert (supervisor.hub.pid, supervisor.host.pid) == (None, None)
 
 
-async def test_a_daemon_that_is_never_ready_is_reported_with_its_last_words(
+async def test_a_daemon_that_is_never_ready_is_reported_with_the_end_of_its_log(
     tmp_path: Path,
 ) -> None:
     code = "import sys; print('bad luck', file=sys.stderr); sys.exit(3)"
     daemon = Daemon("hub", tmp_path / "hub.log", lambda: [sys.executable, "-c", code])
     with pytest.raises(DaemonFailed, match="code 3"):
         await daemon.start()
-    assert daemon.last_words() == "bad luck"
+    assert daemon.log_tail() == "bad luck"
     assert daemon.pid is None
 
 
 async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> None:
-    told: asyncio.Queue[str] = asyncio.Queue()
-    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, tell=told.put_nowait)
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
     async with supervisor:
         supervisor.keep_alive()
         pid = supervisor.host.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(30):
-            assert "the host ended (SIGKILL)" in await told.get()
-            assert "the host is back" in await told.get()
+            assert "the host ended (SIGKILL)" in await reported.get()
+            assert "the host is back" in await reported.get()
         assert supervisor.host.pid != pid
 
 
@@ -229,7 +225,7 @@ def test_doctor_finds_everything_in_place(me: Terminal) -> None:
     assert findings["host"]["verdict"] == "ok"
 
 
-def test_doctor_says_what_to_do_where_the_hub_is_away(world: World, me: Terminal) -> None:
+def test_doctor_prints_the_next_step_where_the_hub_is_away(world: World, me: Terminal) -> None:
     world.stop_host()
     world.stop_hub()
     shown = me.ok("doctor")

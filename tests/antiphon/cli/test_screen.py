@@ -1,4 +1,4 @@
-"""What appears on a terminal: wrapping at words, the status line below the text."""
+"""Output on a terminal: wrapping at words, the status line below the text."""
 
 import random
 
@@ -10,7 +10,7 @@ from antiphon.cli.screen import WrappedText
 
 
 class FakeTerminal:
-    """As much of a terminal as the wrapped text needs: lines, a cursor, three sequences."""
+    """A minimal terminal for the wrapped text: lines, a cursor, three sequences."""
 
     def __init__(self) -> None:
         self.lines = [""]

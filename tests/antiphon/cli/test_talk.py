@@ -1,4 +1,4 @@
-"""new, send, fork, chat: what is said, where it goes, and what is shown of it."""
+"""The commands new, send, fork and chat."""
 
 import asyncio
 
@@ -199,7 +199,7 @@ def test_a_chat_reads_lines_and_answers_each(me: Terminal) -> None:
     assert shown == "You said: hello\nYou said: and again\n"
 
 
-def test_a_chat_takes_a_turn_back(me: Terminal) -> None:
+def test_a_chat_undoes_a_turn(me: Terminal) -> None:
     me.ok("new")
     me.ok("chat", typed="one\ntwo\n/undo\nthree\n")
     log = me.ok("log")
@@ -216,14 +216,14 @@ def test_a_chat_answers_again_and_shows_its_state(me: Terminal) -> None:
     assert "there is no /nonsense" in result.stderr
 
 
-def test_a_chat_says_errors_and_goes_on(me: Terminal) -> None:
+def test_a_chat_reports_errors_and_continues(me: Terminal) -> None:
     me.ok("new")
     result = me.run("chat", typed="/fork zzzz\nstill here\n")
     assert "ID_UNKNOWN" in result.stderr
     assert "You said: still here" in result.stdout
 
 
-def test_an_answer_outlives_the_loss_of_the_hub(world: World, me: Terminal) -> None:
+def test_an_answer_survives_the_loss_of_the_hub(world: World, me: Terminal) -> None:
     held_up, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold_up(index: int) -> None:

@@ -13,7 +13,7 @@ from tests.support.scripted_host import ScriptedHost
 
 
 class HeldUp:
-    """A host that stops before its third token until it is let go."""
+    """A host that stops before its third token until it is released."""
 
     def __init__(self, world: World) -> None:
         self._go_on = asyncio.Event()
@@ -26,12 +26,12 @@ class HeldUp:
         if index == 2:
             await self._go_on.wait()
 
-    def let_go(self) -> None:
-        """Let it answer on."""
+    def evict(self) -> None:
+        """Let the answer continue."""
         self._world.background.run(self._set())
 
     def wait_for_cancel(self) -> None:
-        """Wait until the host knows that the answer is not wanted any more."""
+        """Wait until the host has received the cancellation."""
         self._world.background.run(self._cancelled())
 
     async def _set(self) -> None:
@@ -46,11 +46,11 @@ class HeldUp:
 
 @pytest.fixture
 def held_up(world: World, me: Terminal) -> Iterator[HeldUp]:
-    """A conversation whose host says two tokens and waits."""
+    """A conversation whose host streams two tokens and waits."""
     host = HeldUp(world)
     me.ok("new")
     yield host
-    host.let_go()
+    host.evict()
 
 
 def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTerminal:
@@ -62,7 +62,7 @@ def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTer
     return PtyTerminal([*ANTIPHON, *arguments], variables, columns)
 
 
-def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_came(
+def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
     world: World, me: Terminal, held_up: HeldUp
 ) -> None:
     with at(world, me, "chat") as terminal:
@@ -71,7 +71,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_came(
         terminal.expect("2 tokens")
         terminal.type(CTRL_C)
         held_up.wait_for_cancel()
-        held_up.let_go()
+        held_up.evict()
         terminal.expect("cancelled")
         terminal.expect("> ")
         assert terminal.leave(CTRL_D) == 0
@@ -102,7 +102,7 @@ def test_ctrl_c_while_sending_says_where_the_answer_goes(
         assert terminal.leave(CTRL_C) == 130
         assert "goes on into the log" in terminal.shown
         assert "Traceback" not in terminal.shown
-    held_up.let_go()
+    held_up.evict()
     assert "You said: one two three" in me.ok("log", "--all")
 
 

@@ -1,4 +1,4 @@
-"""Turns as a library: progress, deltas, new runs, silence, refusals, and where things go."""
+"""Turns as a library: progress, deltas, new runs, timeouts, refusals, places."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
 
 @dataclass(slots=True)
 class Scene:
-    """A hub, a scripted host that can be held up, and a client with a conversation."""
+    """A hub, a scripted host that can be delayed, and a replica with a conversation."""
 
     folder: Path
     stack: AsyncExitStack
@@ -38,7 +38,7 @@ class Scene:
     reached: asyncio.Event
 
     @property
-    def wish(self) -> RequestOptions:
+    def options(self) -> RequestOptions:
         return RequestOptions(self.host.replica.public, Sampling(seed=1))
 
     @property
@@ -47,7 +47,12 @@ class Scene:
 
     async def ask(self, text: str | None, place: Place | None = None) -> list[turns.TurnEvent]:
         events = turns.ask(
-            self.replica, self.conversation, text, place or self.here, self.wish, silence_max_s=20.0
+            self.replica,
+            self.conversation,
+            text,
+            place or self.here,
+            self.options,
+            silence_max_s=20.0,
         )
         return [event async for event in events]
 
@@ -87,7 +92,7 @@ def text_shown(events: list[turns.TurnEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta))
 
 
-async def test_what_streams_is_what_is_logged(scene: Scene) -> None:
+async def test_the_streamed_answer_is_the_logged_one(scene: Scene) -> None:
     events = await scene.ask("hello there")
     finished = events[-1]
     assert isinstance(finished, Finished)
@@ -129,7 +134,7 @@ async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
     return [event async for event in following]
 
 
-async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
+async def test_a_cancelled_answer_keeps_the_shown_text(scene: Scene) -> None:
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
@@ -145,7 +150,7 @@ async def test_a_cancelled_answer_keeps_what_was_shown(scene: Scene) -> None:
     assert text_shown(events) == text_of(finished.generation.parts) == "You said:"
 
 
-async def test_a_new_run_discards_what_was_shown(scene: Scene) -> None:
+async def test_a_new_run_discards_the_shown_text(scene: Scene) -> None:
     held = scene.replica.shelf[scene.conversation]
     request = EntryId(b"r" * 32)
     watch = turns._Watch(scene.replica, held.id, request)
@@ -168,7 +173,7 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
         scene.conversation,
         "one two three",
         scene.here,
-        scene.wish,
+        scene.options,
         silence_max_s=0.2,
     )
     with pytest.raises(turns.AnswerOverdue):
@@ -176,7 +181,7 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
             pass
 
 
-async def test_what_the_hub_refuses_is_raised(scene: Scene) -> None:
+async def test_a_refusal_by_the_hub_is_raised(scene: Scene) -> None:
     await scene.ask("hello")
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
@@ -188,7 +193,7 @@ async def test_what_the_hub_refuses_is_raised(scene: Scene) -> None:
     assert refused.value.reason == "CONVERSATION_DELETED"
 
 
-async def test_the_loss_of_the_hub_is_told_and_survived(scene: Scene) -> None:
+async def test_the_loss_of_the_hub_is_reported_and_survived(scene: Scene) -> None:
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
@@ -241,7 +246,7 @@ async def test_an_unanswered_request_is_followed_where_it_stands(scene: Scene) -
     await scene.ask("one")
     scene.gate.clear()
     place = scene.here
-    asked = await turns.say_and_request(scene.replica, scene.conversation, (), place, scene.wish)
+    asked = await turns.say_and_request(scene.replica, scene.conversation, (), place, scene.options)
     held = scene.replica.shelf[scene.conversation]
     assert place_on_branch(held, asked.request) == Place((asked.request,), place.basis)
     scene.gate.set()

@@ -1,4 +1,4 @@
-"""Two members of one conversation: who asks while an answer comes, and what is read of it."""
+"""Two members of one conversation: requests during an answer, and the resulting contexts."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.scripted_host import ScriptedHost
 
 
 class Gate:
-    """Holds answers up before their second word until told to go on."""
+    """Delays answers before their second word until they are released."""
 
     def __init__(self, world: World) -> None:
         self.reached = asyncio.Event()
@@ -27,11 +27,11 @@ class Gate:
             await self.go_on.wait()
 
     def wait(self) -> None:
-        """Wait until an answer is under way."""
+        """Wait until an answer is in progress."""
         self.world.background.run(self.reached.wait())
 
     def open(self, answers: int) -> None:
-        """Let answers go on, and wait until there are so many."""
+        """Release the answers, and wait until there are `answers` of them."""
         self.go_on.set()
         replica = self.host.replica
         assert self.world.background.run(
@@ -63,12 +63,12 @@ def pair(world: World) -> tuple[Terminal, Terminal]:
 
 
 def key_of_other(world: World) -> Ed25519PrivateKey:
-    """Return the key of the host that takes over."""
+    """Return the key of the second host."""
     return keys.load_or_create(world.folder / "other" / "identity.key")
 
 
 def three_steps(gate: Gate, *how: str) -> tuple[Terminal, Terminal]:
-    """Ada asks, Bob asks while the answer comes, Ada follows up on what she read."""
+    """Ada asks, Bob asks during the answer, Ada replies to the text she read."""
     ada, bob = pair(gate.world)
     ada.ok("send", "first", "--no-wait")
     gate.wait()
@@ -95,7 +95,7 @@ def said_in(shown: str) -> list[str]:
     return [line[20:] for line in shown.splitlines() if not line.startswith(" ")]
 
 
-def test_who_asks_while_an_answer_comes_goes_after_it(gate: Gate):
+def test_a_request_during_an_answer_is_queued_behind_it(gate: Gate):
     ada, bob = three_steps(gate)
     words = ["first", "You said: first", "second", "You said: second", "third"]
     for member in (ada, bob):
@@ -107,7 +107,7 @@ def test_who_asks_while_an_answer_comes_goes_after_it(gate: Gate):
         assert SIDE_LEAF not in graph
 
 
-def test_who_forks_from_an_answer_under_way_leaves_it_aside_where_everyone_sees_that(gate: Gate):
+def test_a_fork_during_an_answer_leaves_a_visible_side_leaf(gate: Gate):
     ada, bob = three_steps(gate, "--conflict", "fork")
     words = ["first", "second", "You said: second", "third"]
     for member in (ada, bob):
@@ -123,13 +123,13 @@ def test_who_forks_from_an_answer_under_way_leaves_it_aside_where_everyone_sees_
         assert SIDE_LEAF in leaf
 
 
-def test_a_branch_goes_on_whose_host_is_gone(gate: Gate):
+def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     ada, bob = pair(gate.world)
     ada.ok("send", "first", "--no-wait")
     gate.wait()
     gate.world.stop_host()
     waiting = bob.run("send", "second", "--no-wait")
-    assert "is not linked; antiphon cancel waits no longer" in waiting.stderr
+    assert "is not linked; antiphon cancel ends the wait" in waiting.stderr
     assert bob.refused("cancel") == "ROLE_FORBIDS", "the first request is Ada's, and Bob no owner"
     assert len(ada.record("cancel")["cancelled"]) == 2
     gate.world.start_host(name="other")

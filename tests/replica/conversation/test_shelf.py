@@ -1,4 +1,4 @@
-"""A shelf: what is in memory, by id."""
+"""A shelf: the conversations in memory, by id."""
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
@@ -7,7 +7,7 @@ from replica.ids import ConversationId
 A, B = (Conversation(ConversationId(letter * 32)) for letter in (b"a", b"b"))
 
 
-def test_a_shelf_shows_what_is_in_memory_and_nothing_else():
+def test_a_shelf_has_the_conversations_in_memory_and_no_others():
     shelf = MemoryShelf([A])
     shelf.add(B)
     assert list(shelf) == [A.id, B.id]
@@ -15,14 +15,14 @@ def test_a_shelf_shows_what_is_in_memory_and_nothing_else():
     assert shelf.get(ConversationId(b"?" * 32)) is None
 
 
-def test_a_conversation_takes_the_slot_of_an_older_one_of_its_id():
+def test_a_conversation_replaces_an_older_one_of_its_id():
     shelf = MemoryShelf([A])
     newer = Conversation(A.id)
     shelf.add(newer)
     assert list(shelf.values()) == [newer]
 
 
-def test_what_is_removed_is_gone_and_may_be_removed_again():
+def test_a_removed_conversation_may_be_removed_again():
     shelf = MemoryShelf([A])
     shelf.remove(A.id)
     shelf.remove(A.id)

@@ -23,7 +23,7 @@ ME, FRIEND = Writer(1), Writer(2)
 
 
 class Scene:
-    """A replica's core, its disk, and a hub's core; messages cross until nothing is under way."""
+    """A replica's core, its disk, and a hub's core; messages are delivered until none is left."""
 
     def __init__(self, hello: Hello | None = None) -> None:
         self.now = 0.0
@@ -33,28 +33,28 @@ class Scene:
         self.disk: dict[ConversationId, list[Entry]] = {}
         self.saved: dict[ConversationId, tuple[Position, ...]] = {}
         self.sent: list[Message] = []
-        self.heard: list[Event] = []
+        self.delivered: list[Event] = []
         self.loads: list[ConversationId] = []
         self.is_readable = True
         self._to_hub: deque[Message] = deque()
 
     def do(self, effects: ReplicaEffects) -> ReplicaEffects:
-        """Persist, remember, send, load; and let all that follows happen."""
+        """Persist, save, send and load, including all resulting effects."""
         for entry in effects.persist:
             self.disk.setdefault(entry.conversation, []).append(entry)
         for conversation, positions in effects.acked:
             self.saved[conversation] = (*self.saved.get(conversation, ()), *positions)
-        self.heard += effects.deliver
+        self.delivered += effects.deliver
         messages = [frame.message for frame in effects.send]
         self.sent += messages
         self._to_hub += messages
         for conversation in effects.load:
             self.load(conversation)
         while self._to_hub and self.link_id is not None:
-            self.take(self.hub.receive(self.link_id, self._to_hub.popleft(), self.now))
+            self.perform(self.hub.receive(self.link_id, self._to_hub.popleft(), self.now))
         return effects
 
-    def take(self, effects) -> None:
+    def perform(self, effects) -> None:
         for link_id, frame in effects.send:
             if link_id == self.link_id:
                 self.do(self.core.receive(frame.message, self.now))
@@ -92,7 +92,7 @@ class Scene:
         return genesis.conversation
 
     def write(self, conversation: ConversationId, text: str) -> Entry:
-        """Write as a program does: in the epoch the core says."""
+        """Write an entry in the core's current epoch."""
         held = self.core.shelf[conversation]
         epoch = self.core.epochs.epoch(held, fresh=1000 + len(held.log))
         newest = max(held.log.entries.values(), key=lambda e: e.order_key)
@@ -103,13 +103,13 @@ class Scene:
         return entry
 
     def states(self) -> list[SyncState]:
-        return [event.state for event in self.heard if isinstance(event, StateChanged)]
+        return [event.state for event in self.delivered if isinstance(event, StateChanged)]
 
     def of(self, kind: type) -> list:
         return [message for message in self.sent if isinstance(message, kind)]
 
 
-def test_what_is_written_without_a_link_is_durable_and_sent_with_the_next_one():
+def test_entries_written_without_a_link_are_durable_and_sent_with_the_next_one():
     scene = Scene()
     conversation = scene.create()
     entry = scene.write(conversation, "offline")
@@ -147,11 +147,11 @@ def test_the_acks_of_one_hub_say_nothing_of_another():
     scene.saved.clear()
     scene.hub = Hub(OTHER_HUB, Policy())
     scene.connect(OTHER_HUB)
-    assert conversation in scene.loads, "its acks are read anew"
+    assert conversation in scene.loads, "its acks are read again"
     assert len(scene.hub.shelf[conversation].log) == 1
 
 
-def test_who_follows_loads_before_it_opens_and_once_however_many_ask():
+def test_a_followed_conversation_is_loaded_once_before_it_is_opened():
     scene = Scene()
     genesis = ME.genesis()
     conversation = genesis.conversation
@@ -175,7 +175,7 @@ def test_two_loads_of_one_conversation_give_one():
     assert scene.core.shelf[conversation] is first
 
 
-def test_a_listed_conversation_is_followed_by_who_asked_for_listings():
+def test_a_listed_conversation_is_followed_where_listings_were_requested():
     friend = Scene()
     friend.connect()
     conversation = friend.create()
@@ -233,7 +233,7 @@ def test_an_epoch_whose_lane_has_forked_is_left():
     assert scene.write(conversation, "b").header.epoch != ME.epoch
 
 
-# --- what the disk refuses ----------------------------------------------------------------
+# --- refused commits ----------------------------------------------------------------
 
 
 def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause():
@@ -250,11 +250,11 @@ def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause(
     assert effects.wake_at == pauses.REOPEN_FIRST_S
     scene.advance(pauses.REOPEN_FIRST_S)
     assert scene.loads[-1] == conversation
-    assert len(scene.core.shelf[conversation].log) == 1, "what the disk holds"
+    assert len(scene.core.shelf[conversation].log) == 1, "the entries on disk"
     assert scene.states()[-1] is SyncState.SYNCHRONIZED
 
 
-def test_what_the_disk_refused_leaves_no_epoch_to_go_on_in():
+def test_a_refused_commit_ends_the_epoch():
     scene = Scene()
     scene.connect()
     conversation = scene.create()
@@ -301,24 +301,24 @@ def test_pauses_between_links_grow_and_start_over_after_a_long_one():
     assert scene.core.reconnect_pause_s(0.5) == pytest.approx(0.1)
 
 
-def test_a_link_that_drops_is_told_last():
+def test_the_end_of_a_link_is_delivered_last():
     scene = Scene()
     scene.connect()
     conversation = scene.create()
-    scene.heard.clear()
+    scene.delivered.clear()
     scene.disconnect()
-    assert scene.heard == [StateChanged(conversation, SyncState.OFFLINE), LinkClosed(None)]
+    assert scene.delivered == [StateChanged(conversation, SyncState.OFFLINE), LinkClosed(None)]
     assert not scene.core.link.is_ready
 
 
-def test_a_hub_that_never_answered_is_told_too():
+def test_a_hub_that_never_answered_is_reported_too():
     scene = Scene()
     fault = Fault("HUB_UNREACHABLE")
     scene.disconnect(fault)
-    assert scene.heard == [LinkClosed(fault)]
+    assert scene.delivered == [LinkClosed(fault)]
 
 
-def test_who_is_unfollowed_is_left_and_not_opened_again():
+def test_an_unfollowed_conversation_is_left_and_not_opened_again():
     scene = Scene()
     scene.connect()
     conversation = scene.create()
@@ -330,7 +330,7 @@ def test_who_is_unfollowed_is_left_and_not_opened_again():
     assert scene.of(Open) == []
 
 
-def test_what_is_kept_beside_the_link_is_persisted_and_offered():
+def test_entries_kept_beside_the_link_are_persisted_and_offered():
     scene = Scene()
     scene.connect()
     conversation = scene.create()

@@ -1,4 +1,4 @@
-"""The link of the moment: inputs without one have no effects, but for an append."""
+"""The current link: inputs without one have no effects, except for an append."""
 
 from replica import limits
 from replica.conversation.conversation import Conversation

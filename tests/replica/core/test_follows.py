@@ -1,4 +1,4 @@
-"""What is followed, read from the store, and opened again after a pause."""
+"""Followed conversations: loads from the store, and tries to open them again."""
 
 from replica.core import pauses
 from replica.core.follows import Follows

@@ -1,4 +1,4 @@
-"""What the hub is known to hold: by the channel while there is one, else by earlier acks."""
+"""Entries the hub is known to hold: by an open channel, else by earlier acks."""
 
 from replica import limits
 from replica.conversation.conversation import Conversation
@@ -36,7 +36,7 @@ def test_without_a_link_the_acks_of_earlier_ones_count() -> None:
     scene = Scene()
     assert scene.holdings.unacked(ID) == {ENTRY.id}
     assert scene.holdings.expects_acks(ID)
-    assert not scene.holdings.is_acked(ID, GENESIS.id), "no hub showed it on a link of now"
+    assert not scene.holdings.is_acked(ID, GENESIS.id), "no hub acked it on a current link"
 
 
 def test_a_conversation_that_is_not_in_memory_has_no_unacked_entries() -> None:
@@ -71,8 +71,8 @@ def test_a_refused_entry_is_unacked_but_no_ack_is_expected() -> None:
 
 def test_the_acks_of_another_hub_are_forgotten() -> None:
     scene = Scene()
-    scene.holdings.meet(HUB)
+    scene.holdings.use_hub(HUB)
     assert ID in scene.holdings.acks
-    scene.holdings.meet(OTHER_HUB)
+    scene.holdings.use_hub(OTHER_HUB)
     assert ID not in scene.holdings.acks
     assert scene.holdings.unacked(ID) == {GENESIS.id, ENTRY.id}

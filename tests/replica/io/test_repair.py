@@ -1,4 +1,4 @@
-"""Repairs of the store: counted, written down once, and never in the way of reading."""
+"""Repairs of the store: counted, written once, and never a failure of a read."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ async def test_a_row_that_was_repaired_meanwhile_stays(path: Path) -> None:
     assert rows(path) == before
 
 
-async def test_what_cant_be_written_down_is_counted_and_reading_goes_on(path: Path) -> None:
+async def test_a_repair_that_cant_be_written_is_counted_and_reading_continues(path: Path) -> None:
     conversation = Writer(1).genesis().conversation
     commit = GroupCommit(await schema.connect_writer(path))
     await commit.close()

@@ -274,7 +274,7 @@ async def test_acks_that_find_a_full_disk_are_written_once_space_is_freed(path: 
         assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
         async with full_disk(store):
             store.save_acks(conversation, peer, fresh, now_ms=2)
-            # Older acks only ask more of the peer than need be; that is no failure.
+            # Older acks only cause additional comparisons; that is no failure.
             assert await store.load_acks(conversation, peer) == ((position(entries[1]),), 1)
         positions, _ = await store.load_acks(conversation, peer)
         assert set(positions) == {position(entries[1]), *fresh}

@@ -31,7 +31,7 @@ OTHER = Digest(b"?" * 32)
 
 
 @dataclass
-class Desk:
+class Scene:
     """A client with one conversation of five messages, open on a link."""
 
     ada: Writer = field(default_factory=lambda: Writer(1))
@@ -69,323 +69,325 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def scene() -> Scene:
+    return Scene()
 
 
-def test_entries_without_an_ack_of_an_earlier_link_are_unacked(desk: Desk) -> None:
-    assert desk.channel().unacked == {e.id for e in desk.line}
-    genesis, *line = desk.line
-    assert desk.channel(genesis, line[2]).unacked == {e.id for e in line[3:]}
-    assert not desk.channel(genesis, line[-1]).unacked
+def test_entries_without_an_ack_of_an_earlier_link_are_unacked(scene: Scene) -> None:
+    assert scene.channel().unacked == {e.id for e in scene.line}
+    genesis, *line = scene.line
+    assert scene.channel(genesis, line[2]).unacked == {e.id for e in line[3:]}
+    assert not scene.channel(genesis, line[-1]).unacked
 
 
-def test_equal_digests_ack_everything(desk: Desk) -> None:
-    channel = desk.channel()
-    desk.side.send_open(channel, desk.out, 0.0, with_heads=True)
-    desk.receive(Opened(desk.id, desk.held.log.digest, True))
+def test_equal_digests_ack_everything(scene: Scene) -> None:
+    channel = scene.channel()
+    scene.side.send_open(channel, scene.out, 0.0, with_heads=True)
+    scene.receive(Opened(scene.id, scene.held.log.digest, True))
     assert channel.state is SyncState.SYNCHRONIZED
     assert (channel.unacked, channel.recheck_at, channel.is_open) == (set(), None, True)
-    (acked,) = desk.delivered(EntriesAcked)
-    assert set(acked.positions) == {desk.genesis.position, desk.line[-1].position}
+    (acked,) = scene.delivered(EntriesAcked)
+    assert set(acked.positions) == {scene.genesis.position, scene.line[-1].position}
 
 
-def test_an_ack_covers_the_lane_before_it(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis)
-    desk.receive(Ack(desk.id, (desk.line[3].id,)))
-    assert channel.unacked == {e.id for e in desk.line[4:]}
+def test_an_ack_covers_the_lane_before_it(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis)
+    scene.receive(Ack(scene.id, (scene.line[3].id,)))
+    assert channel.unacked == {e.id for e in scene.line[4:]}
 
 
-def test_an_append_is_unacked_and_checked_later(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
-    entry = desk.ada.write(desk.id, said("more"), parents=desk.line[-1:])
-    desk.side.append(entry, desk.out, 7.0)
+def test_an_append_is_unacked_and_checked_later(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
+    entry = scene.ada.write(scene.id, said("more"), parents=scene.line[-1:])
+    scene.side.append(entry, scene.out, 7.0)
     assert (channel.unacked, channel.recheck_at) == ({entry.id}, 7.0 + limits.RESYNC_S)
     assert not channel.outgoing  # the hub has not sent its heads yet
-    assert desk.out.persist == [entry]
+    assert scene.out.persist == [entry]
 
 
-def test_an_entry_of_a_non_member_is_not_appended(desk: Desk) -> None:
-    stray = Writer(2).write(desk.id, said("me?"), parents=[desk.genesis])
+def test_an_entry_of_a_non_member_is_not_appended(scene: Scene) -> None:
+    stray = Writer(2).write(scene.id, said("me?"), parents=[scene.genesis])
     with pytest.raises(NotAllowed):
-        desk.side.append(stray, desk.out, 0.0)
-    assert not desk.held.log.pending
+        scene.side.append(stray, scene.out, 0.0)
+    assert not scene.held.log.pending
 
 
 # --- refusals ---------------------------------------------------------------------------
 
 
-def test_a_hub_that_lost_the_conversation_is_sent_all_of_it_once(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
-    desk.receive(desk.fault(ConversationUnknown()), 3.0)
-    assert list(channel.outgoing) == [e.id for e in desk.line]
+def test_a_hub_that_lost_the_conversation_is_sent_all_of_it_once(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
+    scene.receive(scene.fault(ConversationUnknown()), 3.0)
+    assert list(channel.outgoing) == [e.id for e in scene.line]
     assert channel.unacked == set(channel.outgoing)
     assert (channel.state, channel.recheck_at) == (SyncState.RECONCILING, 3.0)
 
 
-def test_later_tries_send_the_membership_and_then_end(desk: Desk) -> None:
-    channel = desk.channel()
+def test_later_tries_send_the_membership_and_then_end(scene: Scene) -> None:
+    channel = scene.channel()
     for _ in range(SEEDINGS_MAX):
         channel.outgoing.clear()
         channel.queued.clear()
-        desk.receive(desk.fault(ConversationUnknown()))
-    assert list(channel.outgoing) == [desk.genesis.id]
-    desk.receive(desk.fault(ConversationUnknown()), 5.0)
+        scene.receive(scene.fault(ConversationUnknown()))
+    assert list(channel.outgoing) == [scene.genesis.id]
+    scene.receive(scene.fault(ConversationUnknown()), 5.0)
     assert channel.state is SyncState.DENIED
     assert channel.recheck_at == 5.0 + limits.DENIED_RECHECK_S
 
 
-def test_a_conversation_not_held_is_not_seeded(desk: Desk) -> None:
-    desk.shelf.remove(desk.id)
-    channel = desk.channel()
-    desk.receive(desk.fault(ConversationUnknown()))
+def test_a_conversation_not_held_is_not_seeded(scene: Scene) -> None:
+    scene.shelf.remove(scene.id)
+    channel = scene.channel()
+    scene.receive(scene.fault(ConversationUnknown()))
     assert channel.state is SyncState.DENIED
 
 
-def test_a_fault_for_unknown_entries_changes_no_state(desk: Desk) -> None:
-    channel = desk.channel()
-    desk.receive(desk.fault(ConversationUnknown(), desk.line[1]))
-    assert (channel.state, desk.out.deliver) == (SyncState.OPENING, [])
+def test_a_fault_for_unknown_entries_changes_no_state(scene: Scene) -> None:
+    channel = scene.channel()
+    scene.receive(scene.fault(ConversationUnknown(), scene.line[1]))
+    assert (channel.state, scene.out.deliver) == (SyncState.OPENING, [])
 
 
-def test_a_final_refusal_is_reported_once(desk: Desk) -> None:
-    channel = desk.channel()
+def test_a_final_refusal_is_reported_once(scene: Scene) -> None:
+    channel = scene.channel()
     for _ in range(2):
-        desk.receive(desk.fault(QuotaExceeded()))
+        scene.receive(scene.fault(QuotaExceeded()))
     assert (channel.state, channel.is_open) == (SyncState.DENIED, False)
-    assert len(desk.delivered(EntryFailed)) == len(desk.delivered(StateChanged)) == 1
+    assert len(scene.delivered(EntryFailed)) == len(scene.delivered(StateChanged)) == 1
 
 
-def test_a_retryable_refusal_is_only_reported(desk: Desk) -> None:
-    channel = desk.channel()
-    fault = Fault("BUSY", retryable=True, conversation=desk.id)
-    desk.receive(fault)
+def test_a_retryable_refusal_is_only_reported(scene: Scene) -> None:
+    channel = scene.channel()
+    fault = Fault("BUSY", retryable=True, conversation=scene.id)
+    scene.receive(fault)
     assert channel.state is SyncState.OPENING
-    assert desk.out.deliver == [EntryFailed(desk.id, None, fault)]
+    assert scene.out.deliver == [EntryFailed(scene.id, None, fault)]
 
 
-def test_a_refused_entry_is_not_sent_again(desk: Desk) -> None:
-    channel = desk.channel()
-    desk.receive(desk.fault(NotAllowed(), desk.line[2]))
-    assert channel.refused == {desk.line[2].id}
-    channel.queue(e.id for e in desk.line)
-    assert desk.line[2].id not in channel.outgoing
+def test_a_refused_entry_is_not_sent_again(scene: Scene) -> None:
+    channel = scene.channel()
+    scene.receive(scene.fault(NotAllowed(), scene.line[2]))
+    assert channel.refused == {scene.line[2].id}
+    channel.queue(e.id for e in scene.line)
+    assert scene.line[2].id not in channel.outgoing
 
 
-def test_missing_entries_are_sent_and_diverged_lanes_reported(desk: Desk) -> None:
-    channel = desk.channel()
-    desk.receive(desk.fault(EntriesMissing(missing=[desk.line[2].id, b"?" * 32])))
-    assert list(channel.outgoing) == [desk.line[2].id]
-    assert desk.out.deliver == []
-    desk.receive(desk.fault(LanesDiverged()))
+def test_missing_entries_are_sent_and_diverged_lanes_reported(scene: Scene) -> None:
+    channel = scene.channel()
+    scene.receive(scene.fault(EntriesMissing(missing=[scene.line[2].id, b"?" * 32])))
+    assert list(channel.outgoing) == [scene.line[2].id]
+    assert scene.out.deliver == []
+    scene.receive(scene.fault(LanesDiverged()))
     assert channel.state is SyncState.RECONCILING
-    assert len(desk.delivered(EntryFailed)) == 1
+    assert len(scene.delivered(EntryFailed)) == 1
 
 
-def test_a_fault_about_a_conversation_that_is_closed_changes_nothing(desk: Desk) -> None:
+def test_a_fault_about_a_conversation_that_is_closed_changes_nothing(scene: Scene) -> None:
     for error in (ConversationUnknown(), QuotaExceeded(), EntriesMissing()):
-        desk.receive(desk.fault(error))
-    assert (desk.out.deliver, desk.sent) == ([], [])
+        scene.receive(scene.fault(error))
+    assert (scene.out.deliver, scene.sent) == ([], [])
 
 
 # --- deadlines --------------------------------------------------------------------------
 
 
-def test_waiting_for_credit_postpones_the_recheck(desk: Desk) -> None:
-    channel = desk.channel()
-    channel.queue([desk.genesis.id])
+def test_waiting_for_credit_postpones_the_recheck(scene: Scene) -> None:
+    channel = scene.channel()
+    channel.queue([scene.genesis.id])
     channel.recheck_at = 1.0
-    desk.side.repair([channel], desk.out, 9.0, may_send=False)
-    assert (desk.sent, channel.recheck_at) == ([], 9.0 + limits.RESYNC_S)
-    desk.side.repair([channel], desk.out, 9.0, may_send=True)
-    (again,) = desk.sent
+    scene.side.repair([channel], scene.out, 9.0, may_send=False)
+    assert (scene.sent, channel.recheck_at) == ([], 9.0 + limits.RESYNC_S)
+    scene.side.repair([channel], scene.out, 9.0, may_send=True)
+    (again,) = scene.sent
     assert isinstance(again, Open)
-    assert again.heads == desk.held.log.heads()
+    assert again.heads == scene.held.log.heads()
 
 
-def test_an_inconclusive_comparison_is_postponed_a_few_times(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
+def test_an_inconclusive_comparison_is_postponed_a_few_times(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
     for _ in range(BUSY_CHECKS_MAX):
         channel.received_since_check = True
-        desk.receive(Opened(desk.id, OTHER, False), 4.0)
+        scene.receive(Opened(scene.id, OTHER, False), 4.0)
         assert channel.is_check_due(4.0 + limits.RESYNC_S)
-        assert not desk.sent
-        desk.side.verify([channel], desk.out, 4.0 + limits.RESYNC_S)
-        assert isinstance(desk.sent.pop(), Open)
+        assert not scene.sent
+        scene.side.verify([channel], scene.out, 4.0 + limits.RESYNC_S)
+        assert isinstance(scene.sent.pop(), Open)
     channel.received_since_check = True
-    desk.receive(Opened(desk.id, OTHER, False), 4.0)
-    (shown,) = desk.sent
+    scene.receive(Opened(scene.id, OTHER, False), 4.0)
+    (shown,) = scene.sent
     assert isinstance(shown, Open)
     assert shown.heads is not None
 
 
-def test_only_synchronized_conversations_are_verified(desk: Desk) -> None:
-    channel = desk.channel()
+def test_only_synchronized_conversations_are_verified(scene: Scene) -> None:
+    channel = scene.channel()
     for state in SyncState:
         channel.state = state
-        desk.side.verify([channel], desk.out, 0.0)
-    assert desk.sent == []  # there is something to ack
+        scene.side.verify([channel], scene.out, 0.0)
+    assert scene.sent == []  # an ack is still expected
     channel.unacked.clear()
     for state in SyncState:
         channel.state = state
-        desk.side.verify([channel], desk.out, 0.0)
-    assert len(desk.sent) == 1
+        scene.side.verify([channel], scene.out, 0.0)
+    assert len(scene.sent) == 1
 
 
-def test_what_the_hubs_entries_set_free_is_not_acked(desk: Desk) -> None:
-    """LINK-15: only what the hub sent itself is held there; the rest was here, and pending."""
+def test_entries_released_by_the_hubs_entries_are_not_acked(scene: Scene) -> None:
+    """LINK-15: only entries the hub sent are held there; the others were pending here."""
     bob = Writer(2)
-    grant = desk.ada.write(desk.id, Member(Grant(bob.public, Role.WRITER)), parents=[desk.genesis])
-    lost = bob.write(desk.id, said("lost here"), parents=desk.line[-1:])
-    behind = desk.ada.write(desk.id, said("written here"), parents=[lost])
-    stored = [*desk.line, grant, behind]
-    desk.held = Conversation.restore(desk.id, stored, Lost(frozenset({lost.id})))
-    desk.shelf.add(desk.held)
-    channel = desk.channel(desk.genesis, grant)
-    desk.receive(Entries(desk.id, (lost,)))
-    assert desk.held.log.entries.keys() == {entry.id for entry in (*stored, lost)}
-    assert channel.unacked == {entry.id for entry in (*desk.line[1:], behind)}
-    assert [e for e in desk.out.deliver if isinstance(e, EntriesAcked)] == []
-    assert acked_by(desk.out.deliver) == {desk.id: (lost.position,)}
+    grant = scene.ada.write(
+        scene.id, Member(Grant(bob.public, Role.WRITER)), parents=[scene.genesis]
+    )
+    lost = bob.write(scene.id, said("lost here"), parents=scene.line[-1:])
+    behind = scene.ada.write(scene.id, said("written here"), parents=[lost])
+    stored = [*scene.line, grant, behind]
+    scene.held = Conversation.restore(scene.id, stored, Lost(frozenset({lost.id})))
+    scene.shelf.add(scene.held)
+    channel = scene.channel(scene.genesis, grant)
+    scene.receive(Entries(scene.id, (lost,)))
+    assert scene.held.log.entries.keys() == {entry.id for entry in (*stored, lost)}
+    assert channel.unacked == {entry.id for entry in (*scene.line[1:], behind)}
+    assert [e for e in scene.out.deliver if isinstance(e, EntriesAcked)] == []
+    assert acked_by(scene.out.deliver) == {scene.id: (lost.position,)}
 
 
-def test_entries_that_set_nothing_free_cause_no_comparison(desk: Desk) -> None:
-    channel = desk.channel(desk.line[-1])
+def test_entries_that_release_none_cause_no_comparison(scene: Scene) -> None:
+    channel = scene.channel(scene.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
     channel.unacked.clear()
-    news = desk.ada.write(desk.id, said("news"), parents=desk.line[-1:])
-    desk.receive(Entries(desk.id, (news,)))
-    assert news.id in desk.held.log.entries
+    news = scene.ada.write(scene.id, said("news"), parents=scene.line[-1:])
+    scene.receive(Entries(scene.id, (news,)))
+    assert news.id in scene.held.log.entries
     assert channel.recheck_at is None
-    assert desk.sent == []
+    assert scene.sent == []
 
 
-def test_what_became_equal_before_the_hub_opened_its_side_is_opened_again(desk: Desk) -> None:
+def test_a_conversation_equal_before_the_hub_opened_its_side_is_opened_again(scene: Scene) -> None:
     """LINK-12: entries of an Open before it arrive between a digest and its answer."""
-    channel = desk.channel(*desk.line)
-    desk.side.send_open(channel, desk.out, 0.0, with_heads=False)
-    news = desk.ada.write(desk.id, said("news"), parents=desk.line[-1:])
-    desk.receive(Entries(desk.id, (news,)))
-    digest, heads = desk.held.log.digest, desk.held.log.heads()
-    desk.receive(Opened(desk.id, digest, False, heads), 1.0)
+    channel = scene.channel(*scene.line)
+    scene.side.send_open(channel, scene.out, 0.0, with_heads=False)
+    news = scene.ada.write(scene.id, said("news"), parents=scene.line[-1:])
+    scene.receive(Entries(scene.id, (news,)))
+    digest, heads = scene.held.log.digest, scene.held.log.heads()
+    scene.receive(Opened(scene.id, digest, False, heads), 1.0)
     assert (channel.state, channel.is_open) == (SyncState.OPENING, False)
-    assert desk.sent[-1] == Open(desk.id, digest, None, True)
-    desk.receive(Opened(desk.id, digest, True), 2.0)
+    assert scene.sent[-1] == Open(scene.id, digest, None, True)
+    scene.receive(Opened(scene.id, digest, True), 2.0)
     assert (channel.state, channel.is_open) == (SyncState.SYNCHRONIZED, True)
 
 
 # --- rules of one step ---------------------------------------------------------------------
 
 
-def test_the_first_unacked_entry_sets_the_recheck_and_later_ones_leave_it(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
+def test_the_first_unacked_entry_sets_the_recheck_and_later_ones_leave_it(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
     for now in (7.0, 9.0):
-        parents = [desk.ada.last(desk.id) or desk.genesis]
-        desk.side.append(desk.ada.write(desk.id, said("x"), parents=parents), desk.out, now)
+        parents = [scene.ada.last(scene.id) or scene.genesis]
+        scene.side.append(scene.ada.write(scene.id, said("x"), parents=parents), scene.out, now)
     assert channel.recheck_at == 7.0 + limits.RESYNC_S
 
 
-def test_an_open_replaces_a_comparison_that_was_put_off(desk: Desk) -> None:
-    channel = desk.channel()
+def test_an_open_replaces_a_comparison_that_was_put_off(scene: Scene) -> None:
+    channel = scene.channel()
     channel.check_at = 1.0
-    desk.side.send_open(channel, desk.out, 4.0, with_heads=True)
+    scene.side.send_open(channel, scene.out, 4.0, with_heads=True)
     assert channel.deadlines() == [4.0 + limits.RESYNC_S]
 
 
 @pytest.mark.parametrize("is_unacked", [True, False])
 def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
-    desk: Desk, is_unacked: bool
+    scene: Scene, is_unacked: bool
 ) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
+    channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
     channel.received_since_check = True
-    channel.unacked = {desk.line[-1].id} if is_unacked else set()
-    desk.receive(Opened(desk.id, OTHER, False), 2.0)
+    channel.unacked = {scene.line[-1].id} if is_unacked else set()
+    scene.receive(Opened(scene.id, OTHER, False), 2.0)
     assert channel.check_at == 2.0 + limits.RESYNC_S
     assert channel.recheck_at == (3.0 if is_unacked else None)
 
 
-def test_a_channel_reconciles_until_the_heads_of_the_hub_are_held(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
-    desk.side.send_open(channel, desk.out, 0.0, with_heads=True)
-    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
-    desk.receive(Opened(desk.id, OTHER, False, (desk.genesis.position, ahead.position)))
+def test_a_channel_reconciles_until_the_heads_of_the_hub_are_held(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
+    scene.side.send_open(channel, scene.out, 0.0, with_heads=True)
+    ahead = scene.ada.write(scene.id, said("ahead"), parents=scene.line[-1:])
+    scene.receive(Opened(scene.id, OTHER, False, (scene.genesis.position, ahead.position)))
     assert channel.wanted == {ahead.id}
     assert channel.state is SyncState.RECONCILING
-    desk.receive(Entries(desk.id, (ahead,)))
+    scene.receive(Entries(scene.id, (ahead,)))
     assert channel.state is SyncState.SYNCHRONIZED
 
 
-def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(desk: Desk) -> None:
-    channel = desk.channel()
+def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(scene: Scene) -> None:
+    channel = scene.channel()
     channel.state, channel.recheck_at = SyncState.RECONCILING, 3.0
-    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    scene.receive(Ids(scene.id, tuple(sorted(scene.held.log.entries)), False, True))
     assert channel.state is SyncState.SYNCHRONIZED
     assert (channel.wanted, channel.unacked, channel.recheck_at) == (set(), set(), None)
 
 
-def test_a_list_of_ids_without_ours_is_asked_about_later(desk: Desk) -> None:
-    channel = desk.channel()
+def test_a_list_of_ids_without_ours_is_asked_about_later(scene: Scene) -> None:
+    channel = scene.channel()
     channel.state = SyncState.SYNCHRONIZED
-    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 2.0)
-    assert channel.unacked == {entry.id for entry in desk.line[1:]}
-    assert list(channel.outgoing) == [entry.id for entry in desk.line[1:]]
+    scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 2.0)
+    assert channel.unacked == {entry.id for entry in scene.line[1:]}
+    assert list(channel.outgoing) == [entry.id for entry in scene.line[1:]]
     assert channel.recheck_at == 2.0 + limits.RESYNC_S
-    desk.receive(Ids(desk.id, (desk.genesis.id,), False, True), 4.0)
+    scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 4.0)
     assert channel.recheck_at == 2.0 + limits.RESYNC_S
 
 
-def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
+def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state = SyncState.SYNCHRONIZED
-    desk.receive(Ids(desk.id, tuple(sorted(desk.held.log.entries)), False, True))
+    scene.receive(Ids(scene.id, tuple(sorted(scene.held.log.entries)), False, True))
     assert channel.recheck_at is None
 
 
-def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(desk: Desk) -> None:
-    channel = desk.channel()
-    channel.in_flight = {entry.id for entry in desk.line}
-    for now, expected in ((3.0, desk.line), (4.0, desk.line[:1])):
-        assert seed(channel, desk.held, now)
+def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(scene: Scene) -> None:
+    channel = scene.channel()
+    channel.in_flight = {entry.id for entry in scene.line}
+    for now, expected in ((3.0, scene.line), (4.0, scene.line[:1])):
+        assert seed(channel, scene.held, now)
         assert list(channel.outgoing) == [entry.id for entry in expected]
         channel.outgoing.clear()
         channel.queued.clear()
-        channel.in_flight = {entry.id for entry in desk.line}
+        channel.in_flight = {entry.id for entry in scene.line}
     assert channel.recheck_at == 4.0 + limits.RESYNC_S
 
 
 def test_a_hub_that_opened_the_conversation_and_lost_it_again_is_given_all_of_it(
-    desk: Desk,
+    scene: Scene,
 ) -> None:
-    channel = desk.channel()
+    channel = scene.channel()
     for _ in range(2):
-        desk.receive(desk.fault(ConversationUnknown()))
-        assert list(channel.outgoing) == [entry.id for entry in desk.line]
-        desk.receive(Opened(desk.id, desk.held.log.digest, True))
+        scene.receive(scene.fault(ConversationUnknown()))
+        assert list(channel.outgoing) == [entry.id for entry in scene.line]
+        scene.receive(Opened(scene.id, scene.held.log.digest, True))
         channel.outgoing.clear()
         channel.queued.clear()
 
 
-def test_a_denied_channel_offers_the_membership_alone_from_then_on(desk: Desk) -> None:
-    channel = desk.channel()
+def test_a_denied_channel_offers_the_membership_alone_from_then_on(scene: Scene) -> None:
+    channel = scene.channel()
     channel.seedings = SEEDINGS_MAX
-    desk.receive(desk.fault(ConversationUnknown()))
+    scene.receive(scene.fault(ConversationUnknown()))
     assert (channel.state, channel.seedings) == (SyncState.DENIED, 1)
 
 
-def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(desk: Desk) -> None:
-    channel = desk.channel()
-    lacking = [entry.id for entry in desk.line[1:3]]
-    desk.receive(desk.fault(EntriesMissing(missing=lacking)))
+def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(scene: Scene) -> None:
+    channel = scene.channel()
+    lacking = [entry.id for entry in scene.line[1:3]]
+    scene.receive(scene.fault(EntriesMissing(missing=lacking)))
     assert list(channel.outgoing) == lacking
     assert channel.state is SyncState.OPENING
 
 
-def test_ids_that_only_the_hub_holds_keep_a_channel_reconciling(desk: Desk) -> None:
-    channel = desk.channel(desk.genesis, desk.line[-1])
+def test_ids_that_only_the_hub_holds_keep_a_channel_reconciling(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state = SyncState.RECONCILING
-    ahead = desk.ada.write(desk.id, said("ahead"), parents=desk.line[-1:])
-    desk.receive(Ids(desk.id, tuple(sorted([*desk.held.log.entries, ahead.id])), False, True))
+    ahead = scene.ada.write(scene.id, said("ahead"), parents=scene.line[-1:])
+    scene.receive(Ids(scene.id, tuple(sorted([*scene.held.log.entries, ahead.id])), False, True))
     assert channel.wanted == {ahead.id}
     assert channel.state is SyncState.RECONCILING

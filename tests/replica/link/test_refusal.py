@@ -1,4 +1,4 @@
-"""A hub that refuses a conversation as a whole: told from other faults, and the channel after."""
+"""Refusals of a whole conversation: recognition among faults, and the channel afterwards."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_missing_entries_refuse_a_conversation_that_is_not_held() -> None:
     assert refuses_conversation(final, is_held=False)
 
 
-def test_a_refused_conversation_is_denied_told_once_and_asked_about_later() -> None:
+def test_a_refused_conversation_is_denied_reported_once_and_asked_about_later() -> None:
     channel, out = (
         Channel(ID, state=SyncState.RECONCILING, is_open=True, seedings=3),
         EffectsBuilder(),

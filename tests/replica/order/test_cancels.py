@@ -9,8 +9,8 @@ from tests.support.writers import Writer
 def test_a_cancel_counts_while_its_author_may_write_it() -> None:
     turn, reader = Turn(), Writer(3)
     granted = turn.grant(reader, Role.READER, turn.genesis)
-    wish = turn.admit(reader.write(turn.held.id, Cancel(), parents=[turn.ask]))
-    assert not turn.held.log.membership.is_visible(wish)
+    cancel = turn.admit(reader.write(turn.held.id, Cancel(), parents=[turn.ask]))
+    assert not turn.held.log.membership.is_visible(cancel)
     assert not turn.held.order.is_cancelled(turn.ask.id)
     turn.grant(reader, Role.WRITER, granted)
     assert turn.held.order.is_cancelled(turn.ask.id)

@@ -1,4 +1,4 @@
-"""Claims about the end of a run: everyone who may read agrees, and agrees with the books."""
+"""Claims about the end of a run: all readers agree with each other and with the history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from tests.replica.log.naive_members import naive_covered, naive_membership
 from tests.replica.order.naive_order import naive_order
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import BookedLog, Books, Violation, short
+from tests.simulation.oracle.history import History, RecordedLog, Violation, short
 from tests.simulation.oracle.naive_tail import naive_frontier, naive_tail
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything replicas must agree on about one conversation."""
+    """The verdicts on one conversation that replicas must agree on."""
 
     covered: frozenset[EntryId]
     visible: frozenset[EntryId]
@@ -31,7 +31,7 @@ class View:
 
 
 def view_of(held: Conversation) -> View:
-    """Read the core's verdicts."""
+    """Return the core's verdicts."""
     log, order = held.log, held.order
     covered = frozenset(log.covered())
     seals = sorted(order.nodes)
@@ -48,8 +48,8 @@ def view_of(held: Conversation) -> View:
     )
 
 
-def naive_view(log: BookedLog) -> View:
-    """Derive the same from the books, by the slow twins (spec/03-order §2, §3, §5)."""
+def naive_view(log: RecordedLog) -> View:
+    """Derive the same from the history, naively (spec/03-order §2, §3, §5)."""
     covered = frozenset(naive_covered(log))
     state = naive_membership(log)
     order = naive_order(log)
@@ -74,27 +74,27 @@ def naive_view(log: BookedLog) -> View:
     )
 
 
-def _context(log: BookedLog, chain: list[EntryId]) -> tuple[EntryId, ...]:
+def _context(log: RecordedLog, chain: list[EntryId]) -> tuple[EntryId, ...]:
     return tuple(listed for seal in chain for listed in log.body(seal).entries)
 
 
 def differences(a: View, b: View) -> str:
-    """Name the fields in which two views differ."""
+    """Return the names of the fields in which two views differ."""
     names = [n for n in View.__slots__ if getattr(a, n) != getattr(b, n)]
     lacks = {n: short(getattr(a, n) ^ getattr(b, n)) for n in names if n in ("covered", "visible")}
     return f"{names} {lacks}"
 
 
 class Agreement:
-    """Compares all who may read one conversation with each other and with the books."""
+    """Compares all readers of one conversation with each other and with the history."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
-        self._books = books
+    def __init__(self, history: History, mix: Mix) -> None:
+        self._books = history
         self._may_repeat = mix.may_repeat
         self._contexts: dict[EntryId, tuple[EntryId, ...]] = {}
 
     def accepted(self, name: str, seal_id: EntryId, held: Conversation | None) -> None:
-        """Take a seal as it arrives: whoever has it shows the same context for it."""
+        """Check that every replica derives the same context for a seal."""
         if held is not None and seal_id in held.order.nodes:
             context = tuple(e.id for e in held.order.context(seal_id))
             if self._contexts.setdefault(seal_id, context) != context:
@@ -106,12 +106,12 @@ class Agreement:
         stores: Mapping[str, Disk],
         holders: Mapping[str, tuple[PublicKey | None, Conversation]],
     ) -> None:
-        """Compare all members, and the hub (key None), in the end."""
+        """Compare all members, and the hub (key None), at the end."""
         on = {
             name: {e.id for e in disk.entries if e.conversation == conversation}
             for name, disk in stores.items()
         }
-        # What only a stranger holds (its grant got lost, or it was revoked) can't come back.
+        # Entries held only by a non-member (grant lost, or revoked) can't be recovered.
         state = naive_membership(self._books.log_of(conversation, on["hub"]))
         members = {key for key, roles in state.roles.items() if roles} - state.kept.keys()
         readers = {
@@ -129,7 +129,7 @@ class Agreement:
                 raise Violation(f"{name} lacks {short(lacking)}")
             view = view_of(held)
             if view != expected:
-                raise Violation(f"{name} differs from the books: {differences(view, expected)}")
+                raise Violation(f"{name} differs from the history: {differences(view, expected)}")
         digests = {held.log.digest for held in readers.values()}
         if len(digests) > 1:
             raise Violation("equal logs have different digests")
@@ -154,12 +154,12 @@ class Agreement:
                     raise Violation(f"the context of {seal_id.hex()[:6]} changed")
 
     def _check_again(self, held: Conversation, expected: View) -> None:
-        """Fold the covered entries once more in another order of arrival: same verdicts."""
+        """Check that covered entries in another order of arrival give the same verdicts."""
         again = Conversation(held.id)
         for entry_id in sorted(expected.covered):
             again.admit(held.log.entries[entry_id], verified=True)
         if again.log.pending:
-            raise Violation("what is covered does not stand on its own")
+            raise Violation("the covered entries are not complete")
         twin = view_of(again)
         if twin != expected:
             raise Violation(f"arrival order matters: {differences(twin, expected)}")
@@ -173,10 +173,10 @@ class Agreement:
         says = self._meta(expected)
         for name, held in readers.items():
             if dict(held.document.projection.meta) != says:
-                raise Violation(f"{name} shows another document than the books")
+                raise Violation(f"{name} shows another document than the history")
 
     def _meta(self, expected: View) -> dict[str, object]:
-        from tests.simulation.oracle.naive_meta import naive_meta  # brings pycrdt
+        from tests.simulation.oracle.naive_meta import naive_meta  # imports pycrdt
 
         on_track = (
             self._books[i]

@@ -1,4 +1,4 @@
-"""Claims about runs without faults: no frame that only a fault could call for."""
+"""Claims about runs without faults: no frame that only a fault could cause."""
 
 from replica.ids import ConversationId, EntryId
 from replica.limits import RESYNC_S
@@ -7,25 +7,25 @@ from replica.link.codec import Direction
 from replica.link.effects import conversation_of
 from replica.link.events import SyncState
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Violation, short
+from tests.simulation.oracle.history import Violation, short
 
 Stream = tuple[int, ConversationId]
 
 
 class Calm:
-    """What went over each link, where nothing is lost, late or out of order."""
+    """The messages of each link in a run without losses, delays and reordering."""
 
     def __init__(self, mix: Mix) -> None:
         self._is_calm = mix.is_calm
         self._revokes = bool(mix.revoke)
-        """What a revocation names goes along with it."""
+        """Entries named by revocations, which are sent with them."""
         self._crossed: dict[Stream, set[EntryId]] = {}
         self._left: set[Stream] = set()
         self._compared: set[Stream] = set()
         self._unacked_since: dict[tuple[str, EntryId], float] = {}
 
     def sent(self, link_id: int, direction: Direction, message: m.Message) -> None:
-        """Take a message as it leaves: an entry crosses a link once, whichever way."""
+        """Check a sent message: an entry crosses a link once, in either direction."""
         conversation = conversation_of(message)
         if not self._is_calm or conversation is None:
             return
@@ -34,9 +34,9 @@ class Calm:
             case m.Close():
                 self._left.add(stream)
             case _ if stream in self._left:
-                pass  # what crosses a Close may be dropped, and is sent again
+                pass  # entries that cross a Close may be dropped, and are sent again
             case m.Open(heads=heads) if heads is not None and stream in self._compared:
-                # After 5 s of steady writing heads are compared, and what is under way comes again.
+                # After 5 s of steady writing heads are compared; entries in flight repeat.
                 self._left.add(stream)
             case m.Open(heads=heads) if heads is not None:
                 self._compared.add(stream)
@@ -51,17 +51,17 @@ class Calm:
                     raise Violation(f"{short(again)} cross link {link_id} again, {direction}")
                 crossed.update(message.ids)
             case m.Fault(reason="ENTRIES_MISSING"):
-                raise Violation(f"entries came before what they follow; asked for {direction}")
+                raise Violation(f"entries came before their ancestors; asked for {direction}")
             case _:
                 pass
 
     def state(self, name: str, state: SyncState) -> None:
-        """Take a change of state: nothing gets lost, so nobody can notice it."""
+        """Check a change of state: no replica may notice a loss."""
         if self._is_calm and state is SyncState.DESYNCHRONIZED:
-            raise Violation(f"{name} lost something where nothing gets lost")
+            raise Violation(f"{name} noticed a loss in a run without losses")
 
     def compares(self, name: str, link_id: int, conversation: ConversationId) -> None:
-        """Take a comparison of heads: after the first, only what is not acked calls for one."""
+        """Check a comparison of heads: after the first, only unacked entries cause one."""
         stream = (link_id, conversation)
         again = stream in self._compared and stream not in self._left
         is_called_for = any(writer == name for writer, _ in self._unacked_since)
@@ -69,16 +69,16 @@ class Calm:
             raise Violation(f"{name} compares heads again, though all it sent is acked")
 
     def left(self, name: str) -> None:
-        """Take a replica that leaves a conversation: acks may cross that."""
+        """Record that a replica leaves a conversation, which acks may cross."""
         self._unacked_since = {k: at for k, at in self._unacked_since.items() if k[0] != name}
 
     def offered(self, name: str, ids: tuple[EntryId, ...], now: float) -> None:
-        """Take entries a replica sends."""
+        """Record entries that a replica sends."""
         for entry_id in ids:
             self._unacked_since.setdefault((name, entry_id), now)
 
     def acked(self, name: str, ids: tuple[EntryId, ...], now: float) -> None:
-        """Take acks: they come before anyone would ask for them (LINK-15)."""
+        """Check acks: they come before the replica would compare again (LINK-15)."""
         for entry_id in ids:
             since = self._unacked_since.pop((name, entry_id), now)
             if self._is_calm and now - since >= RESYNC_S:

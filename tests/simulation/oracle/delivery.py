@@ -1,4 +1,4 @@
-"""Claims about what a hub sends: to members alone, of what they opened (LINK-8, LINK-16)."""
+"""Claims about messages of a hub: only to members, on opened conversations (LINK-8, LINK-16)."""
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft
@@ -7,11 +7,11 @@ from replica.link import messages as m
 from replica.log.kinds import Kind
 from syncd.hub import Hub, HubEffects, LinkId
 from tests.replica.log.naive_members import naive_membership
-from tests.simulation.oracle.books import Violation
+from tests.simulation.oracle.history import Violation
 
 
 class _Members:
-    """Who may read one conversation, folded anew when its membership entries change."""
+    """The readers of one conversation, folded again when its membership changes."""
 
     def __init__(self, held: Conversation) -> None:
         self.held = held
@@ -32,18 +32,18 @@ class _Members:
 
 
 class Delivery:
-    """What each link has open, and who may read."""
+    """The open conversations of each link, and the readers of each conversation."""
 
     def __init__(self) -> None:
         self._members: dict[ConversationId, _Members] = {}
         self._open: dict[LinkId, set[ConversationId]] = {}
 
     def connected(self, link_id: LinkId) -> None:
-        """Take a new link."""
+        """Record a new link."""
         self._open[link_id] = set()
 
     def received(self, link_id: LinkId, message: m.Message) -> None:
-        """Take a message of a client before the hub does."""
+        """Record a message of a client before the hub receives it."""
         match message:
             case m.Open(conversation=conversation):
                 self._open[link_id].add(conversation)
@@ -53,7 +53,7 @@ class Delivery:
                 pass
 
     def decided(self, hub: Hub, effects: HubEffects) -> None:
-        """Take what a hub decides to send, while its log is as it was then."""
+        """Check the effects of the hub before its log changes again."""
         for link_id, frame in effects.send:
             link = hub.links.get(link_id)
             if link is not None and link.peer is not None:
@@ -64,10 +64,10 @@ class Delivery:
             case m.Close(conversation=conversation):
                 self._open[link_id].discard(conversation)
             case m.Entries() | m.Ids() | m.Opened() | Draft():
-                what = type(message).__name__
-                self._check_reader(hub, message.conversation, peer, what)
+                kind = type(message).__name__
+                self._check_reader(hub, message.conversation, peer, kind)
                 if message.conversation not in self._open[link_id]:
-                    raise Violation(f"{what} of a conversation that is not open goes to a client")
+                    raise Violation(f"{kind} of a conversation that is not open goes to a client")
             case m.Fault(reason="ENTRIES_MISSING" | "LANES_DIVERGED", conversation=conversation):
                 self._check_reader(hub, conversation, peer, message.reason)
             case m.Listing(items=items):
@@ -77,15 +77,15 @@ class Delivery:
                 pass
 
     def _check_reader(
-        self, hub: Hub, conversation: ConversationId, peer: PublicKey, what: str
+        self, hub: Hub, conversation: ConversationId, peer: PublicKey, kind: str
     ) -> None:
         held = hub.shelf.get(conversation)
         known = self._members.get(conversation)
-        if held is None and (known is None or what != "Listing"):
-            raise Violation(f"{what} of a conversation the hub does not hold in memory")
-        # Out of memory, a conversation keeps the members it had.
+        if held is None and (known is None or kind != "Listing"):
+            raise Violation(f"{kind} of a conversation the hub does not hold in memory")
+        # A conversation that is not in memory keeps its last members.
         if held is not None and (known is None or known.held is not held):
             known = self._members[conversation] = _Members(held)
         assert known is not None, "a new one was made above"
         if not known.may_read(peer):
-            raise Violation(f"{what} goes to a key that may not read the conversation")
+            raise Violation(f"{kind} goes to a key that may not read the conversation")

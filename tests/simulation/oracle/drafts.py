@@ -1,4 +1,4 @@
-"""Claims about drafts: the host's tokens, without a gap, and all of the current run."""
+"""Claims about drafts: the host's tokens, without gaps, all of the current run."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, EntryId
 from replica.link.events import SyncState
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Violation
+from tests.simulation.oracle.history import Violation
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Run:
 
 
 class Drafts:
-    """What hosts stream, and what each reader got of it."""
+    """The tokens that hosts streamed, and those that each reader received."""
 
     def __init__(self, mix: Mix) -> None:
         self._is_whole = mix.delivers_drafts
@@ -39,38 +39,38 @@ class Drafts:
         *,
         streams: bool,
     ) -> None:
-        """Book what a host is about to stream."""
+        """Record the tokens that a host is about to stream."""
         self._runs[request, run] = _Run(host, conversation, token_ids, now, streams)
         self._newest[request] = run
 
-    def read(self, name: str, life: int, draft: Draft) -> None:
-        """Take a draft frame an application got: the host's tokens, gap-free per run."""
+    def read(self, name: str, incarnation: int, draft: Draft) -> None:
+        """Check a delivered draft frame: the host's tokens, without gaps per run."""
         known = self._runs.get((draft.request, draft.run))
         streamed = known.token_ids if known else ()
         end = draft.token_offset + len(draft.token_ids)
         if streamed[draft.token_offset : end] != draft.token_ids:
-            raise Violation(f"{name} read a draft nobody streamed")
-        reader = (name, life, draft.request, draft.run)
+            raise Violation(f"{name} read a draft that was not streamed")
+        reader = (name, incarnation, draft.request, draft.run)
         if draft.token_offset not in (0, self._read.get(reader, 0)):
             raise Violation(f"{name} read a draft with a gap")
         self._read[reader] = end
 
     def crashed(self, name: str) -> None:
-        """Take the end of a process."""
+        """Record the crash of a process."""
         for known in [k for k in self._synchronized_since if k[0] == name]:
             del self._synchronized_since[known]
 
     def state(self, name: str, conversation: ConversationId, state: SyncState, now: float) -> None:
-        """Note since when a conversation is synchronized without a break."""
+        """Record since when a conversation is synchronized without interruption."""
         if state is SyncState.SYNCHRONIZED:
             self._synchronized_since.setdefault((name, conversation), now)
         else:
             self._synchronized_since.pop((name, conversation), None)
 
-    def answered(self, name: str, life: int, request: EntryId, number: int) -> None:
-        """Take an answer a reader has just got: it has read all of the newest run.
+    def answered(self, name: str, incarnation: int, request: EntryId, number: int) -> None:
+        """Check that a reader of an answer has received all drafts of its run.
 
-        Where nothing is lost on the way, and both ends were synchronized from before it.
+        Applies if nothing is lost in transit and both ends were synchronized before.
         """
         run = self._runs.get((request, number))
         if run is None or not self._is_whole or not run.streams or run.host == name:
@@ -79,6 +79,6 @@ class Drafts:
         since = [self._synchronized_since.get(end) for end in ends]
         if self._newest[request] != number or any(at is None or at > run.began_at for at in since):
             return
-        got = self._read.get((name, life, request, number), 0)
+        got = self._read.get((name, incarnation, request, number), 0)
         if got != len(run.token_ids):
             raise Violation(f"{name} read {got} of {len(run.token_ids)} tokens of an answer")

@@ -1,4 +1,4 @@
-"""Claims about hosts: whose turn it is, what a seal lists, one answer per request."""
+"""Claims about hosts: the order of requests, the lists of seals, one answer per request."""
 
 from replica.commits import Conversations
 from replica.conversation.conversation import Conversation
@@ -7,43 +7,43 @@ from replica.log.body import Request, Seal
 from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Books, Violation
+from tests.simulation.oracle.history import History, Violation
 
 DECISIONS_MAX = 200
-"""Decisions of one host in one step; beyond it the schedule gives out the same ones again."""
+"""Most decisions of one host in one step; more means that the schedule repeats them."""
 
 
 class Hosts:
-    """What each host works on, and what it wrote."""
+    """The runs of each host, and the entries it wrote."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
-        self._books = books
+    def __init__(self, history: History, mix: Mix) -> None:
+        self._books = history
         self._may_repeat = mix.may_repeat
         self._answers: dict[EntryId, EntryId] = {}
         self._running: dict[str, dict[EntryId, EntryId]] = {}
         self._synced: set[tuple[str, ConversationId]] = set()
 
     def started(self, name: str) -> None:
-        """Take a start: nothing is synced yet, and nothing runs."""
+        """Record a start: no conversation is synchronized, and there are no runs."""
         self._running[name] = {}
         self._synced = {known for known in self._synced if known[0] != name}
 
     def undone(self, name: str, lost: Conversations) -> None:
-        """Take a refused commit: what was lost is read and synced again, and nothing runs."""
+        """Record a refused commit: lost conversations are synced again, and their runs end."""
         self._running[name] = {}
         self._synced -= {(name, conversation) for conversation in lost}
 
     def synchronized(self, name: str, conversation: ConversationId) -> None:
-        """Take a conversation as synced in this life."""
+        """Record a conversation as synchronized in this incarnation."""
         self._synced.add((name, conversation))
 
     def decided(self, name: str, count: int) -> None:
         """Count the decisions of one step."""
         if count > DECISIONS_MAX:
-            raise Violation(f"{name} is given the same turns without end")
+            raise Violation(f"{name} repeats its decisions without end")
 
     def sealed(self, name: str, entry: Entry, held: Conversation) -> None:
-        """Take a seal an honest host has just written: it must count."""
+        """Check a new seal of an honest host: it must be valid."""
         if (name, held.id) not in self._synced:
             raise Violation(f"{name} sealed before it had synced its own lanes (ORD-12)")
         if entry.id not in held.order.nodes and not self._may_repeat:
@@ -59,7 +59,7 @@ class Hosts:
                 raise Violation(f"{name} sealed a queued request without the answer before it")
 
     def _follows_cancel(self, request: Entry, seal_id: EntryId) -> bool:
-        """Say whether a request follows a CANCEL of what the seal answers."""
+        """Say whether a request follows a CANCEL of the seal's request."""
         seal = self._books[seal_id].body
         assert isinstance(seal, Seal)
         todo, seen = [request.id], set()
@@ -73,11 +73,11 @@ class Hosts:
         return False
 
     def began(self, name: str, request: EntryId, seal_id: EntryId) -> None:
-        """Take the start of a run: one per request, and one per branch (spec/03-order §4)."""
+        """Check the start of a run: one per request, and one per branch (spec/03-order §4)."""
         running = self._running[name]
         body = self._books[request].body
         if not isinstance(body, Request):
-            raise Violation(f"{name} answers what is no request")
+            raise Violation(f"{name} answers an entry that is no request")
         if request in running:
             raise Violation(f"{name} began a second run of {request.hex()[:6]}")
         busy = set(running.values())
@@ -91,11 +91,11 @@ class Hosts:
         running[request] = seal_id
 
     def ended(self, name: str, request: EntryId) -> None:
-        """Take the end of a run."""
+        """Record the end of a run."""
         self._running[name].pop(request, None)
 
     def durable(self, name: str, entry: Entry) -> None:
-        """Take what a host stores of its own: one answer per request."""
+        """Check an entry stored by its own host: one answer per request."""
         record = self._books.records.get(entry.id)
         if record is None or record.writer != name or self._may_repeat:
             return

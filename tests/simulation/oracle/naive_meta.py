@@ -1,4 +1,4 @@
-"""What the document says, by the slow twin of its unit tests (spec/06-document)."""
+"""The contents of the document, by the naive merge of its unit tests (spec/06-document)."""
 
 from collections.abc import Iterable, Set
 
@@ -6,7 +6,7 @@ from replica.document.projection import EMPTY_UPDATE, Update
 from replica.ids import EntryId
 from replica.log.body import DocumentUpdate
 from tests.replica.document.naive_document import naive_document
-from tests.simulation.oracle.books import Record
+from tests.simulation.oracle.history import Record
 
 
 def naive_meta(records: Iterable[Record], visible: Set[EntryId]) -> dict[str, object]:

@@ -8,14 +8,14 @@ from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from tests.replica.log.naive_members import NaiveMembership
 from tests.replica.order.naive_order import LISTED_KINDS, NaiveOrder
-from tests.simulation.oracle.books import BookedLog
+from tests.simulation.oracle.history import RecordedLog
 
 TALKERS = {Role.WRITER, Role.OWNER}
 PARENTS = 64
 
 
 def naive_start(
-    log: BookedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> EntryId:
     """Return the answer of a tip; else the first CANCEL that closes it; else its request."""
     if tip is None:
@@ -25,9 +25,9 @@ def naive_start(
 
 
 def naive_tail(
-    log: BookedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
-    """Return what follows a tip and is not sealed, by (lamport, id)."""
+    """Return the unsealed entries after a tip, by (lamport, id)."""
     begin = naive_start(log, order, state, tip)
     found = _unsealed_after(log, order, begin)
     if tip is not None and begin != log.body(tip).request:
@@ -38,20 +38,20 @@ def naive_tail(
 
 
 def naive_frontier(
-    log: BookedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
-    """Return what of the tail and its start nothing else of them follows: the last 64."""
+    """Return the entries of tail and start without successors among them: the last 64."""
     said = {naive_start(log, order, state, tip), *naive_tail(log, order, state, tip)}
     behind = [_before(log, log.entries[i].header.parents) for i in said]
     ends = said.difference(*behind)
     return tuple(sorted(sorted(ends, key=_key(log))[-PARENTS:]))
 
 
-def _key(log: BookedLog) -> Callable[[EntryId], tuple[int, EntryId]]:
+def _key(log: RecordedLog) -> Callable[[EntryId], tuple[int, EntryId]]:
     return lambda i: (log.entries[i].header.lamport, i)
 
 
-def _before(log: BookedLog, start: Iterable[EntryId]) -> set[EntryId]:
+def _before(log: RecordedLog, start: Iterable[EntryId]) -> set[EntryId]:
     found: set[EntryId] = set()
     todo = list(start)
     while todo:
@@ -62,7 +62,7 @@ def _before(log: BookedLog, start: Iterable[EntryId]) -> set[EntryId]:
     return found
 
 
-def _closing(log: BookedLog, state: NaiveMembership, request: EntryId) -> list[EntryId]:
+def _closing(log: RecordedLog, state: NaiveMembership, request: EntryId) -> list[EntryId]:
     asker = log.entries[request].header.author
     return sorted(
         (
@@ -77,7 +77,7 @@ def _closing(log: BookedLog, state: NaiveMembership, request: EntryId) -> list[E
     )
 
 
-def _unsealed_after(log: BookedLog, order: NaiveOrder, start: EntryId) -> set[EntryId]:
+def _unsealed_after(log: RecordedLog, order: NaiveOrder, start: EntryId) -> set[EntryId]:
     sealed = {listed for seal in order.chains for listed in log.body(seal).entries}
     found: set[EntryId] = set()
     todo = log.children(start)
@@ -99,13 +99,13 @@ def _stands(state: NaiveMembership, entry: Entry) -> bool:
     return bool(is_kind) and state.sees(entry)
 
 
-def _is_open(log: BookedLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
+def _is_open(log: RecordedLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
     is_request = entry.header.kind == Kind.REQUEST and state.sees(entry)
     return is_request and entry.id not in order.answers and not _closing(log, state, entry.id)
 
 
-def _joined(log: BookedLog, start: set[EntryId], among: set[EntryId]) -> set[EntryId]:
-    """Return what these follow, what follows these, and so on."""
+def _joined(log: RecordedLog, start: set[EntryId], among: set[EntryId]) -> set[EntryId]:
+    """Return the entries connected to `start` by ancestry within `among`."""
     found: set[EntryId] = set()
     todo = list(start)
     while todo:

@@ -1,4 +1,4 @@
-"""Claims about disks and acks: nothing invented, nothing lost, nothing acked too early."""
+"""Claims about disks and acks: no invented or lost entries, no early acks."""
 
 from collections.abc import Iterable, Mapping, Set
 
@@ -9,52 +9,52 @@ from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
-from tests.simulation.oracle.books import Books, Violation, short
+from tests.simulation.oracle.history import History, Violation, short
 
 EXPECTED_FAULTS = {
     "CONVERSATION_NOT_FOUND", "CONVERSATION_DELETED", "LANES_DIVERGED", "PENDING_FULL",
     "LINK_IDLE", "STORE_FULL",
 }  # fmt: skip
-"""What honest replicas may be told; anything else is a bug of ours."""
+"""Faults that honest replicas may receive; any other is a bug."""
 
 MEMBERSHIP_KINDS = (Kind.GENESIS, Kind.MEMBER)
 
 
 class Stores:
-    """Who wrote, stored, accepted and acked what."""
+    """The entries that each node wrote, stored, accepted and acked."""
 
-    def __init__(self, books: Books, mix: Mix) -> None:
+    def __init__(self, history: History, mix: Mix) -> None:
         self.acks = 0
         self.forks = 0
-        self._books = books
+        self._books = history
         self._may_fork = mix.may_fork
         self._accepted_by: dict[str, set[EntryId]] = {}
         self._acked: set[EntryId] = set()
         self._places: dict[tuple[bytes, bytes, int, int, int], EntryId] = {}
 
-    # --- as it happens ------------------------------------------------------------
+    # --- during the run ------------------------------------------------------------
 
     def durable(self, name: str, entry: Entry) -> None:
-        """Take an entry on a disk: only on another's it is part of anyone's history."""
+        """Record a durable entry; on another node's disk it is part of the history."""
         record = self._books.records.get(entry.id)
         if record is None or record.writer == name:
-            return  # check_stores names what nobody wrote
+            return  # check_stores reports entries without an author
         h = entry.header
         place = (entry.conversation, h.author, h.epoch, h.track, h.seq)
         if self._places.setdefault(place, entry.id) != entry.id:
             self.forks += 1
             if not self._may_fork:
-                raise Violation(f"{record.writer} showed two entries at one place: {h.seq}")
+                raise Violation(f"{record.writer} showed two entries at one position: {h.seq}")
 
     def accepted(self, name: str, entries: Iterable[Entry]) -> None:
-        """Book what a replica told its application it holds."""
+        """Record the entries that a replica delivered to its application."""
         seen = self._accepted_by.setdefault(name, set())
         for entry in entries:
             self._books.check(name, entry)
             seen.add(entry.id)
 
     def acked(self, name: str, positions: Iterable[Position], hub_disk: Disk) -> None:
-        """Book an ack; it must have been durable at the hub, lane ancestors included."""
+        """Check an ack: the entry and its lane ancestors must have been durable at the hub."""
         for position in positions:
             at: EntryId | None = position.id
             while at is not None and at not in self._acked:
@@ -64,19 +64,19 @@ class Stores:
                 self.acks += 1
                 at = self._books[at].entry.header.prev
 
-    def taken_as_acked(self, name: str, ids: Iterable[EntryId], hub_disk: Disk) -> None:
-        """Take what a replica no longer counts as unacked."""
+    def assumed_acked(self, name: str, ids: Iterable[EntryId], hub_disk: Disk) -> None:
+        """Check the entries that a replica no longer counts as unacked."""
         early = set(ids) - hub_disk.ever
         if early and not self._may_fork:
-            raise Violation(f"{name} takes {short(early)} as acked, never durable at the hub")
+            raise Violation(f"{name} counts {short(early)} as acked, never durable at the hub")
 
     def failed(self, name: str, fault: m.Fault) -> None:
-        """Take a refusal: honest replicas never cause one of most kinds."""
+        """Check a fault: honest replicas cause only a few kinds."""
         if fault.reason not in EXPECTED_FAULTS:
-            raise Violation(f"{name} was told {fault.reason}: {fault.detail}")
+            raise Violation(f"{name} received {fault.reason}: {fault.detail}")
 
     def sent(self, name: str, message: m.Message, disk: Disk) -> None:
-        """Take what a replica sends: of a blocked conversation the membership alone (LINK-34)."""
+        """Check a sent message: membership only of a blocked conversation (LINK-34)."""
         if not isinstance(message, m.Entries) or not disk.lost:
             return
         if self.is_blocked(message.conversation, disk):
@@ -85,19 +85,19 @@ class Stores:
                 raise Violation(f"{name} sends {kinds} of a blocked conversation")
 
     def restored(self, name: str, disk: Disk, held: Conversation) -> None:
-        """Take a restart: memory must hold exactly what the disk does."""
+        """Check a restart: memory must hold exactly the entries of the disk."""
         stored = [entry.id for entry in disk.conversations()[held.id]]
         if len(stored) != len(set(stored)):
             raise Violation(f"{name} stored an entry twice")
         if set(stored) != held.log.entries.keys() | held.log.pending.keys():
-            raise Violation(f"{name} did not admit again what it had stored")
+            raise Violation(f"{name} did not admit its stored entries again")
         if held.log.pending and not disk.lost:
-            raise Violation(f"{name} waits for what it never lost")
+            raise Violation(f"{name} has losses that did not happen")
         if held.is_blocked is not self.is_blocked(held.id, disk):
             raise Violation(f"{name} is blocked: {held.is_blocked}")
 
     def is_blocked(self, conversation: bytes, disk: Disk) -> bool:
-        """Say whether a membership entry is lost, or follows what is."""
+        """Say whether a membership entry is lost or follows a lost entry."""
         lacking = {i for i, entry in disk.lost.items() if entry.conversation == conversation}
         if not lacking:
             return False
@@ -109,14 +109,14 @@ class Stores:
             return True
         return any(self._books[i].entry.header.kind in MEMBERSHIP_KINDS for i in lacking)
 
-    def taken_away(self, name: str, disk: Disk) -> None:
-        """Take a rollback, damage or a total loss: what is left still counts as accepted."""
+    def removed(self, name: str, disk: Disk) -> None:
+        """Record a rollback, damage or total loss; remaining entries still count as accepted."""
         self._accepted_by[name] = disk.ids()
 
-    # --- in the end -----------------------------------------------------------------
+    # --- at the end -----------------------------------------------------------------
 
     def check(self, stores: Mapping[str, Disk], deleted: Set[bytes] = frozenset()) -> None:
-        """Every store is append-only, holds an entry once, and nothing invented."""
+        """Check that every store is append-only, without duplicates and invented entries."""
         for name, disk in stores.items():
             ids = disk.ids()
             if len(ids) != len(disk.entries):
@@ -129,7 +129,7 @@ class Stores:
         self._check_acked(stores)
 
     def _check_acked(self, stores: Mapping[str, Disk]) -> None:
-        """What was acked is in some store, unless every store that had it lost it."""
+        """Check that every acked entry is in some store, unless all its stores lost it."""
         union = set().union(*(disk.ids() for disk in stores.values()))
         gone = self._acked - union
         lossy = stores["hub"].losses and sum(disk.losses for disk in stores.values()) > 1

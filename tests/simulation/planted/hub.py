@@ -1,4 +1,4 @@
-"""Bugs in the hub: who is sent what, and what is acked."""
+"""Bugs in the hub: recipients of messages, and acks."""
 
 from unittest import mock
 
@@ -37,15 +37,15 @@ def lists_conversations_of_others() -> Patch:
     return mock.patch.object(FanOut, "_list", list_all)
 
 
-def streams_drafts_to_who_did_not_open() -> Patch:
+def streams_drafts_to_links_that_did_not_open() -> Patch:
     offer = Link.offer_drafts
 
-    def shout(self: Link, conversation: ConversationId, request: EntryId) -> object:
+    def offer_to_all(self: Link, conversation: ConversationId, request: EntryId) -> object:
         channel = Channel(conversation, is_open=True, with_drafts=True)
         self.exchange.channels.setdefault(conversation, channel)
         return offer(self, conversation, request)
 
-    return mock.patch.object(Link, "offer_drafts", shout)
+    return mock.patch.object(Link, "offer_drafts", offer_to_all)
 
 
 def streams_no_drafts() -> Patch:
@@ -58,7 +58,7 @@ def offers_nothing_to_other_links() -> Patch:
     return mock.patch.object(HubSide, "offer", offer, create=True)
 
 
-def sends_entries_back_to_who_brought_them() -> Patch:
+def sends_entries_back_to_their_sender() -> Patch:
     return mock.patch.object(FanOut, "_has", lambda self, source, entry_id: False)
 
 
@@ -82,6 +82,6 @@ def forgets_no_refused_entries() -> Patch:
     return mock.patch.object(Hub, "disk_refused", lambda self, lost, fault: HubEffects())
 
 
-def lets_go_of_unwritten_conversations() -> Patch:
-    let_go = Hub.let_go
-    return mock.patch.object(Hub, "let_go", lambda self, busy: let_go(self, frozenset()))
+def evicts_unwritten_conversations() -> Patch:
+    evict = Hub.evict
+    return mock.patch.object(Hub, "evict", lambda self, busy: evict(self, frozenset()))

@@ -33,7 +33,7 @@ def sends_nothing_twice() -> Patch:
     return mock.patch.object(ClientSide, "recheck", recheck)
 
 
-def never_verifies_a_quiet_conversation() -> Patch:
+def never_verifies_an_idle_conversation() -> Patch:
     return mock.patch.object(ClientSide, "verify", lambda self, channels, out, now: None)
 
 
@@ -48,7 +48,7 @@ def leaves_the_first_of_a_suffix_out() -> Patch:
     return mock.patch.object(comparison, "suffix", lambda log, held: suffix(log, held)[1:])
 
 
-def takes_a_guess_for_an_ack() -> Patch:
+def counts_a_guess_as_an_ack() -> Patch:
     mark = Channel.mark_acked
 
     def guess(self: Channel, conversation: Conversation, ids: Iterable[bytes]) -> list:
@@ -64,7 +64,7 @@ def gives_up_a_conversation_the_hub_lost() -> Patch:
     return mock.patch.object(ClientSide, "_seed", deny)
 
 
-def takes_drafts_with_gaps() -> Patch:
+def accepts_drafts_with_gaps() -> Patch:
     def receive(self: DraftStream, draft: object) -> bool:
         self.frames.append(draft)
         return True
@@ -72,7 +72,7 @@ def takes_drafts_with_gaps() -> Patch:
     return mock.patch.object(DraftStream, "receive", receive)
 
 
-def sends_again_what_is_in_flight() -> Patch:
+def sends_entries_in_flight_again() -> Patch:
     def queue(self: Channel, ids: Iterable[EntryId]) -> None:
         new = [i for i in ids if i not in self.queued and i not in self.refused]
         self.queued.update(new)
@@ -132,8 +132,10 @@ def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
 
     difference = ClientSide._receive_difference
 
-    def tell(self: ClientSide, channel: Channel, held: Conversation, message, out, now) -> None:
+    def report_early(
+        self: ClientSide, channel: Channel, held: Conversation, message, out, now
+    ) -> None:
         difference(self, channel, held, message, out, now)
         channel.deliver_acked(getattr(self, "guessed", []), out)
 
-    return mock.patch.multiple(ClientSide, _send_missing=guess, _receive_difference=tell)
+    return mock.patch.multiple(ClientSide, _send_missing=guess, _receive_difference=report_early)

@@ -25,26 +25,26 @@ def sees_no_lane_diverge() -> Patch:
     return mock.patch.object(Log, "at", lambda self, lane, seq: ())
 
 
-def digests_places_without_ids() -> Patch:
+def digests_positions_without_ids() -> Patch:
     def version_vector(heads: Iterable) -> bytes:
         return tagged_sha256(b"vector", repr([(h.lane, h.seq) for h in heads]).encode())
 
     return mock.patch.object(log, "digest_of", version_vector)
 
 
-def lets_nothing_out_of_pending() -> Patch:
+def releases_nothing_from_pending() -> Patch:
     complete = PendingEntries.mark_complete
 
-    def tell_nobody(self: PendingEntries, entry_id: EntryId) -> list[EntryId]:
+    def release_none(self: PendingEntries, entry_id: EntryId) -> list[EntryId]:
         complete(self, entry_id)
         return []
 
     return mock.patch.multiple(
-        PendingEntries, mark_complete=tell_nobody, complete_by=lambda self, authors: []
+        PendingEntries, mark_complete=release_none, complete_by=lambda self, authors: []
     )
 
 
-def counts_what_lies_outside_a_cut() -> Patch:
+def counts_entries_outside_a_cut() -> Patch:
     return mock.patch.object(Membership, "satisfies_cuts", lambda self, entry: True)
 
 
@@ -59,7 +59,7 @@ def _closing(is_closed: Callable[..., bool]) -> Patch:
     )
 
 
-def lets_a_seal_in_before_what_it_lists() -> Patch:
+def admits_a_seal_before_the_entries_it_lists() -> Patch:
     return mock.patch.object(checks, "listed_ids", lambda body: ())
 
 
@@ -72,14 +72,14 @@ def covers_no_ancestors() -> Patch:
 
 
 def counts_no_resignation() -> Patch:
-    settle = members._Fold.resolve_cuts
+    resolve = members._Fold.resolve_cuts
 
-    def deaf(self: members._Fold, key: PublicKey) -> None:
+    def ignore(self: members._Fold, key: PublicKey) -> None:
         mine = self.by_author.pop(key, [])
-        settle(self, key)
+        resolve(self, key)
         self.by_author[key] = mine
 
-    return mock.patch.object(members._Fold, "resolve_cuts", deaf)
+    return mock.patch.object(members._Fold, "resolve_cuts", ignore)
 
 
 def judges_a_seal_by_the_membership_of_now() -> Patch:

@@ -1,4 +1,4 @@
-"""The mixes that show a bug soonest: other seeds are not worth their time."""
+"""The mixes that show a bug in the fewest seeds."""
 
 from dataclasses import replace
 
@@ -26,20 +26,20 @@ def cancelling(mix: Mix) -> Mix:
 
 
 def parted(mix: Mix) -> Mix:
-    """Let people write apart from each other, to two hosts."""
+    """Let people write without links, to two hosts."""
     return replace(
         _dense(calmed(mix)), partitions=3, span_s=15.0, latency_s=0.3, hosts=2, cancels=True
     )
 
 
 def cutting(mix: Mix) -> Mix:
-    """Revoke a person who writes on, cut off from the hub."""
+    """Revoke a person who continues writing, cut off from the hub."""
     mix = replace(_dense(with_whole_stores(mix)), revoke="person", partitions=3, breaks=0)
     return replace(mix, crash=0.0, span_s=15.0)
 
 
 def resigning(mix: Mix) -> Mix:
-    """Let a person leave for good."""
+    """Let a person resign."""
     return replace(_dense(calmed(mix)), revoke="self")
 
 
@@ -59,7 +59,7 @@ def rolling_back(mix: Mix) -> Mix:
 
 
 def forking(mix: Mix) -> Mix:
-    """Restore a disk whose owner writes on in the old epoch."""
+    """Restore a disk whose owner continues in the old epoch."""
     return replace(
         mix, people=4, actions=40, conversations=1, rollback=True, keep_epoch=True, damage=0
     )

@@ -1,4 +1,4 @@
-"""Bugs in storing: commits, restarts, refusals, damage, and what counts as acked."""
+"""Bugs in storage: commits, restarts, refusals, damage, and acks."""
 
 from collections.abc import Iterable
 from unittest import mock
@@ -54,7 +54,7 @@ def writes_on_in_the_epoch_of_a_restored_disk() -> Patch:
     return mock.patch.object(Epochs, "epoch", careless)
 
 
-def forgets_what_the_disk_lost() -> Patch:
+def forgets_the_losses_of_the_disk() -> Patch:
     restore = Conversation.restore
 
     def forgetful(
@@ -65,14 +65,14 @@ def forgets_what_the_disk_lost() -> Patch:
     return mock.patch.object(Conversation, "restore", staticmethod(forgetful))
 
 
-def stores_again_what_waited_in_the_store() -> Patch:
+def stores_pending_entries_of_the_store_again() -> Patch:
     receive = Damage.receive
 
-    def tell_nothing(self: Damage, admitted: Iterable[Entry]) -> frozenset[EntryId]:
+    def report_none(self: Damage, admitted: Iterable[Entry]) -> frozenset[EntryId]:
         receive(self, admitted)
         return frozenset()
 
-    return mock.patch.object(Damage, "receive", tell_nothing)
+    return mock.patch.object(Damage, "receive", report_none)
 
 
 def skips_the_third_entry_of_a_lane() -> Patch:
@@ -90,7 +90,7 @@ def performs_in_reverse() -> Patch:
     return mock.patch.object(Commits, "complete", lambda self: complete(self)[::-1])
 
 
-def forgets_what_was_queued_behind_a_refused_commit() -> Patch:
+def forgets_the_work_queued_behind_a_refused_commit() -> Patch:
     def refuse(self: Commits) -> Refused:
         work, self._committing = self._committing, ()
         return Refused({entry.conversation for one in work for entry in one.persist}, work)
@@ -98,15 +98,15 @@ def forgets_what_was_queued_behind_a_refused_commit() -> Patch:
     return mock.patch.object(Commits, "refuse", refuse)
 
 
-def performs_what_the_disk_refused() -> Patch:
+def performs_refused_commits() -> Patch:
     return mock.patch.object(Commits, "refuse", lambda self: Refused(frozenset(), self.abandon()))
 
 
-def keeps_in_memory_what_the_disk_refused() -> Patch:
+def keeps_refused_entries_in_memory() -> Patch:
     return mock.patch.object(ReplicaCore, "_drop", lambda self, conversation: None)
 
 
-def never_reopens_what_the_disk_refused() -> Patch:
+def never_reopens_after_a_refused_commit() -> Patch:
     return mock.patch.object(Follows, "reopen_later", lambda self, conversation, now: None)
 
 
@@ -128,7 +128,7 @@ def counts_its_own_entry_as_acked() -> Patch:
     return mock.patch.object(ReplicaCore, "append", hasty)
 
 
-def counts_what_was_set_free_as_acked() -> Patch:
+def counts_released_entries_as_acked() -> Patch:
     return mock.patch.object(Intake, "freed_by", lambda self, message, ids: frozenset())
 
 

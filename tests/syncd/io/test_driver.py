@@ -1,4 +1,4 @@
-"""The hub's driver: what it lets go of, and what it must not let go of yet."""
+"""The hub's driver: evicted conversations, and those that must stay in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ IDS = [genesis.conversation for genesis in GENESES]
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[HubDriver]:
-    """Run a driver with room for one of its four conversations."""
+    """Run a driver with capacity for one of its four conversations."""
     async with await Store.open(tmp_path / "log.db") as store:
         await store.append(GENESES)
         hub = Hub(Writer(9).public, Policy(conversations_in_memory_max=1))
@@ -38,8 +38,10 @@ async def test_a_start_fills_memory_and_no_more(driver: HubDriver):
     assert len(driver.hub.shelf.listing(ADA.public)) == len(IDS)
 
 
-async def test_what_was_loaded_for_a_caller_is_there_when_its_turn_comes(driver: HubDriver):
-    """Where all else in memory is open on links, the newcomer is the one that can go."""
+async def test_a_conversation_loaded_for_a_caller_is_in_memory_when_the_caller_runs(
+    driver: HubDriver,
+):
+    """If all others are open on links, the newly loaded one is the only one to evict."""
     link_id = driver.connect(ADA.public, lambda _item: None)
     await driver.receive(link_id, Hello((1,)), 0)
     async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""The hub's loader: conversations come into memory when they are asked for, each read once."""
+"""The hub's loader: conversations are loaded on demand, each read once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from tests.support.writers import Writer, said
 
 
 class Driven:
-    """A driver with one stored conversation, whose reads can be held up."""
+    """A driver with one stored conversation, whose reads can be delayed."""
 
     def __init__(self, driver: HubDriver, writer: Writer, genesis: Entry) -> None:
         self.driver, self.writer, self.last = driver, writer, genesis
@@ -32,7 +32,7 @@ class Driven:
         self._load = driver.store.load
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
-        """Read like the store; the reads that are held up return when they may."""
+        """Read from the store; delayed reads return when they are released."""
         entries = await self._load(conversation, bodies=bodies)
         number, self.reads = self.reads, self.reads + 1
         if number in self.held_up:
@@ -40,7 +40,7 @@ class Driven:
         return entries
 
     def take_off(self) -> None:
-        """Let the conversation leave memory as after a failed write."""
+        """Drop the conversation from memory as after a failed write."""
         self.driver._undo(StoreError("a broken page"), {self.id})
         assert self.id not in self.driver.hub.shelf
 
@@ -81,7 +81,7 @@ async def test_two_loads_at_once_give_one_conversation(driven: Driven):
     assert driven.reads == 1
 
 
-async def test_a_slow_load_never_brings_back_what_was_stored_before(driven: Driven):
+async def test_a_slow_load_never_brings_back_older_contents(driven: Driven):
     driven.take_off()
     driven.held_up = {1}
     loads = [asyncio.create_task(driven.ensure_loaded()) for _ in range(2)]
@@ -94,7 +94,7 @@ async def test_a_slow_load_never_brings_back_what_was_stored_before(driven: Driv
     assert entry.id in driven.driver.hub.shelf[driven.id].log.entries
 
 
-async def test_a_load_that_fails_is_tried_again_by_who_asks_next(
+async def test_a_failed_load_is_repeated_for_the_next_caller(
     driven: Driven, monkeypatch: pytest.MonkeyPatch
 ):
     driven.take_off()

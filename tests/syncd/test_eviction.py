@@ -48,7 +48,7 @@ class Bounded:
     def perform(self, effects: HubEffects) -> list[Message]:
         for entry in effects.persist:
             self.disk.setdefault(entry.conversation, []).append(entry)
-        self.hub.let_go(frozenset())
+        self.hub.evict(frozenset())
         return [frame.message for _, frame in effects.send]
 
     def push(self, peer: PublicKey, *entries: Entry) -> dict[EntryId, Fault | None]:
@@ -86,7 +86,7 @@ def test_all_are_listed(bounded: Bounded):
         assert item.digest == bounded.hub.shelf[item.conversation].log.digest
 
 
-def test_each_takes_a_push_and_keeps_it(bounded: Bounded):
+def test_each_admits_a_push_and_keeps_it(bounded: Bounded):
     for _ in range(2):
         for writer, log in zip(bounded.writers, bounded.logs, strict=True):
             log.append(writer.write(log[0].conversation, said("more"), parents=[log[0]]))
@@ -104,7 +104,7 @@ def test_each_is_opened_and_stays_in_memory_while_it_is(bounded: Bounded):
         assert opened.conversation == conversation
     assert set(bounded.hub.shelf) == set(bounded.ids)
     bounded.hub.disconnect(link_id)
-    bounded.hub.let_go(frozenset())
+    bounded.hub.evict(frozenset())
     assert len(bounded.hub.shelf) == 2
 
 
@@ -115,21 +115,21 @@ def test_each_answers_fetch_and_resolve(bounded: Bounded):
         (fetched,) = queries.fetch(held, [entry.id for entry in log], ())
         assert list(fetched.entries) == log
         assert queries.fate_of(held, log[1].id) == queries.Held(None, None)
-        bounded.hub.let_go(frozenset())
+        bounded.hub.evict(frozenset())
 
 
 def test_a_conversation_that_is_being_written_stays(bounded: Bounded):
     written = bounded.ids[0]
     for conversation in bounded.ids[:3]:
         bounded.ensure_loaded(ADA.public, conversation)
-    bounded.hub.let_go({written})
+    bounded.hub.evict({written})
     assert written in bounded.hub.shelf
     bounded.ensure_loaded(ADA.public, bounded.ids[3])
-    bounded.hub.let_go(frozenset())
+    bounded.hub.evict(frozenset())
     assert written not in bounded.hub.shelf
 
 
-def test_a_stranger_loads_nothing_and_is_told_what_it_is_told_of_none(bounded: Bounded):
+def test_a_stranger_loads_nothing_and_gets_the_answer_for_an_unknown_conversation(bounded: Bounded):
     link_id, _ = bounded.connect(EVE.public)
     before = list(bounded.loads)
     for conversation in (bounded.ids[0], ConversationId(b"?" * 32)):
@@ -144,7 +144,7 @@ def test_a_stranger_loads_nothing_and_is_told_what_it_is_told_of_none(bounded: B
     assert bounded.loads == before
 
 
-def test_whoever_proves_its_grant_with_the_log_is_let_in(bounded: Bounded):
+def test_a_key_that_proves_its_grant_with_the_log_is_admitted(bounded: Bounded):
     writer, log = bounded.writers[0], bounded.logs[0]
     grant = Member(Grant(EVE.public, Role.READER))
     log.append(writer.write(log[0].conversation, grant, parents=[log[1]]))
@@ -153,7 +153,7 @@ def test_whoever_proves_its_grant_with_the_log_is_let_in(bounded: Bounded):
     assert set(bounded.disk[log[0].conversation]) == set(log)
 
 
-def test_an_index_of_headers_lists_and_loads_like_a_conversation_that_was_let_go(bounded: Bounded):
+def test_an_index_of_headers_lists_and_loads_like_an_evicted_conversation(bounded: Bounded):
     again = Hub(HUB_KEY, Policy(conversations_in_memory_max=2))
     for conversation, entries in bounded.disk.items():
         again.index(conversation, entries)

@@ -1,4 +1,4 @@
-"""What the demo shows: acts, answers as they come, checks, and the closing table."""
+"""The output of the demo: steps, streamed answers, checks, and the summary."""
 
 import sys
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from replica.io import Delta, Discarded, Finished, TurnEvent
 INDENT = "  "
 
 
-class Stage:
-    """The screen and the results of one show."""
+class DemoOutput:
+    """The screen output and the results of one demo."""
 
     def __init__(self, *, as_json: bool) -> None:
-        """Show on stdout; on stderr where stdout is for JSON."""
+        """Write to stdout, or to stderr if stdout is for JSON."""
         self.result: dict[str, Any] = {}
         self.checks: list[tuple[str, bool, str]] = []
         self._as_json = as_json
@@ -34,37 +34,37 @@ class Stage:
         """Say whether every check held."""
         return bool(self.checks) and all(ok for _, ok, _ in self.checks)
 
-    def act(self, number: int, title: str) -> None:
-        """Begin an act."""
+    def begin_step(self, number: int, title: str) -> None:
+        """Print the heading of a step."""
         self._console.print()
         self._console.print(Text(f"{number}  {title}", style="bold"))
 
     def say(self, line: str) -> None:
-        """Say what happens."""
+        """Print a line about the current action."""
         for part in line.split("\n"):
             self._console.print(Text(INDENT + " " + part, style="dim"))
 
     def verbatim(self, output: str) -> None:
-        """Show what a command wrote."""
+        """Print the output of a command."""
         for line in output.splitlines():
             shown = Text(INDENT + " " + line)
             shown.truncate(max(20, self._console.width - 1), overflow="ellipsis")
             self._console.print(shown)
 
     def question(self, text: str | None) -> None:
-        """Show what is asked, and make room for the answer."""
+        """Print the question and the label of its answer."""
         if text is not None:
             self._console.print(Text.assemble(INDENT, (" you    ", "cyan"), text))
         self._console.print(Text.assemble(INDENT, (" model  ", "green")), end="")
         self._text.column = 0
 
     def answer(self, event: TurnEvent) -> None:
-        """Show an answer as it comes, and its cost."""
+        """Print an answer as it is streamed, then its cost."""
         match event:
             case Delta(text):
                 self._write(text)
             case Discarded():
-                self._write("\n[the run began anew]\n")
+                self._write("\n[the host started the answer again]\n")
             case Finished(_, generation):
                 self._console.print()
                 width = self._console.width - 12 if self._console.is_terminal else 0
@@ -80,19 +80,19 @@ class Stage:
         self._file.flush()
 
     def check(self, promise: str, ok: bool, detail: str) -> None:  # a verdict
-        """Note whether a promise held, and say so."""
+        """Record and print whether a guarantee held."""
         self.checks.append((promise, ok, detail))
         mark = ("held    ", "bold green") if ok else ("FAILED  ", "bold red")
         self._console.print(Text.assemble(INDENT, " ", mark, promise, (f"  ({detail})", "dim")))
 
     def fail(self, error: AntiphonError) -> None:
-        """Say what ended the show."""
+        """Print the error that ended the demo."""
         self._console.print()
         Output(as_json=self._as_json).fail(error)
 
-    def curtain(self) -> None:
-        """Show the closing table."""
-        self.act(6, "What was promised, and what happened")
+    def summarize(self) -> None:
+        """Print the table of all checks."""
+        self.begin_step(6, "Summary: guarantees and measurements")
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         for name in ("", "promise"):
             table.add_column(name, no_wrap=True)
@@ -112,5 +112,5 @@ class Stage:
 
 
 def bytes_words(sizes: Sequence[int]) -> str:
-    """Return sizes as one line for people."""
+    """Return sizes as one line of text."""
     return " · ".join(f"{size:,}" for size in sizes) + " B"

@@ -1,4 +1,4 @@
-"""What was written: every entry as its author signed it, and what each names."""
+"""The history of a run: every entry as its author signed it, and the ids it names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from replica.log.entry import Entry
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A claim was violated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Record:
         return tuple(ids)
 
 
-class BookedLog:
-    """Entries of one conversation as the slow twins of the unit tests read a log."""
+class RecordedLog:
+    """Entries of one conversation, in the form that the naive implementations read."""
 
     def __init__(self, conversation: ConversationId, records: dict[EntryId, Record]) -> None:
         self.conversation = conversation
@@ -52,7 +52,7 @@ class BookedLog:
         return list(self._children.get(entry_id, ()))
 
 
-class Books:
+class History:
     """All records by id."""
 
     def __init__(self) -> None:
@@ -65,25 +65,25 @@ class Books:
         return self.records[entry_id]
 
     def authored(self, name: str, entry: Entry, body: Body) -> None:
-        """Book an entry the moment it is signed."""
+        """Record an entry when it is signed."""
         self.records[entry.id] = Record(entry, body, name)
 
     def check(self, name: str, entry: Entry) -> None:
-        """Compare an entry that `name` holds with what its author wrote."""
+        """Compare an entry that `name` holds with the author's."""
         record = self.records.get(entry.id)
         if record is None:
-            raise Violation(f"{name} holds {entry.id.hex()[:6]}, which nobody wrote")
+            raise Violation(f"{name} holds {entry.id.hex()[:6]}, which has no author")
         ours, theirs = record.entry, entry
         if (ours.header_bytes, ours.signature) != (theirs.header_bytes, theirs.signature):
             raise Violation(f"{name} holds other bytes of {entry.id.hex()[:6]}")
         if ours.body != theirs.body:
             raise Violation(f"{name} holds another body of {entry.id.hex()[:6]}")
 
-    def log_of(self, conversation: ConversationId, ids: Iterable[EntryId]) -> BookedLog:
+    def log_of(self, conversation: ConversationId, ids: Iterable[EntryId]) -> RecordedLog:
         """Return these entries of a conversation as a log."""
-        return BookedLog(conversation, {i: self.records[i] for i in ids})
+        return RecordedLog(conversation, {i: self.records[i] for i in ids})
 
 
 def short(ids: Iterable[EntryId]) -> list[str]:
-    """Name entries in a message."""
+    """Return short ids for a message."""
     return [i.hex()[:6] for i in sorted(ids)]
