@@ -29,7 +29,6 @@ from replica.io.turns import (
     choose_host,
     say_as_system,
 )
-from replica.io.verifier import Verifier
 
 __all__ = [
     "FILE_MODE",
@@ -51,7 +50,6 @@ __all__ = [
     "SavedAcks",
     "Store",
     "TurnEvent",
-    "Verifier",
     "add_health",
     "choose_host",
     "error_of",

@@ -27,12 +27,10 @@ def check_contents(entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
     """Check an entry alone, steps 4 to 6; return the ids it names.
 
     The signature of a pending entry is verified too, so that nobody can fill the
-    buffer in another's name. `verified` skips signature and body digest; an entry
-    marked `is_verified` skips the signature alone.
+    buffer in another's name. `verified` skips signature and body digest.
     """
     if not verified:
-        if not entry.is_verified:
-            verify_signature(entry)
+        verify_signature(entry)
         verify_body(entry)
     body = _control_body(entry)
     if entry.header.kind == Kind.GENESIS:

@@ -5,7 +5,7 @@ signed; `Header` is their decoded form.
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from replica.errors import EntryRefused
 from replica.ids import (
     ENTRY_TAG,
     SALT_BYTES,
@@ -86,8 +85,6 @@ class Entry:
     body: bytes | None
     id: EntryId
     header: Header
-    is_verified: bool = field(default=False, compare=False, repr=False)
-    """Whether the signature was verified here; not part of the entry."""
 
     @property
     def conversation(self) -> ConversationId:
@@ -144,15 +141,6 @@ def sign(header_bytes: bytes, key: Ed25519PrivateKey) -> bytes:
 def verify_signature(entry: Entry) -> None:
     """Raise KeyInvalid or SignatureInvalid unless the author signed this header."""
     verify(entry.header.author, entry.signature, pae(SIGNATURE_TAG, entry.header_bytes))
-
-
-def verified(entry: Entry) -> Entry:
-    """Return the entry marked as verified where its signature is valid, else as it is."""
-    try:
-        verify_signature(entry)
-    except EntryRefused:
-        return entry
-    return replace(entry, is_verified=True)
 
 
 @lru_cache(KEYS_CACHED)

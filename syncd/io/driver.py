@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import structlog
 
@@ -16,7 +15,7 @@ from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Performer, Verifier
+from replica.io import Blobs, Performer
 from replica.link import Entries, Fault, Frame, Message, conversation_of
 from syncd.fan_out import HubEffects, LinkId
 from syncd.hint import Hint
@@ -50,7 +49,6 @@ class HubDriver:
         self.streams = Streams(hub.policy.links_per_key_max)
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
-        self._verifier = Verifier()
         self._backlog_bytes: dict[LinkId, int] = {}
         self._loader = Loader(hub, store, self._submit)
         self._ticker: asyncio.Task[None] | None = None
@@ -77,7 +75,6 @@ class HubDriver:
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._loader.stop()
         await self.performer.stop()
-        self._verifier.close()
 
     async def failed(self) -> None:
         """Raise the error that ended one of the hub's permanent tasks."""
@@ -107,8 +104,6 @@ class HubDriver:
         """
         conversation, link = conversation_of(message), self.hub.links.get(link_id)
         if conversation is not None and link is not None and link.peer is not None:
-            if isinstance(message, Entries):
-                message = await _verified(message, link.peer, self.hub, self._verifier)
             await self._loader.ensure_loaded(link.peer, conversation, message)
         done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
         if not frame_bytes or link_id not in self._backlog_bytes:
@@ -124,7 +119,6 @@ class HubDriver:
 
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         """Append without a link; return once all admitted entries are durable."""
-        message = await _verified(message, peer, self.hub, self._verifier)
         await self._loader.ensure_loaded(peer, message.conversation, message)
         effects, outcomes = self.hub.push(peer, message, time.monotonic())
         await self._submit(effects, message.conversation)
@@ -223,14 +217,3 @@ class HubDriver:
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
             self._evict()
-
-
-async def _verified(message: Entries, peer: PublicKey, hub: Hub, verifier: Verifier) -> Entries:
-    """Verify the signatures of a member's entries beside the event loop.
-
-    The core verifies all others, if it does not refuse them for their sender.
-    """
-    held = hub.shelf.get(message.conversation)
-    if held is None or not held.is_member(peer):
-        return message
-    return replace(message, entries=await verifier.verify(message.entries))

@@ -8,8 +8,7 @@ from replica.errors import EntryRefused
 from replica.ids import EntryId, Track
 from replica.log.body import Grant, Member, Role
 from replica.log.checks import check_ancestors, check_contents, filled
-from replica.log.codec.entries import decode_entry_message, encode_entry
-from replica.log.entry import Entry, Header, verified
+from replica.log.entry import Entry, Header
 from replica.log.kinds import Kind
 from replica.refusals import (
     BasisInvalid,
@@ -91,20 +90,6 @@ def test_a_seal_is_a_basis_on_the_conversation_track_alone() -> None:
 def test_contents_that_break_a_rule_are_refused(entry: Entry, refusal: type[EntryRefused]) -> None:
     with pytest.raises(refusal):
         check_contents(entry, verified=False)
-
-
-def test_a_mark_stands_for_the_signature_alone() -> None:
-    marked = verified(FIRST)
-    assert marked == FIRST
-    assert (marked.is_verified, FIRST.is_verified) == (True, False)
-    assert not verified(replace(FIRST, signature=SECOND.signature)).is_verified
-    check_contents(replace(marked, signature=bytes(64)), verified=False)  # not verified again
-    with pytest.raises(BodyDigestMismatch):
-        check_contents(replace(marked, body=b"\0" * len(FIRST.body or b"")), verified=False)
-
-
-def test_a_decoded_entry_carries_no_mark() -> None:
-    assert not decode_entry_message(encode_entry(verified(FIRST))).is_verified
 
 
 def test_an_entry_verified_before_is_still_parsed() -> None:
