@@ -1,9 +1,10 @@
 """How many appends per second does a hub acknowledge as durable, with 1 and 32 clients?
 
-Clients push one signed entry at a time and wait for its ack; each has its own
-key and connection. Beside it, in turn on the same server: an empty unary call
-(health check); and, on another one, an fsync slowed by 3 ms. A table says where
-the hub spends its time on one append.
+Clients append one signed entry at a time and wait for its ack, by a unary Push
+or over a link as replicas do; each has its own key and connection. Beside both,
+in turn on the same server: an empty unary call (health check); and, on another
+one, an fsync slowed by 3 ms. A table says where the hub spends its time on one
+append.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from statistics import median
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bench import append_parts
+from bench import append_parts, link_client
 from bench.hub_process import HubProcess, build_slow_fsync, hub_process
 from bench.result import Goal, arguments, report, say
 from replica.conversation import Author, Conversation
@@ -77,6 +78,18 @@ async def _append_all(
     raise RuntimeError("too few entries were prepared")
 
 
+async def _append_over_link(
+    stream: link_client.Stream, entries: list[Entry], deadline: float
+) -> int:
+    """Append one entry after another until `deadline`; return how many are durable."""
+    for done, entry in enumerate(entries):
+        if time.monotonic() >= deadline:
+            stream.cancel()
+            return done
+        await link_client.append(stream, entry)
+    raise RuntimeError("too few entries were prepared")
+
+
 async def _check_health(calls: HubCalls, deadline: float) -> int:
     """Make one empty call after another until `deadline`; return how many."""
     stub = health_pb2_grpc.HealthStub(calls.channel)
@@ -99,16 +112,20 @@ async def _drive(
     assert set((await setup.push(held.id, tuple(first))).values()) == {None}
 
     # Entries are signed before the clock starts: the hub is measured, not the writers.
-    count = int(seconds * 4_000 / clients) if kind == "append" else 0
+    count = 0 if kind == "empty" else int(seconds * 6_000 / clients)
     prepared = [_messages(held, author, count) for author in authors]
     calls = [HubCalls(address, author.key, store) for author in authors]
     for call in calls:
         await call.authenticate()
+    streams = [await link_client.connect(call) for call in calls] if kind == "link" else []
     began = time.monotonic()
     deadline = began + seconds
     if kind == "append":
         pairs = zip(calls, prepared, strict=True)
         work = [_append_all(call, held, entries, deadline) for call, entries in pairs]
+    elif kind == "link":
+        linked = zip(streams, prepared, strict=True)
+        work = [_append_over_link(stream, entries, deadline) for stream, entries in linked]
     else:
         work = [_check_health(call, deadline) for call in calls]
     done = await asyncio.gather(*work)
@@ -128,14 +145,16 @@ def _rate(hub: HubProcess, clients: int, kind: str, seconds: float = SECONDS) ->
     return rate
 
 
-def _rounds(hub: HubProcess) -> list[tuple[Rate, Rate]]:
+KINDS = ("append", "link", "empty")
+
+
+def _rounds(hub: HubProcess) -> list[dict[str, Rate]]:
     """Measure appends and empty calls, in alternating order per round."""
-    rounds = []
-    for number in range(ROUNDS):
-        kinds = ("empty", "append") if number % 2 else ("append", "empty")
-        measured = {kind: _rate(hub, CLIENTS, kind, ROUND_S) for kind in kinds}
-        rounds.append((measured["append"], measured["empty"]))
-    return rounds
+    orders = (KINDS, KINDS[::-1])
+    return [
+        {kind: _rate(hub, CLIENTS, kind, ROUND_S) for kind in orders[number % 2]}
+        for number in range(ROUNDS)
+    ]
 
 
 def main() -> int:
@@ -153,12 +172,12 @@ def main() -> int:
             one = _rate(hub, 1, "append")
             rounds = _rounds(hub)
         parts = append_parts.measure(folder)
-    ratios = [append.per_s / empty.per_s for append, empty in rounds]
-    whole_us = median(append.cpu_us for append, _ in rounds)
-    empty_us = median(empty.cpu_us for _, empty in rounds)
+    ratios = {kind: [one[kind].per_s / one["empty"].per_s for one in rounds] for kind in KINDS[:2]}
+    cpu_us = {kind: median(one[kind].cpu_us for one in rounds) for kind in KINDS}
     for part, part_us in parts.items():
         say(f"{part_us:8.1f} us  {part}")
-    say(f"{empty_us:8.1f} us  an empty call; {whole_us:.1f} us an append")
+    for kind, whole_us in cpu_us.items():
+        say(f"{whole_us:8.1f} us  one call as a whole: {kind}")
     goals = [
         Goal(
             "32 clients / 1 client, fsync + 3 ms",
@@ -166,19 +185,23 @@ def main() -> int:
             5.0,
             at_least=True,
         ),
-        Goal(
-            f"32 clients / empty unary calls, median of {ROUNDS} rounds",
-            median(ratios),
-            0.5,
-            at_least=True,
+        *(
+            Goal(
+                f"32 clients{words} / empty unary calls, median of {ROUNDS} rounds",
+                median(ratios[kind]),
+                0.5,
+                at_least=True,
+            )
+            for kind, words in (("append", ""), ("link", " over links"))
         ),
     ]
     raw: dict[str, object] = {
-        "appends_per_s": {"1": one.per_s, "32": median(a.per_s for a, _ in rounds)},
+        "appends_per_s": {"1": one.per_s, "32": median(r["append"].per_s for r in rounds)},
+        "appends_over_links_per_s": {"32": median(r["link"].per_s for r in rounds)},
         "appends_per_s_slow_fsync": {"1": slow_one.per_s, "32": slow_many.per_s},
-        "empty_calls_per_s": median(e.per_s for _, e in rounds),
-        "ratios": [round(ratio, 3) for ratio in ratios],
-        "hub_cpu_us": {"append": round(whole_us, 1), "empty call": round(empty_us, 1)},
+        "empty_calls_per_s": median(r["empty"].per_s for r in rounds),
+        "ratios": {kind: [round(one, 3) for one in found] for kind, found in ratios.items()},
+        "hub_cpu_us": {kind: round(whole_us, 1) for kind, whole_us in cpu_us.items()},
         "append_parts_us": {part: round(part_us, 1) for part, part_us in parts.items()},
         "entry_text_bytes": 200,
     }

@@ -33,6 +33,7 @@ from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
 from replica.link.link import Link, Phase
 from replica.link.messages import (
+    Ack,
     Close,
     Credit,
     Entries,
@@ -54,6 +55,7 @@ from replica.link.messages import (
 __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
+    "Ack",
     "Acks",
     "Authenticator",
     "Challenge",
