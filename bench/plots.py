@@ -27,13 +27,13 @@ def draw(name: str, result: dict[str, Any], folder: Path) -> list[Path]:
 
 def _append(axes: Any, result: dict[str, Any]) -> None:
     slow, plain = result["appends_per_s_slow_fsync"], result["appends_per_s"]
-    empty = result["empty_calls_per_s"]
     rows = {
         "1 client, fsync + 3 ms": slow["1"],
         "32 clients, fsync + 3 ms": slow["32"],
         "1 client": plain["1"],
         "32 clients": plain["32"],
-        "32 clients, empty call": (empty["before"] + empty["after"]) / 2,
+        "32 clients over links": result["appends_over_links_per_s"]["32"],
+        "32 clients, empty call": result["empty_calls_per_s"],
     }
     axes.barh(list(rows), list(rows.values()))
     axes.invert_yaxis()
