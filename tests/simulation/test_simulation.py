@@ -42,14 +42,12 @@ def test_a_seed_gives_the_same_trace_in_another_process():
 
 
 def test_the_mixes_reach_the_rare_paths():
-    """Enough of the seeds diverge, lose the hub, repair gaps and run out of credit."""
-    seen: dict[str, int] = {}
-    forks = 0
+    """Some of the first seeds diverge, lose the hub, repair gaps and stream drafts."""
+    unseen = {"a fork", "Ids", "Close", "Draft", "ENTRIES_MISSING", "CONVERSATION_NOT_FOUND"}
     for seed in range(300):
         outcome = run_seed(seed)
-        forks += bool(outcome.forks)
-        for name, count in outcome.seen.items():
-            seen[name] = seen.get(name, 0) + count
-    assert forks > 0
-    for name in ("Ids", "Close", "Draft", "ENTRIES_MISSING", "CONVERSATION_NOT_FOUND"):
-        assert seen.get(name), f"no seed of 300 had {name}"
+        unseen -= {name for name, count in outcome.seen.items() if count}
+        unseen -= {"a fork"} if outcome.forks else set()
+        if not unseen:
+            return
+    raise AssertionError(f"not seen in 300 seeds: {sorted(unseen)}")
