@@ -6,7 +6,7 @@ import pytest
 
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
-from replica.log.body import Cancel, Grant, Member, Request, Revocation, Role, Sampling
+from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.order.tail import tail
@@ -189,29 +189,6 @@ def test_a_late_earlier_seal_among_others_of_one_batch_is_folded_once() -> None:
     held.order.receive([e for e in (first, turn.answer) if e.id != second.id])
     assert list(held.order.nodes) == [first.id]
     assert held.order.void == {second.id: VoidReason.SEALED_BEFORE}
-
-
-def test_a_cancel_counts_while_its_author_may_write_it() -> None:
-    turn, reader = Turn(), Writer(3)
-    granted = turn.grant(reader, Role.READER, turn.genesis)
-    wish = turn.admit(reader.write(turn.held.id, Cancel(), parents=[turn.ask]))
-    assert not turn.held.log.membership.is_visible(wish)
-    assert not turn.held.order.is_cancelled(turn.ask.id)
-    turn.grant(reader, Role.WRITER, granted)
-    assert turn.held.order.is_cancelled(turn.ask.id)
-
-
-def test_a_cancel_ends_the_one_request_that_is_its_only_parent() -> None:
-    turn = Turn()
-    second = turn.request(turn.hello)
-    both = sorted([turn.ask, second], key=lambda e: e.id)
-    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=both))
-    order = turn.held.order
-    assert not order.is_cancelled(turn.ask.id)
-    assert not order.is_cancelled(second.id)
-    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[second]))
-    assert order.is_cancelled(second.id)
-    assert not order.is_cancelled(turn.ask.id)
 
 
 def test_a_seal_drops_out_once_a_cut_leaves_it_uncovered() -> None:

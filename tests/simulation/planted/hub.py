@@ -2,7 +2,6 @@
 
 from unittest import mock
 
-from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
@@ -10,7 +9,7 @@ from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.link import Link
 from replica.link.messages import Ack, Entries, ListingItem
-from syncd.fan_out import FanOut, HubEffects, LinkId
+from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
 from tests.simulation.planted import Patch
 
@@ -30,11 +29,13 @@ def lets_everyone_read() -> Patch:
 
 
 def lists_conversations_of_others() -> Patch:
-    def list_all(self: FanOut, link_id: LinkId, held: Conversation) -> None:
-        item = ListingItem(held.id, held.log.digest)
-        self.add(link_id, self._connected.links[link_id].list_conversations([item]))
+    def list_to_all(self: FanOut, conversation: ConversationId) -> None:
+        item = ListingItem(conversation, self._shelf[conversation].log.digest)
+        for link_id, link in self._connected.links.items():
+            if link.follows:
+                self._list(link_id, item)
 
-    return mock.patch.object(FanOut, "_list", list_all)
+    return mock.patch.object(FanOut, "list_one", list_to_all)
 
 
 def streams_drafts_to_links_that_did_not_open() -> Patch:

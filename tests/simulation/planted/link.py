@@ -15,7 +15,8 @@ from replica.link.credit import FlowControl
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
-from replica.link.messages import Open, Opened
+from replica.link.messages import Fault, Open, Opened
+from replica.link.refusal import deny
 from tests.simulation.planted import Patch
 
 
@@ -58,10 +59,12 @@ def counts_a_guess_as_an_ack() -> Patch:
 
 
 def gives_up_a_conversation_the_hub_lost() -> Patch:
-    def deny(self: ClientSide, channel: Channel, fault: object, out: object, now: float) -> None:
-        self._deny(channel, fault, out, now)
+    def give_up(
+        self: ClientSide, channel: Channel, fault: Fault, out: EffectsBuilder, now: float
+    ) -> None:
+        deny(channel, fault, out, now)
 
-    return mock.patch.object(ClientSide, "_seed", deny)
+    return mock.patch.object(ClientSide, "_seed", give_up)
 
 
 def accepts_drafts_with_gaps() -> Patch:

@@ -15,7 +15,7 @@ from replica.link.exchange import Exchange
 from replica.link.intake import Intake
 from replica.log.damage import NOTHING_LOST, Damage, Lost
 from replica.log.entry import Entry
-from syncd.hub import Hub
+from syncd.hub import Hub, HubEffects
 from tests.simulation.hub_node import HubNode
 from tests.simulation.planted import Patch
 
@@ -41,7 +41,7 @@ def persists_three_entries_at_most() -> Patch:
 
 
 def starts_with_an_empty_shelf() -> Patch:
-    return mock.patch.object(Hub, "load", lambda self, *stored: None)
+    return mock.patch.object(Hub, "load", lambda self, *stored: HubEffects())
 
 
 def writes_on_in_the_epoch_of_a_restored_disk() -> Patch:
