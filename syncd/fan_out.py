@@ -4,13 +4,11 @@ Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
 A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import NewType
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from replica import limits
 from replica.conversation import Draft
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, EntryId
 from replica.link import (
     DraftReceived,
     Effects,
@@ -26,10 +24,9 @@ from replica.link import (
     Welcome,
 )
 from replica.log import Entry, Kind
+from syncd.connected import Connected, LinkId
 from syncd.hint import Hint, hint_for
 from syncd.shelf import HubShelf
-
-LinkId = NewType("LinkId", int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +40,6 @@ class HubEffects:
     """Hints for watchers, after the frames sent to them."""
     closed: tuple[LinkId, ...] = ()
     """Links whose streams end after `send`."""
-
-
-@dataclass(slots=True)
-class Connected:
-    """The links of a hub, with the listings and hints each peer gets."""
-
-    links: dict[LinkId, Link] = field(default_factory=dict)
-    listed: dict[LinkId, set[ConversationId]] = field(default_factory=dict)
-    """Conversations already listed to a follower."""
-    watchers: set[LinkId] = field(default_factory=set)
-
-    def hosts(self, vouches_for: Callable[[PublicKey], bool]) -> tuple[LinkedHost, ...]:
-        """Return the linked model hosts, one per key, as a Welcome names them (LINK-29).
-
-        Vouched hosts come first. Within each group, hosts are in the order of their
-        links, because a link's age can't be forged (DECISIONS D44).
-        """
-        infos = {link.host.key: link.host for link in self.links.values() if link.host}
-        hosts = [LinkedHost(info, vouches_for(key)) for key, info in infos.items()]
-        hosts.sort(key=lambda host: not host.vouched)
-        return tuple(hosts[: limits.HOSTS_MAX])
 
 
 class FanOut:
@@ -154,7 +130,7 @@ class FanOut:
     ) -> None:
         ids = [entry.id for entry in entries]
         membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
-        for link_id, link in self._connected.links.items():
+        for link_id, link in self._connected.readers(conversation):
             # Pending entries of other links, admitted with these, are new to the source too.
             lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
             if lacking:
@@ -166,7 +142,7 @@ class FanOut:
         return entry_id in self._brought or entry_id in source.intake.pending
 
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
-        for link_id, link in self._connected.links.items():
+        for link_id, link in self._connected.readers(draft.conversation):
             if link_id != source:
                 self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
 

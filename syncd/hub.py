@@ -28,7 +28,8 @@ from replica.link import (
 from replica.log import NOTHING_LOST, Entry, Lost
 from replica.refusals import ConversationDeleted
 from syncd import queries
-from syncd.fan_out import Connected, FanOut, HubEffects, LinkId
+from syncd.connected import Connected, LinkId
+from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
 from syncd.queries import Right
 from syncd.shelf import HubShelf
@@ -98,8 +99,7 @@ class Hub:
         Conversations stay if they are open on a link or `busy`: their entries are not
         durable yet, or a caller has not used them since their load.
         """
-        is_open = {one for link in self.links.values() for one in link.channels}
-        return self._shelf.evict(is_open | busy)
+        return self._shelf.evict(self._connected.open_conversations | busy)
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Drop the conversations whose last entries the disk refused.
@@ -115,7 +115,7 @@ class Hub:
         return out.build()
 
     def _leave(self, conversation: ConversationId, fault: Fault, out: FanOut) -> None:
-        for link_id, link in self.links.items():
+        for link_id, link in self._connected.readers(conversation):
             out.add(link_id, link.leave(conversation, fault))
 
     def permitted(
@@ -172,10 +172,7 @@ class Hub:
         """Add a link of an authenticated key; a watcher gets hints with the entries sent to it."""
         link_id = LinkId(self._next_link)
         self._next_link += 1
-        self._connected.links[link_id] = self._new_link(peer, now)
-        self._connected.listed[link_id] = set()
-        if watches:
-            self._connected.watchers.add(link_id)
+        self._connected.add(link_id, self._new_link(peer, now), watches=watches)
         return link_id
 
     def _new_link(self, peer: PublicKey, now: float, *, is_greeted: bool = False) -> Link:
@@ -192,9 +189,7 @@ class Hub:
 
     def disconnect(self, link_id: LinkId) -> None:
         """Remove a link whose stream has ended."""
-        link = self._connected.links.pop(link_id, None)
-        self._connected.listed.pop(link_id, None)
-        self._connected.watchers.discard(link_id)
+        link = self._connected.remove(link_id)
         if link is not None:
             link.handle_disconnect()
 
@@ -216,6 +211,8 @@ class Hub:
             self._shelf.touch(conversation)
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
         effects = link.receive(message, now, frame_bytes)
+        if conversation is not None:
+            self._connected.note_opened(link_id, conversation)
         if not was_ready and link.phase is Phase.READY:
             out.welcome(link_id, effects, self._connected.hosts(self.policy.vouches_for))
             out.list_all(link_id)

@@ -17,7 +17,8 @@ from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import Blobs, Performer
 from replica.link import Entries, Fault, Frame, Message, conversation_of
-from syncd.fan_out import HubEffects, LinkId
+from syncd.connected import LinkId
+from syncd.fan_out import HubEffects
 from syncd.hint import Hint
 from syncd.hub import Hub
 from syncd.io.loader import Loader

@@ -34,7 +34,7 @@ from replica.link import (
 from replica.log import entry_id, entry_to_pb
 from replica.refusals import FrameTooLarge, Unauthenticated
 from syncd import queries, watch
-from syncd.fan_out import LinkId
+from syncd.connected import LinkId
 from syncd.hint import Hint
 from syncd.io.driver import HubDriver
 from syncd.io.outbox import Item, Outbox

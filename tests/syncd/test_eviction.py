@@ -9,7 +9,8 @@ from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown
 from replica.testing import of
 from syncd import queries
-from syncd.fan_out import HubEffects, LinkId
+from syncd.connected import LinkId
+from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY

@@ -21,7 +21,8 @@ from replica.link.messages import (
 )
 from replica.log.body import Role
 from replica.testing import of
-from syncd.fan_out import Connected, FanOut, LinkId
+from syncd.connected import Connected, LinkId
+from syncd.fan_out import FanOut
 from syncd.hint import hint_for
 from tests.support.host_scene import RUN, HostScene, read
 from tests.support.scene import HUB_KEY
@@ -176,7 +177,8 @@ def test_a_watcher_that_is_sent_nothing_new_gets_no_hint(scene: HostScene):
 def test_a_non_member_gets_no_hint(scene: HostScene):
     for key, hints in ((scene.reader.public, 1), (Writer(66).public, 0)):
         link = Link(Side.HUB, key=HUB_KEY, peer=key, shelf=scene.hub.shelf, now=0.0)
-        connected = Connected({LinkId(1): link}, {LinkId(1): set()}, {LinkId(1)})
+        connected = Connected()
+        connected.add(LinkId(1), link, watches=True)
         out = FanOut(connected, scene.hub.shelf, 0.0)
         out.send(LinkId(1), Opened(scene.id, scene.held.log.digest, True))
         assert len(out.build().hints) == hints

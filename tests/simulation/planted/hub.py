@@ -2,13 +2,14 @@
 
 from unittest import mock
 
-from replica.ids import ConversationId, EntryId
+from replica.conversation import Draft
+from replica.ids import ConversationId
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
-from replica.link.link import Link
 from replica.link.messages import Ack, Entries, ListingItem
+from syncd.connected import LinkId
 from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
 from tests.simulation.planted import Patch
@@ -39,14 +40,16 @@ def lists_conversations_of_others() -> Patch:
 
 
 def streams_drafts_to_links_that_did_not_open() -> Patch:
-    offer = Link.offer_drafts
+    offer = FanOut._offer_draft
 
-    def offer_to_all(self: Link, conversation: ConversationId, request: EntryId) -> object:
-        channel = Channel(conversation, is_open=True, with_drafts=True)
-        self.exchange.channels.setdefault(conversation, channel)
-        return offer(self, conversation, request)
+    def offer_to_all(self: FanOut, source: LinkId | None, draft: Draft) -> None:
+        for link_id, link in self._connected.links.items():
+            channel = Channel(draft.conversation, is_open=True, with_drafts=True)
+            link.exchange.channels.setdefault(draft.conversation, channel)
+            self._connected.note_opened(link_id, draft.conversation)
+        offer(self, source, draft)
 
-    return mock.patch.object(Link, "offer_drafts", offer_to_all)
+    return mock.patch.object(FanOut, "_offer_draft", offer_to_all)
 
 
 def streams_no_drafts() -> Patch:
