@@ -66,13 +66,13 @@ class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Kind.ValueType],
     KIND_TOOLS: _Kind.ValueType  # 4
     """Tool definitions. Body: Tools."""
     KIND_REQUEST: _Kind.ValueType  # 5
-    """A wish that the model continues. Body: Request."""
+    """A request for the model to continue. Body: Request."""
     KIND_SEAL: _Kind.ValueType  # 6
     """A host's statement of the model's context. Body: Seal."""
     KIND_GENERATION: _Kind.ValueType  # 7
     """What the model produced. Body: Generation."""
     KIND_CANCEL: _Kind.ValueType  # 8
-    """A wish that a request is not (further) answered. Body: Cancel."""
+    """A request is not to be answered, or not further. Body: Cancel."""
     KIND_DOCUMENT: _Kind.ValueType  # 12
     """One update of the shared document. Body: Document."""
     KIND_JOIN: _Kind.ValueType  # 13
@@ -94,13 +94,13 @@ KIND_MESSAGE: Kind.ValueType  # 3
 KIND_TOOLS: Kind.ValueType  # 4
 """Tool definitions. Body: Tools."""
 KIND_REQUEST: Kind.ValueType  # 5
-"""A wish that the model continues. Body: Request."""
+"""A request for the model to continue. Body: Request."""
 KIND_SEAL: Kind.ValueType  # 6
 """A host's statement of the model's context. Body: Seal."""
 KIND_GENERATION: Kind.ValueType  # 7
 """What the model produced. Body: Generation."""
 KIND_CANCEL: Kind.ValueType  # 8
-"""A wish that a request is not (further) answered. Body: Cancel."""
+"""A request is not to be answered, or not further. Body: Cancel."""
 KIND_DOCUMENT: Kind.ValueType  # 12
 """One update of the shared document. Body: Document."""
 KIND_JOIN: Kind.ValueType  # 13

@@ -36,6 +36,8 @@ class Channel:
     seedings: int = 0
     """Number of times the log was sent because the peer did not know the conversation."""
     recheck_at: float | None = None
+    awaited: set[EntryId] | None = None
+    """The entries whose acks decide at `recheck_at`; None: heads are compared in any case."""
     asked_with_heads: bool = False
     """The last Open named our heads, so the peer sends missing entries without being asked."""
     check_at: float | None = None
@@ -83,6 +85,19 @@ class Channel:
     def deadlines(self) -> list[float]:
         """Return the times at which to compare again."""
         return [at for at in (self.recheck_at, self.check_at) if at is not None]
+
+    def recheck(self, at: float, awaited: Iterable[EntryId] | None = None) -> None:
+        """Schedule a comparison, unless by then the `awaited` entries are acked."""
+        self.recheck_at = at
+        self.awaited = None if awaited is None else set(awaited)
+
+    def postpone_recheck(self, now: float) -> None:
+        """Wait for the acks of newer entries once all awaited ones are acked."""
+        if not self.is_overdue(now) or self.awaited is None or self.awaited & self.unacked:
+            return
+        self.recheck_at = None
+        if self.unacked:
+            self.recheck(now + limits.RESYNC_S, self.unacked)
 
     def is_overdue(self, now: float) -> bool:
         """Say whether an unacked entry may have been lost."""

@@ -71,7 +71,7 @@ class ClientSide(Exchange):
     ) -> None:
         """Send an Open, and schedule another one in case the answer is lost."""
         log = self._conversation(channel.id).log
-        channel.recheck_at = now + limits.RESYNC_S
+        channel.recheck(now + limits.RESYNC_S)
         channel.check_at = None
         channel.received_since_check = False
         channel.asked_with_heads = with_heads
@@ -95,7 +95,7 @@ class ClientSide(Exchange):
 
     def _ask_later(self, channel: Channel, now: float) -> None:
         if channel.recheck_at is None:
-            channel.recheck_at = now + limits.RESYNC_S
+            channel.recheck(now + limits.RESYNC_S, channel.unacked)
 
     # --- comparing ------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class ClientSide(Exchange):
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
         channel.busy_checks = 0
-        channel.recheck_at = now + limits.RESYNC_S
+        channel.recheck(now + limits.RESYNC_S)
         if message.heads is not None:
             self._send_missing(channel, held, message.heads)
             channel.settle(out)
@@ -170,7 +170,7 @@ class ClientSide(Exchange):
             if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
                 self.send_open(channel, out, now, with_heads=False)
 
-    def recheck(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
+    def _compare_again(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
         """Compare again; entries sent and not acked may have been lost."""
         channel.in_flight.clear()
         with_heads = channel.state is not SyncState.DENIED
@@ -182,9 +182,9 @@ class ClientSide(Exchange):
         """Recheck these channels, except those that only wait for credit."""
         for channel in channels:
             if channel.outgoing and not may_send:
-                channel.recheck_at = now + limits.RESYNC_S
+                channel.recheck(now + limits.RESYNC_S)
             else:
-                self.recheck(channel, out, now)
+                self._compare_again(channel, out, now)
 
     # --- entries and acks ---------------------------------------------------------
 

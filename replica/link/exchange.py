@@ -165,7 +165,7 @@ class Exchange(ABC):
         channel.is_open = True
         # Also in state SYNCHRONIZED, since the ack of these entries may get lost.
         if channel.unacked and channel.recheck_at is None:
-            channel.recheck_at = now + limits.RESYNC_S
+            channel.recheck(now + limits.RESYNC_S)
         channel.settle(out)
 
     # --- drafts, faults, close -------------------------------------------------------

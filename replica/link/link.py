@@ -210,6 +210,8 @@ class Link:
                 self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
                 client.verify(channels, out, now)
             client.verify([c for c in channels if c.is_check_due(now)], out, now)
+            for channel in channels:
+                channel.postpone_recheck(now)
             overdue = [c for c in channels if c.is_overdue(now)]
             if overdue:
                 # If a Credit was lost, repair would wait for the next heartbeat.

@@ -29,7 +29,7 @@ def refuses_conversation(fault: Fault, *, is_held: bool) -> bool:
 
 def deny(channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
     """Close a refused channel, and ask again later, since a grant may be added."""
-    channel.recheck_at = now + limits.DENIED_RECHECK_S
+    channel.recheck(now + limits.DENIED_RECHECK_S)
     channel.is_open = False
     channel.seedings = min(channel.seedings, 1)  # later tries send membership only
     if channel.state is not SyncState.DENIED:

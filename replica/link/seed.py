@@ -25,7 +25,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
     if held.log.genesis is None or channel.seedings >= SEEDINGS_MAX:
         return False
     channel.in_flight.clear()
-    channel.recheck_at = now + limits.RESYNC_S
+    channel.recheck(now + limits.RESYNC_S)
     channel.seedings += 1
     if held.is_blocked:
         # LINK-34: a hub that lost these membership entries admits them. Without the genesis,

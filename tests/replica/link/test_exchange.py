@@ -9,7 +9,7 @@ from replica.conversation.conversation import Conversation
 from replica.ids import Digest
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Close, Entries, Fault, Ids, Open, Opened
+from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed, StoreFull
@@ -326,6 +326,26 @@ def test_a_steady_writer_still_checks_again(scene: Scene):
     scene.network.advance(limits.RESYNC_S / 3)
     scene.network.advance(limits.RESYNC_S)
     assert scene.held.log.lane_length(line[0].header.lane) == 4
+
+
+def test_entries_acked_in_time_are_not_compared_while_newer_ones_are_in_flight(scene: Scene):
+    first, second = scene.chain(2)
+    opens: list[Message] = []
+
+    def observe(message: Message) -> bool:
+        opens.extend([message] if isinstance(message, Open) else [])
+        return isinstance(message, Ack)
+
+    scene.network.loses = observe
+    scene.client.append(first)
+    scene.network.advance(limits.RESYNC_S * 0.6)
+    scene.client.append(second)
+    scene.client.receive(Ack(scene.id, (first.id,)))
+    scene.network.advance(limits.RESYNC_S * 0.5)
+    assert opens == []  # the second one was sent 2.5 s ago
+    scene.network.advance(limits.RESYNC_S)
+    assert len(opens) == 1
+    assert scene.state() is SyncState.SYNCHRONIZED
 
 
 def test_an_entry_a_reader_missed_is_found_at_the_next_heartbeat(scene: Scene):

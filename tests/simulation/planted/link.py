@@ -24,14 +24,14 @@ def never_checks_again() -> Patch:
     def ignore(self: ClientSide, channel: Channel, out: object, now: float) -> None:
         channel.recheck_at = None
 
-    return mock.patch.object(ClientSide, "recheck", ignore)
+    return mock.patch.object(ClientSide, "_compare_again", ignore)
 
 
 def sends_nothing_twice() -> Patch:
     def recheck(self: ClientSide, channel: Channel, out: EffectsBuilder, now: float) -> None:
         self.send_open(channel, out, now, with_heads=True)
 
-    return mock.patch.object(ClientSide, "recheck", recheck)
+    return mock.patch.object(ClientSide, "_compare_again", recheck)
 
 
 def never_verifies_an_idle_conversation() -> Patch:
@@ -89,8 +89,8 @@ def compares_after_every_frame_of_entries() -> Patch:
 
     def eager(self: Exchange, conversation: ConversationId, ids: list, now: float) -> None:
         channel = self.channels.get(conversation)
-        if channel is not None:
-            self._ask_later(channel, now)
+        if channel is not None and channel.recheck_at is None:
+            channel.recheck(now + RESYNC_S)
         offer(self, conversation, ids, now)
 
     return mock.patch.object(Exchange, "offer", eager)
