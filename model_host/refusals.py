@@ -10,6 +10,7 @@
     ├── TokenizerBytesMissing  a byte of the text without a token
     ├── ObligationsOpen        tool calls without a result
     ├── RequestExpired         a turn after the time the requester set
+    ├── HostBusy               more waiting requests of one owner than the host holds
     ├── ProfileUnknown         a profile that the host doesn't offer
     ├── BodyUnavailable        a body of the context that is missing
     ├── ContextTooLong         more tokens than the model's context holds
@@ -108,6 +109,13 @@ class RequestExpired(GenerationRefused):
 
     reason = "REQUEST_EXPIRED"
     next_step = "Send the request again if the answer is still wanted."
+
+
+class HostBusy(GenerationRefused):
+    """Too many requests in conversations of one owner wait for this host."""
+
+    reason = "HOST_BUSY"
+    next_step = "Send the request again once earlier ones are answered, or ask another host."
 
 
 class ProfileUnknown(GenerationRefused):

@@ -1,6 +1,6 @@
 """The next request a host acts on, and how (spec/03-order §4, spec/07-host §4).
 
-Pure: no clock, and no order of arrival. The driver calls `Schedule.start_next`, acts on
+Pure: no clock. The driver calls `Schedule.start_next`, acts on
 the decision, and calls `end` or `give_up`. The entries it appended are read from the log.
 
     start_next ─► Begin        seal the request, generate, append the answer
@@ -9,10 +9,12 @@ the decision, and calls `end` or `give_up`. The entries it appended are read fro
                   GatherHeads  append a JOIN of membership heads, then call again
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from model_host.refusals import RequestExpired, finish_detail
+from model_host.owner import owner_of
+from model_host.refusals import HostBusy, RequestExpired, finish_detail
 from replica.conversation import Conversation, Sealable, open_requests, sealable
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.log import FinishReason, Generation, Role
@@ -67,21 +69,35 @@ class GatherHeads:
 Decision = Begin | Resume | Refuse | GatherHeads
 
 
-class Schedule:
-    """The turns of a host, fair between conversations.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The numbers of requests that a host acts on and lets wait."""
 
-    The conversation served longest ago comes first, and of those never served the one with
-    the least id. Within a conversation requests come in (lamport, id) order.
+    running_max: int
+    running_per_owner_max: int
+    """Less than `running_max`, so that one owner can't keep all others waiting."""
+    waiting_per_owner_max: int
+    """The newest requests beyond it are refused (HOST-28)."""
+
+
+class Schedule:
+    """The turns of a host, fair between owners, then between conversations of an owner.
+
+    The owner with the fewest requests running comes first, then the one served longest
+    ago; likewise the conversation, and of those never served the one with the least id.
+    Within a conversation requests come in (lamport, id) order.
     """
 
-    def __init__(self, host: PublicKey, *, running_max: int) -> None:
-        """Serve the requests that name `host`, at most `running_max` at once."""
+    def __init__(self, host: PublicKey, bounds: Bounds) -> None:
+        """Serve the requests that name `host`."""
         self._host = host
-        self._running_max = running_max
-        self._running: dict[EntryId, ConversationId] = {}
+        self._bounds = bounds
+        self._running: dict[EntryId, tuple[ConversationId, PublicKey]] = {}
         self._given_up: set[EntryId] = set()
         self._turns = 0
-        self._last_turn: dict[ConversationId, int] = {}
+        self._last_turn: dict[ConversationId | PublicKey, int] = {}
+        self._arrivals: dict[EntryId, int] = {}  # waiting requests, numbered as they were seen
+        self._next_arrival = 0
 
     @property
     def running(self) -> int:
@@ -109,16 +125,54 @@ class Schedule:
         It counts as running until `end` or `give_up`. `now_ms` is the host's own clock, in
         Unix milliseconds (HOST-27).
         """
-        if len(self._running) >= self._running_max:
-            return None
-        for held in sorted(conversations, key=lambda c: (self._last_turn.get(c.id, 0), c.id)):
-            # ORD-12: seals of this key from an earlier process may be known to the hub alone.
-            if is_synchronized(held.id) and is_host_of(held, self._host):
+        # ORD-12: seals of this key from an earlier process may be known to the hub alone.
+        served = [
+            (held, owner_of(held))
+            for held in conversations
+            if is_synchronized(held.id) and is_host_of(held, self._host)
+        ]
+        refusal = self._refuse_newest(served)
+        if refusal is not None or len(self._running) >= self._bounds.running_max:
+            return refusal
+        running = Counter(owner for _, owner in self._running.values())
+
+        def turn(one: tuple[Conversation, PublicKey]) -> tuple[int, int, int, bytes]:
+            held, owner = one
+            last = self._last_turn
+            return running[owner], last.get(owner, 0), last.get(held.id, 0), held.id
+
+        for held, owner in sorted(served, key=turn):
+            if running[owner] < self._bounds.running_per_owner_max:
                 decision = self._decide(held, now_ms)
                 if decision is not None:
-                    self._note(decision)
-                    return decision
+                    return self._note(decision, owner)
         return None
+
+    def _refuse_newest(self, served: list[tuple[Conversation, PublicKey]]) -> Decision | None:
+        """Refuse the newest request of an owner with too many that wait, None if there is none."""
+        waiting: dict[PublicKey, list[tuple[Conversation, EntryId]]] = {}
+        for held, owner in served:
+            waiting.setdefault(owner, []).extend((held, one) for one in self._unbegun(held))
+        now = [request for requests in waiting.values() for _, request in requests]
+        known = self._arrivals.keys() & now
+        self._arrivals = {one: at for one, at in self._arrivals.items() if one in known}
+        for request in now:
+            self._arrivals.setdefault(request, self._next_arrival)
+            self._next_arrival += 1
+        for owner, requests in waiting.items():
+            count, limit = len(requests), self._bounds.waiting_per_owner_max
+            if count > limit:
+                held, request = max(requests, key=lambda one: self._arrivals[one[1]])
+                busy = HostBusy(f"{count} requests of this owner wait, {limit} at most.")
+                detail = finish_detail(busy)
+                return self._note(Refuse(held.id, request, FinishReason.REFUSED, detail), owner)
+        return None
+
+    def _unbegun(self, held: Conversation) -> list[EntryId]:
+        """Return the requests of a conversation that are neither sealed nor acted on."""
+        begun = (held.order.seal_of, self._running, self._given_up)
+        waits = open_requests(held, self._host)
+        return [one for one in waits if not any(one in known for known in begun)]
 
     def end(self, request: EntryId) -> None:
         """End a decision; if it was not carried out, it comes again."""
@@ -129,15 +183,16 @@ class Schedule:
         self.end(request)
         self._given_up.add(request)
 
-    def _note(self, decision: Decision) -> None:
-        self._running[decision.request] = decision.conversation
+    def _note(self, decision: Decision, owner: PublicKey) -> Decision:
+        self._running[decision.request] = (decision.conversation, owner)
         if not isinstance(decision, GatherHeads):  # not a turn, only a step before one
             self._turns += 1
-            self._last_turn[decision.conversation] = self._turns
+            self._last_turn[decision.conversation] = self._last_turn[owner] = self._turns
+        return decision
 
     def _decide(self, held: Conversation, now_ms: int) -> Decision | None:
         """Return the first decision for one conversation, None if there is none."""
-        here = [request for request, where in self._running.items() if where == held.id]
+        here = [request for request, (where, _) in self._running.items() if where == held.id]
         seals = held.order.seal_of
         if any(request not in seals for request in here):
             return None  # the place of its seal decides the places of later ones

@@ -12,7 +12,7 @@ from typing import assert_never
 import structlog
 
 from model_host.io.request_handler import AnswerCounters, RequestHandler
-from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
+from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, short
@@ -23,8 +23,8 @@ from replica.log import Join
 log = structlog.get_logger()
 
 RETRY_AFTER_S = 1.0
-RUNNING_MAX = 1
-"""Requests answered at the same time."""
+BOUNDS = Bounds(running_max=1, running_per_owner_max=1, waiting_per_owner_max=256)
+"""The numbers of requests answered at the same time, and of those that wait."""
 
 
 class Host:
@@ -35,7 +35,7 @@ class Host:
         self._replica = replica
         self._handler = handler
         self._awake = asyncio.Event()
-        self._schedule = Schedule(replica.public, running_max=RUNNING_MAX)
+        self._schedule = Schedule(replica.public, BOUNDS)
         replica.listen(self._receive)
 
     @property

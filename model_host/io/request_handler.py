@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
 from model_host.io.journal import Journals
-from model_host.io.run_driver import RunDriver, owner_of
+from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
 from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
+from model_host.owner import owner_of
 from model_host.profile import Profile
 from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Template, render, render_digests

@@ -16,14 +16,14 @@ from model_host.errors import PrefillCancelled
 from model_host.io.journal import Journal
 from model_host.io.worker import Found, Worker
 from model_host.kv import Hold
+from model_host.owner import owner_of
 from model_host.prefill import Cancellation
 from model_host.refusals import finish_detail
 from model_host.runner import Run
 from replica.conversation import Conversation, Draft
 from replica.errors import HostError
-from replica.ids import EntryId
 from replica.limits import BODY_BYTES_MAX
-from replica.log import FinishReason, Genesis, Usage
+from replica.log import FinishReason, Usage
 
 PROGRESS_EVERY_S = 0.1
 _ID_BYTES_MAX = 5
@@ -149,10 +149,3 @@ class RunDriver:
             self._progress_shown_at = now
             usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
             self._show(self.run.progress(usage, prefilled))
-
-
-def owner_of(held: Conversation) -> bytes:
-    """Return the owner whose salt the conversation's derived state has: the first of genesis."""
-    genesis = held.log.body(EntryId(held.id))
-    assert isinstance(genesis, Genesis), "a followed conversation has its genesis"
-    return genesis.owners[0]

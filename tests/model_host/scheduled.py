@@ -1,6 +1,6 @@
 """Conversations that a host is asked in, for the tests of whose turn it is."""
 
-from model_host.schedule import Begin, Decision, Schedule
+from model_host.schedule import Begin, Bounds, Decision, Schedule
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import sealable
@@ -29,9 +29,12 @@ FORK = Conflict.FORK
 class Scene:
     """A conversation of one owner, in which HOST is granted HOST."""
 
-    def __init__(self, number: int = 1, role: Role | None = Role.HOST) -> None:
-        self.number = number
-        self.owner = Writer(b"owner %d" % number)
+    def __init__(
+        self, number: int = 1, role: Role | None = Role.HOST, *, of: int | None = None
+    ) -> None:
+        """Begin conversation `number` of an owner of its own, or of that of number `of`."""
+        self.number = number if of is None else of
+        self.owner = Writer(b"owner %d" % self.number, epoch=1 if of is None else 1_000 + number)
         self.author = Author(HOST.key, 5)
         self.genesis = self.owner.genesis()
         self.held = Conversation(ConversationId(self.genesis.id))
@@ -113,8 +116,8 @@ class Scene:
         return entry.id
 
 
-def schedule(running_max: int = 9) -> Schedule:
-    return Schedule(HOST.public, running_max=running_max)
+def schedule(running_max: int = 9, per_owner: int = 9, waiting: int = 99) -> Schedule:
+    return Schedule(HOST.public, Bounds(running_max, per_owner, waiting))
 
 
 def take(asked: Schedule, *scenes: Scene, now_ms: int = NOW_MS) -> Decision | None:

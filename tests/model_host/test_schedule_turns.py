@@ -184,3 +184,72 @@ def test_within_a_conversation_the_earliest_request_comes_first() -> None:
     assert turns(schedule(), [scene], 1) == [scene.id]
     answered = [i for i in requests if scene.held.order.generation_of(i) is not None]
     assert answered == requests[:1]
+
+
+# --- owners ---------------------------------------------------------------------------
+
+
+def test_an_owner_with_fewer_running_requests_comes_first() -> None:
+    many = [Scene(number, of=1) for number in range(4)]
+    other, asked = Scene(9), schedule()
+    for scene in many:
+        scene.ask()
+    assert begun(asked, *many, other) is not None
+    request = other.ask()
+    assert begun(asked, *many, other) == request
+
+
+def test_owners_take_turns_whatever_the_number_of_their_conversations() -> None:
+    many = [Scene(number, of=1) for number in range(4)]
+    other, asked = Scene(9), schedule(running_max=1)
+    served = []
+    for scene in (*many, other):
+        scene.ask()
+    while (request := begun(asked, *many, other)) is not None:
+        scene = next(s for s in (*many, other) if request in s.held.order.requests)
+        served.append(scene.number)
+        scene.reply(scene.seal(request))
+        asked.end(request)
+    assert sorted(served) == [1, 1, 1, 1, 9]
+    assert 9 in served[:2]
+
+
+def test_one_owner_can_not_use_up_what_runs_at_once() -> None:
+    many = [Scene(number, of=1) for number in range(6)]
+    other, asked = Scene(9), schedule(running_max=5, per_owner=3)
+    for scene in many:
+        scene.ask()
+    assert [begun(asked, *many, other) is not None for _ in range(4)] == [True] * 3 + [False]
+    assert begun(asked, *many, other) is None
+    request = other.ask()
+    assert begun(asked, *many, other) == request
+
+
+def test_the_newest_request_beyond_the_bound_of_its_owner_is_refused() -> None:
+    scenes = [Scene(number, of=1) for number in range(4)]
+    other, asked = Scene(9), schedule(running_max=1, waiting=2)
+    other.ask()
+    running = scenes[3].ask()
+    assert {begun(asked, *scenes) for _ in range(1)} == {running}
+    for scene in scenes[:2]:
+        scene.ask()
+    assert take(asked, *scenes, other) is None  # two wait, and one runs
+    newest = scenes[2].ask()
+    decision = take(asked, *scenes, other)
+    assert isinstance(decision, Refuse)
+    assert (decision.conversation, decision.request) == (scenes[2].id, newest)
+    assert decision.detail.startswith("HOST_BUSY: 3 requests of this owner wait, 2 at most.")
+    assert take(asked, *scenes, other) is None  # the refusal is under way
+
+
+def test_the_requests_of_other_owners_do_not_count_for_the_bound() -> None:
+    scenes, asked = [Scene(number) for number in range(4)], schedule(running_max=0, waiting=1)
+    for scene in scenes:
+        scene.ask()
+    assert take(asked, *scenes) is None
+
+
+def test_a_sealed_request_is_not_refused_whatever_waits() -> None:
+    scene, asked = Scene(), schedule(running_max=0, waiting=0)
+    scene.seal(scene.ask())
+    assert take(asked, scene) is None

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
+from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.commits import Conversations
 from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
 from replica.conversation.next_seal import Sealable
@@ -15,7 +15,7 @@ from tests.simulation.replica_node import ReplicaNode
 
 PROFILE = Digest(b"profile".ljust(32, b"."))
 TOKENS_PER_FRAME = 3
-RUNNING_MAX = 4
+BOUNDS = Bounds(running_max=4, running_per_owner_max=3, waiting_per_owner_max=50)
 
 
 class HostNode(ReplicaNode):
@@ -24,13 +24,13 @@ class HostNode(ReplicaNode):
     role = "host"
 
     def restore(self) -> None:
-        self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
+        self.schedule = Schedule(self.public, BOUNDS)
         self.oracle.hosts.started(self.name)
         super().restore()
 
     def undo(self, lost: Conversations) -> None:
         """Forget the runs in progress, whose entries may be lost; the log has the open requests."""
-        self.schedule = Schedule(self.public, running_max=RUNNING_MAX)
+        self.schedule = Schedule(self.public, BOUNDS)
         self.oracle.hosts.undone(self.name, lost)
         super().undo(lost)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.refusals import finish_detail
-from model_host.schedule import Begin, Decision, GatherHeads, Refuse, Resume, Schedule
+from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
 from replica.conversation.next_seal import Sealable
@@ -86,7 +86,7 @@ class ScriptedHost:
         self.answered = 0
         self._reply = reply
         self._pace = pace
-        self._schedule = Schedule(replica.public, running_max=1)
+        self._schedule = Schedule(replica.public, Bounds(1, 1, 256))
         self._awake = asyncio.Event()
         replica.listen(self._receive)
 

@@ -14,9 +14,10 @@ from tests.simulation.planted import Patch
 def runs_a_request_twice() -> Patch:
     note = Schedule._note
 
-    def forget(self: Schedule, decision: Decision) -> None:
-        note(self, decision)
+    def forget(self: Schedule, decision: Decision, owner: PublicKey) -> Decision:
+        noted = note(self, decision, owner)
         self._running.clear()
+        return noted
 
     return mock.patch.object(Schedule, "_note", forget)
 
