@@ -1,22 +1,21 @@
 """One generation: request → seal → drafts → generation (spec/07-host §4).
 
 Pure: no clock, disk, network or tensor. `plan` turns a request whose turn has
-come (model_host/schedule.py) into a Plan or a refusal. A Run then chooses tokens
+come (model_host/schedule.py) into a Plan or a refusal. A Run then collects tokens
 until it has finished.
 
     plan ─► Run: the seal is appended, the prompt prefilled
-              choose ─► journal ─► add_token ─► drafts, next step … ─► finished
+              a sampler chooses by sampler_state ─► journal ─► add_token ─► drafts … ─► finished
               end ─► finished early
                 └─► generation
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Protocol
 
 from model_host import render as rendering
-from model_host.engine_api import Logits
 from model_host.profile import Profile
 from model_host.refusals import (
     BodyUnavailable,
@@ -27,6 +26,7 @@ from model_host.refusals import (
     TokensForeign,
 )
 from model_host.render import ContextItem, Encoder, Rendered, Template
+from model_host.sampler_state import SamplerState
 from replica import limits
 from replica.conversation import (
     Conversation,
@@ -51,9 +51,6 @@ from replica.log import (
     codec,
 )
 from replica.order import SealNode
-
-Sampler = Callable[[Logits, Sequence[int], int], int]
-"""Chooses a token from (logits [V], all tokens before, output index), deterministically."""
 
 
 class Visible(Protocol):
@@ -224,7 +221,7 @@ class Run:
     plan: Plan
     seal_id: EntryId
     run: int
-    sampler: Sampler
+    sampler_state: SamplerState
     text: Visible
     stop_ids: frozenset[int]
     context_tokens_max: int
@@ -233,14 +230,10 @@ class Run:
     visible: bytearray = field(default_factory=bytearray)
     finished: tuple[FinishReason, str] | None = None
 
-    def choose(self, logits: Logits) -> int:
-        """Choose the next token from the logits after the last one."""
-        context = (*self.plan.prompt, *self.token_ids)
-        return self.sampler(logits, context, self.plan.draw_offset + len(self.token_ids))
-
     def add_token(self, token_id: int) -> None:
         """Add a token, chosen now or read from the journal; it may finish the run."""
         self.token_ids.append(token_id)
+        self.sampler_state.add(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
         self.finished = self._finish_after(token_id)
         if self.finished is not None and self.text.stopped_by is None:

@@ -1,188 +1,167 @@
-"""The sampling recipe (spec/07-host): from logits, parameters and an index to a token. Pure.
+"""The sampling recipe (spec/07-host §3): from logits, parameters and an index to a token. Pure.
 
     logits ─ mask ─ penalties ─ temperature ─ top-k ─ top-p ─ min-p ─ draw
 
-All arithmetic is float64: additions, multiplications, divisions and comparisons alone,
-each rounded as IEEE 754 demands, so that every machine chooses the same token. The
-exponential is built from these too. Candidates are ordered by (logit descending, id
-ascending), because the largest 16-bit logits are equal at one position of fifteen and no
-library's top-k is stable. The draw depends on seed, candidate, phase and output index,
-not on the batch or on earlier draws.
+Every machine chooses the same token: scores are float32, weights are integers, and sums of
+them are exact (model_host/sampler_weights.py). Candidates have an order only where a step
+drops some of them, and only near the border are they sorted; the draw goes through them by
+id. It depends on seed and output index, not on the batch or on earlier draws.
 """
 
 import hashlib
-import struct
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from model_host.engine_api import Logits
 from model_host.errors import LogitsInvalid
-from model_host.refusals import SamplingInvalid
+from model_host.sampler_state import Choice, Mask, SamplerState
+from model_host.sampler_weights import (
+    BITS,
+    CANDIDATES_MAX,
+    STEPS_DOWN,
+    Floats,
+    Ids,
+    Scores,
+    Workspace,
+    locate,
+    span,
+)
+from replica.ids import Digest
 from replica.log import Sampling
 
-_Floats = npt.NDArray[np.float64]
-_Ids = npt.NDArray[np.int64]
-
 RECIPE = (
-    "float64; mask; repetition (divides > 0, multiplies others), then frequency * count, then "
-    "presence penalty, over the window; "
-    "temperature 0 greedy, lowest id; order (logit desc, id asc); divide by temperature; "
-    "weight exp(logit - best), none below best - 40; top-k; top-p: smallest prefix with mass "
-    ">= p; min-p: weight >= p; first running sum > u * total; "
-    "exp: n = rint(x * log2 e), r = (x - n * ln2 high) - n * ln2 low, "
-    "Horner from 13 down to 1 of y * r / d + 1, times 2^n; "
-    "u = top 53 bits, big-endian, of SHA-256('antiphon/v1/draw' seed candidate phase index "
-    "little-endian); v2"
+    "float64 unless said; mask; repetition (divides > 0, multiplies others), then frequency * "
+    "count, then presence penalty, over the window, clamped and rounded to float32; "
+    "temperature 0 greedy, lowest id; order (logit desc, id asc); top-k; "
+    "t = (best - score) * (64 / ln 2 / temperature), n = rint(t), r = t - n, "
+    "weight rint((((-c3 * r + c2) * r - c1) * r + 1) * 2^(34 - n / 64)); "
+    "top-p: smallest prefix with sum >= ceil(p * sum); min-p: weight >= p * 2^34; "
+    "lowest id whose running sum > floor(w * sum / 2^64); "
+    "w = first 8 bytes, big-endian, of SHA-256('antiphon/v1/draw' seed index little-endian); v3"
 )
-RECIPE_DIGEST = hashlib.sha256(RECIPE.encode()).digest()
+RECIPE_DIGEST = Digest(hashlib.sha256(RECIPE.encode()).digest())
 
-PHASE_TOKEN = 0
-"""Phase of the draw of an output token; other phases are for speculative methods."""
-
-# exp(-40) is 4e-18, below the resolution of a draw; it bounds the number of candidates.
-_SPAN = 40.0
+# Below this share of the vocabulary, candidates are gathered before they are weighed.
+_GATHERED_MAX = 0.25
+_ROWS = 64
 
 
-# With a divisor this small every draw is greedy already; a smaller one would overflow.
-_DIVISOR_MIN = 1e-3
+class Sampler:
+    """The current recipe, with working memory: for one thread at a time."""
+
+    def __init__(self) -> None:
+        """Start without working memory; it grows with the vocabulary."""
+        self._workspace = Workspace()
+
+    def sample(
+        self,
+        logits: Logits,
+        states: Sequence[SamplerState],
+        masks: Sequence[Mask | None] | None = None,
+    ) -> list[Choice]:
+        """Choose a token for each row of logits [n, V] by its sequence's state.
+
+        `masks` are those of grammars. States are not changed: the caller adds the tokens.
+        Raises LogitsInvalid.
+        """
+        rows = masks if masks is not None else [None] * len(states)
+        return [
+            Choice(self._choose(row, state, mask))
+            for row, state, mask in zip(logits, states, rows, strict=True)
+        ]
+
+    def _choose(self, logits: Logits, state: SamplerState, mask: Mask | None) -> int:
+        if len(logits) > CANDIDATES_MAX:
+            raise LogitsInvalid(f"{len(logits)} tokens, more than {CANDIDATES_MAX}.")
+        token_id = int(np.argmax(logits))  # the first NaN, else the lowest of equal ids
+        if not np.isfinite(logits[token_id]):
+            raise LogitsInvalid("The logits have a NaN or an infinity, or are all absent.")
+        scores = state.scores(logits, mask)
+        if scores is not logits:
+            token_id = int(np.argmax(scores))
+        best = float(scores[token_id])
+        if best == -math.inf:
+            raise LogitsInvalid("No token is allowed.")
+        if state.sampling.temperature == 0:
+            return token_id
+        return self._draw(scores, best, state)
+
+    def _draw(self, scores: Scores, best: float, state: SamplerState) -> int:
+        ids, weights = self.weigh(scores, best, state.sampling)
+        position = locate(weights, state.word)
+        return int(ids[position]) if ids is not None else position
+
+    def weigh(self, scores: Scores, best: float, sampling: Sampling) -> tuple[Ids | None, Floats]:
+        """Return the ids, ascending, of the candidates left, and their weights.
+
+        Without ids there is a weight for each id of the vocabulary. The weight of some
+        candidates is 0. Weights are valid until the next call.
+        """
+        ids = _candidates(scores, best, sampling.temperature, sampling.top_k)
+        if ids is not None:
+            scores = scores[ids]
+        weights, steps = self._workspace.weigh(scores, best, sampling.temperature)
+        kept: Ids | None = None
+        if 0 < sampling.top_p < 1:
+            kept = _prefix(sampling.top_p, scores, weights, steps)
+            weights = weights[kept]
+        if sampling.min_p > 0:
+            heavy = np.flatnonzero(weights >= sampling.min_p * 2.0**BITS)
+            kept = heavy if kept is None else kept[heavy]
+            weights = weights[heavy]
+        if kept is not None:
+            ids = kept if ids is None else ids[kept]
+        return ids, weights
 
 
-def check_sampling(sampling: Sampling) -> None:
-    """Raise SamplingInvalid, with its name, for a parameter out of range (spec/07-host §3)."""
-    bounds: dict[str, tuple[float, float]] = {
-        "temperature": (0.0, 100.0),
-        "top_p": (0.0, 1.0),
-        "min_p": (0.0, 1.0),
-        "repetition_penalty": (0.0, 100.0),
-        "presence_penalty": (-100.0, 100.0),
-        "frequency_penalty": (-100.0, 100.0),
-        "top_k": (0, 2**32 - 1),
-        "penalty_window": (0, 2**32 - 1),
-        "seed": (0, 2**64 - 1),
-    }
-    for name, (low, high) in bounds.items():
-        value = getattr(sampling, name)
-        if not low <= value <= high:  # also refuses a NaN
-            raise SamplingInvalid(f"{name} is {value}, not between {low:g} and {high:g}.")
-    for name in ("temperature", "repetition_penalty"):
-        value = getattr(sampling, name)
-        if 0 < value < _DIVISOR_MIN:
-            raise SamplingInvalid(f"{name} is {value}, neither 0 nor {_DIVISOR_MIN:g} or more.")
+def _candidates(scores: Scores, best: float, temperature: float, top_k: int) -> Ids | None:
+    """Return the ids, ascending, that can be drawn, or None where those are most ids.
 
-
-def sampler_for(
-    sampling: Sampling, candidate: int = 0
-) -> Callable[[Logits, Sequence[int], int], int]:
-    """Check the parameters; return `choose(logits, context, output_index)`.
-
-    Raises SamplingInvalid.
+    Beyond the first `top_k`, none has a weight; without top-k some may have a weight of 0.
     """
-    check_sampling(sampling)
+    lowest = np.nextafter(np.float32(best - span(temperature)), np.float32(-np.inf))
+    limits = 0 < top_k < len(scores)
+    if limits:
+        lowest = max(lowest, _reached_by(scores, top_k))
+    elif np.count_nonzero(scores[::_ROWS] >= lowest) > _GATHERED_MAX * len(scores) / _ROWS:
+        return None
+    ids = np.flatnonzero(scores >= lowest)
+    return ids[first_of(scores[ids], top_k)] if limits and len(ids) > top_k else ids
 
-    def choose(logits: Logits, context: Sequence[int], output_index: int) -> int:
-        return sample(logits, sampling, context, output_index, candidate=candidate)
 
-    return choose
+def _reached_by(scores: Scores, count: int) -> np.float32:
+    """Return a score that at least `count` candidates reach, few more in most cases."""
+    columns = len(scores) // _ROWS
+    if count > columns:
+        return np.float32(-np.inf)
+    best = scores[: _ROWS * columns].reshape(_ROWS, columns).max(axis=0)
+    return np.float32(np.partition(best, -count)[-count])
 
 
-def sample(
-    logits: Logits,
-    sampling: Sampling,
-    context: Sequence[int],
-    output_index: int,
-    *,
-    candidate: int = 0,
-    allowed: npt.NDArray[np.bool_] | None = None,
-) -> int:
-    """Choose the token at `output_index` from logits [V].
+def first_of(scores: Scores, count: int) -> Ids:
+    """Return the positions, ascending, of the first `count` by (score desc, position asc)."""
+    last = np.partition(scores, -count)[-count]
+    chosen = scores > last
+    ties = np.flatnonzero(scores == last)
+    chosen[ties[: count - np.count_nonzero(chosen)]] = True
+    return np.flatnonzero(chosen)
 
-    `context` is every token before it, prompt and output; penalties apply to its last
-    `penalty_window` tokens, 0 for all. `allowed` [V] is a grammar's mask. Raises
-    LogitsInvalid.
+
+def _prefix(top_p: float, scores: Scores, weights: Floats, steps: Ids) -> Ids:
+    """Return the positions, ascending, of the shortest prefix with the share `top_p`.
+
+    Only the candidates of the step in which that prefix ends are sorted.
     """
-    scores = logits.astype(np.float64)
-    if allowed is not None:
-        scores[~allowed] = -np.inf
-    best = scores.max()
-    if not np.isfinite(best):  # NaN spreads through max
-        raise LogitsInvalid("The logits have a NaN or an infinity, or no token is allowed.")
-    _penalise(scores, sampling, context)
-    if sampling.temperature == 0:
-        return int(np.argmax(scores))  # the first of equal scores has the lowest id
-    ids, weights = _candidates(scores, sampling)
-    return int(ids[_pick(weights, uniform(sampling.seed, candidate, PHASE_TOKEN, output_index))])
-
-
-def uniform(seed: int, candidate: int, phase: int, output_index: int) -> float:
-    """Return the draw of one output index, in [0, 1), a multiple of 2**-53."""
-    key = struct.pack("<QIIQ", seed, candidate, phase, output_index)
-    word = hashlib.sha256(b"antiphon/v1/draw" + key).digest()[:8]
-    return float(int.from_bytes(word, "big") >> 11) * 2.0**-53
-
-
-def _penalise(scores: _Floats, sampling: Sampling, context: Sequence[int]) -> None:
-    """Lower the scores of tokens in the window, in place."""
-    repetition = sampling.repetition_penalty or 1.0
-    if repetition == 1 and not sampling.presence_penalty and not sampling.frequency_penalty:
-        return
-    window = context[-sampling.penalty_window :] if sampling.penalty_window else context
-    ids, counts = np.unique(np.asarray(window, np.int64), return_counts=True)
-    seen = scores[ids]
-    seen = np.where(seen > 0, seen / repetition, seen * repetition)
-    seen = seen - counts * sampling.frequency_penalty - sampling.presence_penalty
-    scores[ids] = seen
-
-
-def _candidates(scores: _Floats, sampling: Sampling) -> tuple[_Ids, _Floats]:
-    """Return the ids left to draw from, best first, and their weights."""
-    with np.errstate(over="ignore"):  # an overflow is refused below
-        scaled = scores / sampling.temperature
-    best = scaled.max()
-    if not np.isfinite(best):
-        raise LogitsInvalid("The logits overflow at this temperature.")
-    ids = np.flatnonzero(scaled >= best - _SPAN)
-    if 0 < sampling.top_k < len(ids):
-        # A threshold by value first, ties included: the sort below then orders few ids.
-        threshold = np.partition(scaled[ids], -sampling.top_k)[-sampling.top_k]
-        ids = ids[scaled[ids] >= threshold]
-    ids = ids[np.argsort(-scaled[ids], kind="stable")]  # ids ascend already
-    if sampling.top_k:
-        ids = ids[: sampling.top_k]
-    weights = exponential(scaled[ids] - scaled[ids[0]])
-    if 0 < sampling.top_p < 1:
-        mass = np.cumsum(weights)
-        count = int(np.searchsorted(mass, sampling.top_p * mass[-1], side="left")) + 1
-        ids, weights = ids[:count], weights[:count]
-    if sampling.min_p > 0:
-        keep = weights >= sampling.min_p
-        ids, weights = ids[keep], weights[keep]
-    return ids, weights
-
-
-def _pick(weights: _Floats, draw: float) -> int:
-    """Return the first index whose running sum exceeds the draw's share of the total."""
-    # cumsum adds from left to right; sum() would add in pairs.
-    mass = np.cumsum(weights)
-    index = int(np.searchsorted(mass, draw * mass[-1], side="right"))
-    return min(index, len(weights) - 1)
-
-
-_LOG2_E = 1.4426950408889634
-# ln 2 in two parts, the first with 21 trailing zero bits (fdlibm e_exp.c, ln2HI and ln2LO).
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-
-
-def exponential(x: _Floats) -> _Floats:
-    """Return e**x for x in [-40, 0], to about one unit in the last place.
-
-    Range reduction and a Taylor polynomial, since numpy's exp differs in the last bit
-    between instruction sets.
-    """
-    turns = np.rint(x * _LOG2_E)
-    rest = (x - turns * _LN2_HIGH) - turns * _LN2_LOW
-    result = np.ones_like(rest)
-    for divisor in range(13, 0, -1):
-        result = result * rest / divisor + 1.0
-    return np.asarray(np.ldexp(result, turns.astype(np.int32)), np.float64)
+    mass = np.bincount(steps, weights=weights)[: STEPS_DOWN + 1]
+    sums = np.cumsum(mass)
+    needed = math.ceil(top_p * float(sums[-1]))
+    last = int(np.searchsorted(sums, needed))
+    within = np.flatnonzero(steps == last)
+    within = within[np.argsort(-scores[within], kind="stable")]  # positions ascend already
+    before = float(sums[last] - mass[last])
+    count = int(np.searchsorted(np.cumsum(weights[within]), needed - before)) + 1
+    kept = steps <= last
+    kept[within[count:]] = False
+    return np.flatnonzero(kept)

@@ -5,7 +5,6 @@ model_host/schedule.py decides which request is next.
 """
 
 import os
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.engine import Tokenizer
-from model_host.engine_api import Logits
 from model_host.io.journal import Journals
 from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
@@ -23,15 +21,15 @@ from model_host.owner import owner_of
 from model_host.profile import Profile
 from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Template, render, render_digests
-from model_host.runner import Plan, Run, Sampler, Visible, context_items, plan
-from model_host.sampler import sampler_for
+from model_host.runner import Plan, Run, Visible, context_items, plan
+from model_host.sampler_state import SamplerState
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
 from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest, EntryId, short
 from replica.io import Replica
-from replica.log import FinishReason, Request, Usage
+from replica.log import FinishReason, Request, Sampling, Usage
 from replica.order import SealNode
 
 log = structlog.get_logger()
@@ -87,7 +85,7 @@ class RequestHandler:
         try:
             planned = self._plan(held, ready)
             # All checks that may refuse come before the seal: a sealed request must be answered.
-            chooses, shows = self._sampler_and_text(planned)
+            state, shows = self._sampler_and_text(planned)
         except HostError as error:
             await self.refuse(held, _refusal(held, request_id, error))
             return
@@ -97,7 +95,7 @@ class RequestHandler:
         )
         if entry.id not in held.order.nodes:
             raise HostError("its seal does not count")
-        run = self._run(planned, entry.id, _new_run_number(), chooses, shows)
+        run = self._run(planned, entry.id, _new_run_number(), state, shows)
         await self._generate(held, run, None)
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
@@ -106,7 +104,7 @@ class RequestHandler:
         head, journaled = self._journaled(request_id, node.id)
         try:
             planned = self._plan(held, _sealed(node, request_id))
-            chooses, shows = self._sampler_and_text(planned)
+            state, shows = self._sampler_and_text(planned)
         except HostError as error:
             # Sealed with another model, a longer context or other rules than the present ones.
             await self._interrupt(held, request_id, finish_detail(error))
@@ -116,7 +114,7 @@ class RequestHandler:
             await self._interrupt(held, request_id, _NOT_THE_SAME)
             return
         log.info("resuming", request=short(request_id), tokens=len(journaled or ()))
-        run = self._run(planned, node.id, head.run, chooses, shows)
+        run = self._run(planned, node.id, head.run, state, shows)
         await self._generate(held, run, journaled)
 
     async def close(self, held: Conversation, request_id: EntryId, failure: Exception) -> None:
@@ -151,18 +149,18 @@ class RequestHandler:
             held, ready, profile=offer.profile, template=offer.template, encoder=offer.tokenizer
         )
 
-    def _sampler_and_text(self, planned: Plan) -> tuple[Sampler, Visible]:
-        """Return the sampler of a run and its visible text. Raises GenerationRefused."""
+    def _sampler_and_text(self, planned: Plan) -> tuple[SamplerState, Visible]:
+        """Return the sampler state of a run and its visible text. Raises GenerationRefused."""
         request = planned.request
         shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
-        return sampler_for(request.sampling), shows
+        return SamplerState(request.sampling, planned.prompt, planned.draw_offset), shows
 
     def _run(
-        self, planned: Plan, seal_id: EntryId, number: int, chooses: Sampler, shows: Visible
+        self, planned: Plan, seal_id: EntryId, number: int, state: SamplerState, shows: Visible
     ) -> Run:
         offer = self._offer
         limit = offer.profile.context_tokens_max
-        return Run(planned, seal_id, number, chooses, shows, offer.stop_ids, limit)
+        return Run(planned, seal_id, number, state, shows, offer.stop_ids, limit)
 
     def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
         offer = self._offer
@@ -223,7 +221,8 @@ class RequestHandler:
             shows = VisibleText(offer.tokenizer, (), planned.continued)
         # Without the prompt the ids are another model's, and have no text here.
         shows = shows if prompt else _NoText()
-        return Run(planned, node.id, number, _choose_nothing, shows, offer.stop_ids, _NO_LIMIT)
+        state = SamplerState(Sampling())  # nothing is chosen
+        return Run(planned, node.id, number, state, shows, offer.stop_ids, _NO_LIMIT)
 
     def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
         """Return the prompt and the number of its tokens the answer continues.
@@ -270,10 +269,6 @@ class _NoText:
     def finish(self) -> bytes:
         """Return no bytes."""
         return b""
-
-
-def _choose_nothing(_logits: Logits, _context: Sequence[int], _index: int) -> int:
-    raise AssertionError("a run that is closed chooses no tokens")
 
 
 def _request(held: Conversation, request_id: EntryId) -> Request:

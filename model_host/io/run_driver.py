@@ -82,7 +82,7 @@ class RunDriver:
         try:
             logits = await self._prefill(hold)
             while self._goes_on():
-                token_id = self._choose_next(logits)
+                token_id = await self._choose_next(logits)
                 if len(self.run.token_ids) == already + 1:
                     first_token = time.monotonic()
                 if self.run.finished is None:
@@ -107,8 +107,9 @@ class RunDriver:
             run.end(FinishReason.LENGTH, "no entry holds more")
         return run.finished is None
 
-    def _choose_next(self, logits: Logits) -> int:
-        token_id = self.run.choose(logits)
+    async def _choose_next(self, logits: Logits) -> int:
+        (choice,) = await self._worker.sample(logits[None], [self.run.sampler_state])
+        token_id = choice.token_id
         self._journal.append(token_id)
         self.run.add_token(token_id)
         self._show(self.run.drafts[-1])

@@ -87,7 +87,7 @@ def load_offer(engine: TorchEngine) -> Offer:
         tokenizer.digest,
         template.digest,
         render.RECIPE_DIGEST,
-        Digest(sampler.RECIPE_DIGEST),
+        sampler.RECIPE_DIGEST,
         engine.dtype,
         engine.config.context_tokens,
         has_tools=False,

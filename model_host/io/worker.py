@@ -1,6 +1,7 @@
 """The engine behind one thread: contexts in memory, restored or computed (spec/07-host §5).
 
-All calls of torch run in this thread, one at a time. A context is looked up in
+All calls of torch run in this thread, one at a time, and so does sampling, which would hold
+up the event loop. A context is looked up in
 memory, then on disk, and the rest is computed from the tokens. The output is
 the same in each case.
 """
@@ -19,6 +20,8 @@ from model_host.engine_api import Engine, Logits, Slice
 from model_host.errors import CheckpointError, CheckpointMissing
 from model_host.kv import GROUP_TOKENS, CachePool, Hold, KVCache, Manifest, PageStore
 from model_host.prefill import Cancellation, prefill
+from model_host.sampler import Sampler
+from model_host.sampler_state import Choice, SamplerState
 from replica.ids import ConversationId, EntryId, short
 
 log = structlog.get_logger()
@@ -70,6 +73,7 @@ class Worker:
         self._pool = pool
         self._pages = pages
         self._salt_of = salt_of
+        self._sampler = Sampler()
         self._stopping = Cancellation()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
@@ -165,6 +169,11 @@ class Worker:
         (logits,) = self.engine.step([Slice(hold.context.cache, (token_id,))])
         last: Logits = logits[-1]
         return last
+
+    async def sample(self, logits: Logits, states: Sequence[SamplerState]) -> list[Choice]:
+        """Choose a token for each row of logits [n, V]. Raises LogitsInvalid."""
+        choices: list[Choice] = await self._call(self._sampler.sample, logits, states)
+        return choices
 
     async def checkpoint(
         self,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from model_host.profile import Profile
@@ -17,6 +16,7 @@ from model_host.refusals import (
 )
 from model_host.render import RECIPE_DIGEST, Template
 from model_host.runner import Plan, Run, plan
+from model_host.sampler_state import SamplerState
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
@@ -115,18 +115,21 @@ def a_plan() -> Plan:
     return scene.plan(scene.ask())
 
 
-def script(ids: Sequence[int]):
-    """Return a sampler that reads from `ids` by output index."""
-    return lambda _logits, _context, index: ids[index]
+def new_run(planned: Plan, stop: bytes = b"") -> Run:
+    state = SamplerState(planned.request.sampling, planned.prompt, planned.draw_offset)
+    return Run(planned, EntryId(b"s" * 32), 9, state, Bytes(stop), frozenset({END}), 200)
 
 
-def new_run(planned: Plan, ids: Sequence[int], stop: bytes = b"") -> Run:
-    return Run(planned, EntryId(b"s" * 32), 9, script(ids), Bytes(stop), frozenset({END}), 200)
+def run_out(planned: Plan, ids: Sequence[int], stop: bytes = b"") -> Run:
+    """Add the tokens `ids` until the run has finished."""
+    return add(new_run(planned, stop), ids)
 
 
-def run_out(run: Run) -> Run:
-    while run.finished is None:
-        run.add_token(run.choose(np.zeros(2, np.float32)))
+def add(run: Run, ids: Sequence[int]) -> Run:
+    for token_id in ids:
+        if run.finished is None:
+            run.add_token(token_id)
+    assert run.finished is not None
     return run
 
 
@@ -165,7 +168,7 @@ def test_a_seal_states_the_treatment_of_opaque_parts_of_its_own_entries_only():
 
 def test_progress_is_the_first_frame_of_a_draft_and_counts_the_prompt():
     planned = a_plan()
-    run = new_run(planned, [])
+    run = new_run(planned)
     frame = run.progress(Usage(cached_tokens=3, restored_tokens=2), 5)
     assert frame.progress == Progress(len(planned.prompt), 3, 2, 5)
     stream = DraftStream(planned.conversation, planned.request_id, 9)
@@ -174,14 +177,14 @@ def test_progress_is_the_first_frame_of_a_draft_and_counts_the_prompt():
 
 
 def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
-    run = run_out(new_run(a_plan(), [*b"yes", END]))
+    run = run_out(a_plan(), [*b"yes", END])
     assert run.finished[0] is FinishReason.STOP
     assert bytes(run.visible) == b"yes"
     assert run.token_ids[-1] == END
 
 
 def test_a_stop_string_ends_the_run_and_is_not_shown():
-    run = run_out(new_run(a_plan(), list(b"yes##"), b"##"))
+    run = run_out(a_plan(), list(b"yes##"), b"##")
     assert run.finished == (FinishReason.STOP, "stop string '##'")
     assert bytes(run.visible) == b"yes"
     assert len(run.token_ids) == 5
@@ -194,21 +197,21 @@ def test_a_stop_string_ended_by_the_last_token_allowed_is_a_stop(limit: str):
     if limit == "context":
         planned = scene.plan(scene.ask())
         rest = 200 - len(planned.prompt)
-        run = run_out(new_run(planned, [*b"x" * (rest - 2), *b"##"], b"##"))
+        run = run_out(planned, [*b"x" * (rest - 2), *b"##"], b"##")
     else:
-        run = run_out(new_run(scene.plan(scene.ask(output_tokens_max=5)), list(b"yes##"), b"##"))
+        run = run_out(scene.plan(scene.ask(output_tokens_max=5)), list(b"yes##"), b"##")
     assert run.finished == (FinishReason.STOP, "stop string '##'")
     assert not bytes(run.visible).endswith(b"#")
 
 
 def test_bytes_held_back_are_shown_when_no_stop_string_came():
-    run = run_out(new_run(a_plan(), [*b"yes#", END], b"##"))
+    run = run_out(a_plan(), [*b"yes#", END], b"##")
     assert bytes(run.visible) == b"yes#"
 
 
 def test_the_request_limits_the_output():
     scene = Scene()
-    run = run_out(new_run(scene.plan(scene.ask(output_tokens_max=2)), list(b"abcdef")))
+    run = run_out(scene.plan(scene.ask(output_tokens_max=2)), list(b"abcdef"))
     assert run.finished[0] is FinishReason.LENGTH
     assert run.token_ids == list(b"ab")
 
@@ -216,13 +219,13 @@ def test_the_request_limits_the_output():
 def test_a_full_context_ends_the_run():
     scene = Scene()
     planned = scene.plan(scene.ask())
-    run = run_out(new_run(planned, list(b"x" * 300)))
+    run = run_out(planned, list(b"x" * 300))
     assert run.finished[0] is FinishReason.CONTEXT_LIMIT
     assert len(planned.prompt) + len(run.token_ids) == 200
 
 
 def test_a_cancelled_run_keeps_the_bytes_shown():
-    run = new_run(a_plan(), list(b"abc"))
+    run = new_run(a_plan())
     run.add_token(ord("a"))
     run.end(FinishReason.CANCELLED, "cancelled by a member")
     body = run.generation(Usage(prompt_tokens=3), profile=PROFILE, numerics_class=ANY)
@@ -233,7 +236,7 @@ def test_a_cancelled_run_keeps_the_bytes_shown():
 
 def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
     # The text of a continuation follows it directly.
-    run = new_run(a_plan(), list(b"a#"), b"##")
+    run = new_run(a_plan(), b"##")
     run.add_token(ord("a"))
     run.add_token(ord("#"))
     assert bytes(run.visible) == b"a"
@@ -243,7 +246,7 @@ def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
 
 
 def test_the_generation_commits_to_the_draft_stream():
-    run = run_out(new_run(a_plan(), [*b"yes", END]))
+    run = run_out(a_plan(), [*b"yes", END])
     stream = DraftStream(run.plan.conversation, run.plan.request_id, run.run)
     assert all(stream.receive(frame) for frame in run.drafts)
     body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
@@ -258,11 +261,11 @@ def test_the_generation_commits_to_the_draft_stream():
 def test_journaled_tokens_give_the_same_drafts_and_generation():
     scene = Scene()
     planned = scene.plan(scene.ask())
-    whole = run_out(new_run(planned, [*b"hello", END]))
-    resumed = new_run(planned, [*b"hello", END])
+    whole = run_out(planned, [*b"hello", END])
+    resumed = new_run(planned)
     for token in whole.token_ids[:3]:
         resumed.add_token(token)
-    run_out(resumed)
+    add(resumed, whole.token_ids[3:])
     assert resumed.drafts == whole.drafts
     assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(
         Usage(), profile=PROFILE, numerics_class=ANY
@@ -282,6 +285,12 @@ def test_a_continuation_draws_from_where_the_answer_ended():
     assert planned.draw_offset == 2
     assert planned.prompt[-2:] == (97, 98)
     assert planned.continued == (97, 98)
+
+
+def test_the_sampler_state_counts_the_tokens_of_the_run():
+    planned = replace(a_plan(), draw_offset=2)
+    run = run_out(planned, [*b"yes", END])
+    assert run.sampler_state.output_index == 2 + len(run.token_ids)
 
 
 def test_a_request_after_a_finished_answer_draws_from_the_start():

@@ -3,7 +3,16 @@
 import json
 from pathlib import Path
 
-from spec.vectors.make import admission, digests, headers, order, signatures, visibility, wire
+from spec.vectors.make import (
+    admission,
+    digests,
+    headers,
+    order,
+    sampler,
+    signatures,
+    visibility,
+    wire,
+)
 
 FOLDER = Path(__file__).parent.parent
 
@@ -15,6 +24,7 @@ FILES = {
     "visibility.json": visibility.build,
     "order.json": order.build,
     "digest.json": digests.build,
+    "sampler.json": sampler.build,
 }
 
 

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from model_host.engine.torch_engine import TorchEngine
-from model_host.errors import CacheBusy, PrefillCancelled
+from model_host.errors import CacheBusy, LogitsInvalid, PrefillCancelled
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.worker import Found, OnProgress, Prefilled, Worker
 from model_host.kv.pool import CachePool
 from model_host.prefill import Cancellation
 from model_host.prefill import prefill as run_prefill
+from model_host.sampler import Sampler
+from model_host.sampler_state import SamplerState
 from replica.ids import ConversationId, EntryId
+from replica.log.body import Sampling
 
 A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
 OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
@@ -49,6 +52,16 @@ async def small_worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worke
     worker = new_worker(tmp_path, tiny, one.nbytes)
     yield worker
     await worker.close()
+
+
+class Watched(list[SamplerState]):
+    """States that note the thread which reads them."""
+
+    thread = ""
+
+    def __iter__(self):
+        self.thread = threading.current_thread().name
+        return super().__iter__()
 
 
 async def prefill(
@@ -165,3 +178,18 @@ async def test_stopping_cancels_a_prefill_without_blocking_the_loop(
     with pytest.raises(PrefillCancelled):
         await prefilling
     await closing
+
+
+async def test_a_batch_of_logits_is_sampled(worker: Worker):
+    logits = np.random.default_rng(1).normal(0, 3, (4, 5000)).astype(np.float32)
+    warm = Sampling(temperature=1.0, seed=3)
+    states = [SamplerState(warm, (), index) for index in range(4)]
+    assert await worker.sample(logits, states) == Sampler().sample(logits, states)
+    with pytest.raises(LogitsInvalid):
+        await worker.sample(np.full((1, 9), np.nan, np.float32), states[:1])
+
+
+async def test_sampling_runs_in_the_thread_of_the_engine(worker: Worker):
+    states = Watched([SamplerState(Sampling())])
+    await worker.sample(np.zeros((1, 9), np.float32), states)
+    assert states.thread.startswith("engine")
