@@ -5,7 +5,7 @@ come (model_host/schedule.py) into a Plan or a refusal. A Run then collects toke
 until it has finished.
 
     plan ─► Run: the seal is appended, the prompt prefilled
-              a sampler chooses by sampler_state ─► journal ─► add_token ─► drafts … ─► finished
+              a sampler chooses by sampler_state ─► add_token … ─► finished
               end ─► finished early
                 └─► generation
 """
@@ -30,11 +30,7 @@ from model_host.sampler_state import SamplerState
 from replica import limits
 from replica.conversation import (
     Conversation,
-    Draft,
-    Progress,
     Sealable,
-    extend_digest,
-    start_digest,
 )
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
 from replica.log import (
@@ -51,6 +47,12 @@ from replica.log import (
     codec,
 )
 from replica.order import SealNode
+
+
+_ID_BYTES_MAX = 5
+"""Most bytes of a token id as a varint."""
+_OTHER_BYTES_MAX = 4096
+"""Most bytes of a generation's body without its ids and text, plus one more token's text."""
 
 
 class Visible(Protocol):
@@ -226,21 +228,24 @@ class Run:
     stop_ids: frozenset[int]
     context_tokens_max: int
     token_ids: list[int] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
     visible: bytearray = field(default_factory=bytearray)
     finished: tuple[FinishReason, str] | None = None
 
-    def add_token(self, token_id: int) -> None:
-        """Add a token, chosen now or read from the journal; it may finish the run."""
+    def add_token(self, token_id: int) -> bytes:
+        """Add a token, chosen now or read from the journal; return the bytes it makes visible.
+
+        It may finish the run.
+        """
         self.token_ids.append(token_id)
         self.sampler_state.add(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
-        self.finished = self._finish_after(token_id)
+        self.finished = self._finish_after(token_id, len(shown))
         if self.finished is not None and self.text.stopped_by is None:
             shown += self.text.finish()
-        self._draft(token_id, shown)
+        self.visible += shown
+        return shown
 
-    def _finish_after(self, token_id: int) -> tuple[FinishReason, str] | None:
+    def _finish_after(self, token_id: int, shown_bytes: int) -> tuple[FinishReason, str] | None:
         if token_id in self.stop_ids:
             return FinishReason.STOP, "end of turn"
         # Before the limits: an answer cut off by a limit can be continued, one that stopped can't.
@@ -250,43 +255,10 @@ class Run:
             return FinishReason.CONTEXT_LIMIT, "the context is full"
         if len(self.token_ids) >= self.plan.output_tokens_max:
             return FinishReason.LENGTH, "output_tokens_max"
+        size = len(self.token_ids) * _ID_BYTES_MAX + len(self.visible) + shown_bytes
+        if size + _OTHER_BYTES_MAX > limits.BODY_BYTES_MAX:
+            return FinishReason.LENGTH, "no entry holds more"
         return None
-
-    def _draft(self, token_id: int, data: bytes) -> None:
-        # One frame per token: after a crash the frames have the same bounds.
-        digest = extend_digest(self.digest, (token_id,))
-        offset = len(self.token_ids) - 1
-        frame = Draft(
-            self.plan.conversation,
-            self.plan.request_id,
-            self.run,
-            offset,
-            (token_id,),
-            len(self.visible),
-            data,
-            digest,
-        )
-        self.drafts.append(frame)
-        self.visible += data
-
-    @property
-    def digest(self) -> Digest:
-        """The running digest of the token stream."""
-        if self.drafts:
-            return self.drafts[-1].digest
-        return start_digest(self.plan.request_id, self.run)
-
-    def progress(self, usage: Usage, prefilled: int) -> Draft:
-        """Return the frame with the progress of the prompt, for readers."""
-        frame = Draft(
-            self.plan.conversation, self.plan.request_id, self.run, 0, (), 0, b"", self.digest
-        )
-        return replace(
-            frame,
-            progress=Progress(
-                len(self.plan.prompt), usage.cached_tokens, usage.restored_tokens, prefilled
-            ),
-        )
 
     def end(self, finish: FinishReason, detail: str) -> None:
         """End the run early.
@@ -298,8 +270,10 @@ class Run:
         self.visible += self.text.finish()
         self.finished = (finish, detail)
 
-    def generation(self, usage: Usage, *, profile: Profile, numerics_class: Digest) -> Generation:
-        """Return the generation of a finished run."""
+    def generation(
+        self, usage: Usage, draft_digest: Digest, *, profile: Profile, numerics_class: Digest
+    ) -> Generation:
+        """Return the generation of a finished run, whose drafts have this digest."""
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
         text = bytes(self.visible).decode()
@@ -312,7 +286,7 @@ class Run:
             usage=replace(usage, output_tokens=len(self.token_ids)),
             sampler_digest=profile.sampler_digest,
             render_recipe_digest=profile.render_recipe_digest,
-            draft_digest=self.digest,
+            draft_digest=draft_digest,
             numerics_class=numerics_class,
             run=self.run,
         )

@@ -8,6 +8,7 @@ chunks beside them. Where not all fit, owners take turns, then the sequences of 
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from model_host.engine_api import CHUNK_TOKENS
 
@@ -15,11 +16,14 @@ SEQUENCES_MAX = 32
 """Most sequences of one step."""
 
 
+Key = TypeVar("Key", bound=Hashable)
+
+
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Generic[Key]):
     """The rows that one sequence could compute next."""
 
-    key: Hashable
+    key: Key
     owner: bytes
     rows: int
     """At least 1: the rest of the prompt, or the last token and the tokens guessed after it."""
@@ -27,14 +31,14 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Generic[Key]):
     """The rows of one sequence in a step."""
 
-    key: Hashable
+    key: Key
     rows: int
 
 
-class StepPlanner:
+class StepPlanner(Generic[Key]):
     """Shares steps between sequences; remembers how long ago each was served."""
 
     def __init__(self, sequences_max: int = SEQUENCES_MAX) -> None:
@@ -42,10 +46,10 @@ class StepPlanner:
         assert sequences_max > 1, "a prompt and a sequence that decodes fit into one step"
         self._sequences_max = sequences_max
         self._step = 0
-        self._served: dict[Hashable, int] = {}
+        self._served: dict[Key, int] = {}
         self._owner_served: dict[bytes, int] = {}
 
-    def plan(self, demands: Iterable[Demand], *, prompt_rows_max: int) -> list[Share]:
+    def plan(self, demands: Iterable[Demand[Key]], *, prompt_rows_max: int) -> list[Share[Key]]:
         """Return the shares of the next step, at least one unless there are no demands.
 
         `prompt_rows_max`, at least 1, bounds the rows of prompts while other sequences
@@ -67,12 +71,12 @@ class StepPlanner:
             left = min(left, prompt_rows_max)
         return shares + self._share(prompts, left, self._sequences_max - len(shares))
 
-    def _share(self, demands: list[Demand], rows: int, places: int) -> list[Share]:
+    def _share(self, demands: list[Demand[Key]], rows: int, places: int) -> list[Share[Key]]:
         """Share `rows` and `places`: owners take turns, then the sequences of an owner."""
-        shares: list[Share] = []
+        shares: list[Share[Key]] = []
         here: Counter[bytes] = Counter()
 
-        def turn(demand: Demand) -> tuple[int, int, int]:
+        def turn(demand: Demand[Key]) -> tuple[int, int, int]:
             owner = demand.owner
             owner_served = self._owner_served.get(owner, 0) if not here[owner] else 0
             return here[owner], owner_served, self._served.get(demand.key, 0)
@@ -89,7 +93,7 @@ class StepPlanner:
             self._owner_served[demand_owner] = self._step
         return shares
 
-    def _forget_all_but(self, demands: Iterable[Demand]) -> None:
+    def _forget_all_but(self, demands: Iterable[Demand[Key]]) -> None:
         keys, owners = {d.key for d in demands}, {d.owner for d in demands}
         self._served = {key: step for key, step in self._served.items() if key in keys}
         self._owner_served = {o: step for o, step in self._owner_served.items() if o in owners}

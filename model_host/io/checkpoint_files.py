@@ -35,10 +35,12 @@ from model_host.kv import (
     GROUP_TOKENS,
     Bytes,
     Group,
-    KVCache,
     Lineage,
     Manifest,
+    PageSource,
+    PageTarget,
     StoreCounters,
+    Stored,
     decode_manifest,
     encode_manifest,
     group_bounds,
@@ -109,7 +111,7 @@ class Checkpoints:
         seal: bytes,
         generation: bytes,
         ids: Sequence[int],
-        cache: KVCache,
+        source: PageSource,
     ) -> Manifest | None:
         """Store the keys and values of `ids`; fsynced. See PageStore.
 
@@ -119,14 +121,14 @@ class Checkpoints:
         """
         if not ids:
             return None
-        assert len(ids) <= cache.tokens, "only positions in memory can be stored"
+        assert len(ids) <= source.tokens, "only positions in memory can be stored"
         folder = self._folder(conversation)
         lineage = Lineage(namespace, ids)
         files = _Files()
         try:
             folder.mkdir(exist_ok=True, mode=0o700)
-            known, pack = self._fitting(folder, namespace, lineage, len(ids), cache)
-            groups = self._write_groups(folder, lineage, len(ids), cache, known, pack, files)
+            known, pack = self._fitting(folder, namespace, lineage, len(ids), source)
+            groups = self._write_groups(folder, lineage, len(ids), source, known, pack, files)
             manifest = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, groups)
             path = self._write_manifest(folder, manifest, files)
         except OSError as error:
@@ -138,21 +140,21 @@ class Checkpoints:
         return manifest
 
     def _fitting(
-        self, folder: Path, namespace: bytes, lineage: Lineage, tokens: int, cache: KVCache
+        self, folder: Path, namespace: bytes, lineage: Lineage, tokens: int, source: PageSource
     ) -> tuple[dict[bytes, Group], int]:
         """Return the stored groups a checkpoint can extend, and its first pack file.
 
         If old and new together exceed the budget, it is written whole into files of its own
         beside the old ones, which are removed afterwards. Raises CheckpointTooLarge.
         """
-        if tokens * cache.bytes_per_token > self._budget_bytes:
+        if tokens * source.bytes_per_token > self._budget_bytes:
             raise CheckpointTooLarge(
-                f"The checkpoint takes {tokens * cache.bytes_per_token} bytes; "
+                f"The checkpoint takes {tokens * source.bytes_per_token} bytes; "
                 f"the host allows {self._budget_bytes}."
             )
         known = self._known(folder, namespace)
         fresh = sum(
-            (stop - start) * cache.bytes_per_token
+            (stop - start) * source.bytes_per_token
             for start, stop in group_bounds(tokens)
             if lineage.at(stop) not in known
         )
@@ -174,7 +176,7 @@ class Checkpoints:
         folder: Path,
         lineage: Lineage,
         tokens: int,
-        cache: KVCache,
+        source: PageSource,
         known: dict[bytes, Group],
         first_pack: int,
         files: _Files,
@@ -187,7 +189,7 @@ class Checkpoints:
                 self.counters.groups_reused += 1
                 groups.append(known[key])
                 continue
-            payload = cache.read(start, stop)
+            payload = source.read(start, stop)
             if stop - start == GROUP_TOKENS:
                 path = _pack_for(folder, payload.nbytes, first_pack)
             else:
@@ -206,7 +208,7 @@ class Checkpoints:
 
     def _write_manifest(self, folder: Path, manifest: Manifest, files: _Files) -> Path:
         """Write the manifest under another name, fsync, rename, fsync the folder."""
-        path = folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
+        path = _manifest_path(folder, manifest)
         draft = path.with_suffix(".draft")
         files.sizes[draft] = 0
         with _open(draft, "w") as file:
@@ -223,65 +225,50 @@ class Checkpoints:
 
     # --- restore ----------------------------------------------------------------
 
-    def restore(
-        self,
-        conversation: bytes,
-        namespace: bytes,
-        ids: Sequence[int],
-        cache: KVCache,
-        common: int = 0,
-    ) -> int:
-        """Load the longest stored prefix of `ids` into a cache; return its tokens. See PageStore.
+    def find(
+        self, conversation: bytes, namespace: bytes, ids: Sequence[int], common: int = 0
+    ) -> Stored:
+        """Return the longest stored prefix of `ids` beyond `common` tokens. See PageStore.
 
         Raises CheckpointMissing or CheckpointCorrupt.
         """
-        folder = self._folder(conversation)
         limit = len(ids) - 1
         lineage = Lineage(namespace, ids[:limit])
-        found, broken = self._load(folder)
+        found, broken = self._load(self._folder(conversation))
         usable = [usable_tokens(m, namespace, lineage, limit) for _, m in found]
         tokens = max(usable, default=0)
-        if tokens <= common:
-            if broken:
-                raise CheckpointCorrupt("A manifest failed its checks and was removed.")
-            raise CheckpointMissing
-        path, manifest = found[usable.index(tokens)]
-        start = common // GROUP_TOKENS * GROUP_TOKENS
-        cache.truncate(start)
-        cache.reserve(tokens)
-        try:
-            self._read_groups(folder, manifest, start, tokens, cache)
-        except (CheckpointCorrupt, OSError) as error:
-            cache.truncate(start)
-            self._discard(folder, manifest)
-            raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
-        cache.commit(tokens)
-        with suppress(OSError):  # a file system that refuses writes can still be read
-            os.utime(path)
-        self._measure(folder)
-        return tokens
+        if tokens > common:
+            return Stored(conversation, found[usable.index(tokens)][1], tokens)
+        if broken:
+            raise CheckpointCorrupt("A manifest failed its checks and was removed.")
+        raise CheckpointMissing
 
-    def _read_groups(
-        self, folder: Path, manifest: Manifest, start: int, tokens: int, cache: KVCache
-    ) -> None:
-        """Read, check and copy groups one by one; none is valid before the last one is.
+    def load(self, stored: Stored, target: PageTarget) -> None:
+        """Read, check and write groups one by one. See PageStore. Raises CheckpointCorrupt.
 
         One buffer of a group's size stays in the processor's cache from read to copy.
         """
-        buffer = np.empty(GROUP_TOKENS * cache.bytes_per_token, np.uint8)
+        folder, manifest = self._folder(stored.conversation), stored.manifest
+        buffer = np.empty(GROUP_TOKENS * target.bytes_per_token, np.uint8)
         handles: dict[str, FileIO] = {}
         try:
-            for index in range(start // GROUP_TOKENS, -(-tokens // GROUP_TOKENS)):
-                group, at = manifest.groups[index], index * GROUP_TOKENS
-                stop = manifest.end_of(index)
-                payload = buffer[: (stop - at) * cache.bytes_per_token]
+            while target.tokens < stored.tokens:
+                index = target.tokens // GROUP_TOKENS
+                group, stop = manifest.groups[index], manifest.end_of(index)
+                payload = buffer[: (stop - target.tokens) * target.bytes_per_token]
                 if group.file not in handles:
                     handles[group.file] = _open(folder / group.file, "r")
                 _read_group(handles[group.file], group, payload)
-                cache.write(at, stop, payload)
+                target.write(stop, payload)
+        except (CheckpointCorrupt, OSError) as error:
+            self._discard(folder, manifest)
+            raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
         finally:
             for handle in handles.values():
                 handle.close()
+        with suppress(OSError):  # a file system that refuses writes can still be read
+            os.utime(_manifest_path(folder, manifest))
+        self._measure(folder)
 
     def _discard(self, folder: Path, broken: Manifest) -> None:
         """Remove every checkpoint that shares a group with a broken one."""
@@ -343,6 +330,10 @@ class Checkpoints:
     def _measure(self, folder: Path) -> None:
         self._sizes[folder.name] = _folder_bytes(folder)
         self._sizes.move_to_end(folder.name)
+
+
+def _manifest_path(folder: Path, manifest: Manifest) -> Path:
+    return folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
 
 
 def _write_error(error: OSError) -> CheckpointWriteFailed:

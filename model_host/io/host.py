@@ -1,7 +1,7 @@
 """The driver of a host: follows conversations, answers requests (spec/07-host §4).
 
 model_host/schedule.py decides which request is next, and
-model_host/io/request_handler.py answers it. One generation runs at a time. A
+model_host/io/request_handler.py answers it. A
 failure closes the request it belongs to (DECISIONS D57).
 """
 
@@ -23,12 +23,12 @@ from replica.log import Join
 log = structlog.get_logger()
 
 RETRY_AFTER_S = 1.0
-BOUNDS = Bounds(running_max=1, running_per_owner_max=1, waiting_per_owner_max=256)
+BOUNDS = Bounds(running_max=64, running_per_owner_max=48, waiting_per_owner_max=256)
 """The numbers of requests answered at the same time, and of those that wait."""
 
 
 class Host:
-    """Answers the requests that name it, one after the other."""
+    """Answers the requests that name it, several at a time."""
 
     def __init__(self, replica: Replica, handler: RequestHandler) -> None:
         """Follow conversations through `replica`, which makes answers durable."""
@@ -74,20 +74,26 @@ class Host:
 
     async def run(self) -> None:
         """Answer requests until cancelled."""
-        while True:
-            self._awake.clear()
-            decision = self._schedule.start_next(
-                self._replica.shelf.values(),
-                is_synchronized=self._is_synchronized,
-                now_ms=now_ms(),
-            )
-            if decision is None:
-                await self._awake.wait()
-            elif await self._serve(self._replica.shelf[decision.conversation], decision):
-                self._schedule.end(decision.request)
-            else:
-                # Even a refusal can't be appended. The next start tries again.
-                self._schedule.give_up(decision.request)
+        async with asyncio.TaskGroup() as answers:
+            while True:
+                self._awake.clear()
+                decision = self._schedule.start_next(
+                    self._replica.shelf.values(),
+                    is_synchronized=self._is_synchronized,
+                    now_ms=now_ms(),
+                )
+                if decision is None:
+                    await self._awake.wait()
+                else:
+                    answers.create_task(self._carry_out(decision))
+
+    async def _carry_out(self, decision: Decision) -> None:
+        if await self._serve(self._replica.shelf[decision.conversation], decision):
+            self._schedule.end(decision.request)
+        else:
+            # Even a refusal can't be appended. The next start tries again.
+            self._schedule.give_up(decision.request)
+        self._awake.set()
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
         return self._replica.hub.state(conversation) is SyncState.SYNCHRONIZED

@@ -6,6 +6,7 @@ the same numerics class computes the same tokens again.
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from model_host.journal_records import (
@@ -31,12 +32,15 @@ class Journal:
         self._digest = digest
         self._descriptor: int | None = descriptor
 
-    def append(self, token_id: int) -> None:
-        """Write one token. Raises StoreFull or StoreError; use `Journals.resume` then."""
+    def append(self, token_ids: Iterable[int]) -> None:
+        """Write tokens. Raises StoreFull or StoreError; use `Journals.resume` then."""
         assert self._descriptor is not None, "a closed journal is not written"
-        digest = extend_digest(self._digest, (token_id,))
+        records, digest = [], self._digest
+        for token_id in token_ids:
+            digest = extend_digest(digest, (token_id,))
+            records.append(encode_token(token_id, digest))
         with typed_errors():
-            _write_all(self._descriptor, encode_token(token_id, digest))
+            _write_all(self._descriptor, b"".join(records))
         self._digest = digest
 
     def close(self) -> None:

@@ -12,10 +12,11 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.engine import Tokenizer
+from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journals
+from model_host.io.namespaces import Namespaces
 from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
-from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
 from model_host.owner import owner_of
 from model_host.profile import Profile
@@ -25,7 +26,7 @@ from model_host.runner import Plan, Run, Visible, context_items, plan
 from model_host.sampler_state import SamplerState
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
-from replica.conversation import Conversation, Sealable
+from replica.conversation import Conversation, Sealable, extend_digest, start_digest
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest, EntryId, short
 from replica.io import Replica
@@ -65,13 +66,15 @@ class RequestHandler:
         self,
         replica: Replica,
         key: Ed25519PrivateKey,
-        worker: Worker,
+        thread: EngineThread,
+        namespaces: Namespaces,
         journals: Journals,
         offer: Offer,
     ) -> None:
-        """Append through `replica`, compute through `worker`, sign drafts with `key`."""
+        """Append through `replica`, compute in `thread`, sign drafts with `key`."""
         self._replica = replica
-        self._worker = worker
+        self._thread = thread
+        self._namespaces = namespaces
         self._journals = journals
         self._offer = offer
         self.counters = AnswerCounters()
@@ -183,15 +186,22 @@ class RequestHandler:
             journal = self._journals.create(head)
         else:
             journal = self._journals.resume(head, journaled)
-        driver = RunDriver(self._worker, held, run, journal, self.runs.show)
+        driver = RunDriver(self._thread, held, run, journal, self.runs)
+        spaces = self._namespaces
         with closing(journal), self.runs.holding(driver):
-            await driver.finish(journaled or ())
-            usage = driver.usage
-            generation_id = await self._append(held, run, usage, self._offer.numerics_class)
-            if usage.prompt_tokens:  # else nothing was computed, and memory may hold another branch
+            await driver.finish(
+                journaled or (),
+                owner=owner_of(held),
+                domain=spaces.pages(held),
+                namespace=spaces.stored(held),
+            )
+            generation_id = await self._append(
+                held, run, driver.usage, driver.frames.digest, self._offer.numerics_class
+            )
+            if driver.usage.prompt_tokens:  # else nothing was computed
                 ids = [*run.plan.prompt, *run.token_ids]
-                await self._worker.checkpoint(
-                    held.id, owner_of(held), run.seal_id, generation_id, ids
+                await self._thread.checkpoint(
+                    held.id, spaces.stored(held), run.seal_id, generation_id, ids
                 )
 
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
@@ -203,7 +213,8 @@ class RequestHandler:
             run.add_token(token_id)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
-        await self._append(held, run, Usage(), head.numerics_class)
+        digest = extend_digest(start_digest(request_id, head.run), tuple(journaled or ()))
+        await self._append(held, run, Usage(), digest, head.numerics_class)
 
     def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
@@ -241,10 +252,17 @@ class RequestHandler:
         return tuple(rendered.token_ids), rendered.continued_tokens
 
     async def _append(
-        self, held: Conversation, run: Run, usage: Usage, numerics_class: Digest
+        self,
+        held: Conversation,
+        run: Run,
+        usage: Usage,
+        draft_digest: Digest,
+        numerics_class: Digest,
     ) -> EntryId:
         """Append the generation of a finished run, then drop the journal; return its id."""
-        body = run.generation(usage, profile=self._offer.profile, numerics_class=numerics_class)
+        body = run.generation(
+            usage, draft_digest, profile=self._offer.profile, numerics_class=numerics_class
+        )
         entry = await self._replica.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         self._journals.discard(run.plan.request_id)
         self.counters.generations += 1

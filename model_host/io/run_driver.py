@@ -1,152 +1,178 @@
 """The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
-Drives a Run of model_host/runner.py with the engine's worker: prefill, then
-token by token, each in the journal before readers see it. A run is notified of
-a CANCEL, because the engine's thread reads no log (DECISIONS D67).
+The engine's thread chooses the tokens (model_host/batcher.py). Here they are journaled,
+framed and shown: the first one at once, later ones as gathered within GATHER_S.
 model_host/io/request_handler.py writes the entries in the log.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from model_host.engine_api import Logits
-from model_host.errors import PrefillCancelled
+from model_host.draft_frames import DraftFrames
+from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journal
-from model_host.io.worker import Found, Worker
-from model_host.kv import Hold
-from model_host.owner import owner_of
-from model_host.prefill import Cancellation
-from model_host.refusals import finish_detail
+from model_host.io.run_table import RunTable
+from model_host.job import Chosen, Computed, Ended, Event, Found, Job
 from model_host.runner import Run
 from replica.conversation import Conversation, Draft
-from replica.errors import HostError
-from replica.limits import BODY_BYTES_MAX
-from replica.log import FinishReason, Usage
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId
+from replica.log import Usage
 
+GATHER_S = 0.03
+"""Tokens of so long go into one frame: a reader can't tell, and each frame costs a signature."""
 PROGRESS_EVERY_S = 0.1
-_ID_BYTES_MAX = 5
-"""Most bytes of a token id as a varint."""
-_OTHER_BYTES_MAX = 4096
-"""Most bytes of a generation's body without its ids and text, plus one more token's text."""
 
 
 class RunDriver:
-    """Computes a run; `usage` has its counts, also after a failure."""
+    """Computes a run and shows it; `usage` has its counts, also after a failure."""
 
     def __init__(
         self,
-        worker: Worker,
+        thread: EngineThread,
         held: Conversation,
         run: Run,
         journal: Journal,
-        show: Callable[[Draft], None],
+        runs: RunTable,
     ) -> None:
-        """Compute through `worker`; call `show` with each frame once it may be sent."""
+        """Compute in `thread`; `runs` signs each frame, and sends it once it may."""
+        plan = run.plan
         self.run = run
         self.usage = Usage()
-        self._worker = worker
+        self.frames = DraftFrames(plan.conversation, plan.request_id, run.run, runs.sign)
+        self._thread = thread
         self._held = held
         self._journal = journal
-        self._show = show
-        self._cancellation = Cancellation()
+        self._show = runs.show
+        self._job: Job | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._prompt_done = 0
         self._progress_shown_at = 0.0
-        self.check_cancelled()
+        self._began = time.monotonic()
+        self._first_token: float | None = None
+        self._failure: StoreError | None = None
+
+    @property
+    def conversation(self) -> ConversationId:
+        """The conversation of the request that it answers."""
+        return self.run.plan.conversation
+
+    @property
+    def request(self) -> EntryId:
+        """The request that it answers."""
+        return self.run.plan.request_id
+
+    @property
+    def seal(self) -> EntryId:
+        """The seal of its context."""
+        return self.run.seal_id
+
+    @property
+    def shown(self) -> Sequence[Draft]:
+        """Its frames so far, signed."""
+        return self.frames.frames
 
     def check_cancelled(self) -> None:
         """Let the run end before its next step if the log has a CANCEL of its request.
 
         Call it whenever entries were admitted.
         """
-        if self._held.order.is_cancelled(self.run.plan.request_id):
-            self._cancellation.set()
+        if self._job is not None and self._held.order.is_cancelled(self.request):
+            self._job.cancel()
 
-    async def finish(self, journaled: Sequence[int]) -> None:
+    async def finish(
+        self, journaled: Sequence[int], *, owner: bytes, domain: bytes, namespace: bytes
+    ) -> None:
         """Replay the journaled tokens, then compute the rest until the run has finished.
 
-        Raises StoreError if the journal can't be written.
+        The keyword arguments are those of the job. Raises StoreError if the journal can't be written, and HostError if the engine stops.
         """
         for token_id in journaled:
-            self.run.add_token(token_id)
-        for frame in self.run.drafts:
-            self._show(frame)
+            self.frames.add(token_id, self.run.add_token(token_id))
+            self._show(self.frames.take())
         # The host may have crashed between the last token and the generation's entry.
-        if self.run.finished is None:
-            async with self._worker.holding(self._held.id) as hold:
-                await self._compute(hold)
-
-    async def _compute(self, hold: Hold) -> None:
-        began, already = time.monotonic(), len(self.run.token_ids)
-        first_token = began
+        if self.run.finished is not None:
+            return
+        self._job = Job(self.run, self.conversation, owner, domain, namespace)
+        self.check_cancelled()
         try:
-            logits = await self._prefill(hold)
-            while self._goes_on():
-                token_id = await self._choose_next(logits)
-                if len(self.run.token_ids) == already + 1:
-                    first_token = time.monotonic()
-                if self.run.finished is None:
-                    logits = await self._worker.decode(hold, token_id)
-        except PrefillCancelled:
-            self.run.end(FinishReason.CANCELLED, "cancelled by a member")
-        except HostError as error:
-            self.run.end(FinishReason.INTERRUPTED, finish_detail(error))
-        self.usage = replace(
-            self.usage,
-            first_token_us=int((first_token - began) * 1e6),
-            decode_us=int((time.monotonic() - first_token) * 1e6),
-        )
+            await self._thread.compute(self._job, self._receive)
+        finally:
+            self._stop_timer()
+        if self._failure is not None:
+            raise self._failure
+        self._note_times()
 
-    def _goes_on(self) -> bool:
-        """Say whether there is a next token; end the run at a CANCEL or a limit."""
-        run = self.run
-        if run.finished is None and self._cancellation.is_set:
-            run.end(FinishReason.CANCELLED, "cancelled by a member")
-        size = len(run.token_ids) * _ID_BYTES_MAX + len(run.visible) + _OTHER_BYTES_MAX
-        if run.finished is None and size > BODY_BYTES_MAX:
-            run.end(FinishReason.LENGTH, "no entry holds more")
-        return run.finished is None
+    def _receive(self, event: Event) -> None:
+        match event:
+            case Found():
+                self._note_found(event)
+                self._show_progress()
+            case Computed(tokens):
+                self._prompt_done += tokens
+                self._show_progress()
+            case Chosen(token_id, shown):
+                self.frames.add(token_id, shown)
+                if self._first_token is None:
+                    self._first_token = time.monotonic()
+                    self._flush()
+                elif self._flush_timer is None:
+                    loop = asyncio.get_running_loop()
+                    self._flush_timer = loop.call_later(GATHER_S, self._flush_on_time)
+            case Ended():
+                self._flush()
 
-    async def _choose_next(self, logits: Logits) -> int:
-        (choice,) = await self._worker.sample(logits[None], [self.run.sampler_state])
-        token_id = choice.token_id
-        self._journal.append(token_id)
-        self.run.add_token(token_id)
-        self._show(self.run.drafts[-1])
-        return token_id
+    # --- frames -----------------------------------------------------------------------
 
-    # --- the context ------------------------------------------------------------
+    def _flush(self) -> None:
+        """Journal the tokens gathered, then show them (HOST-15). Raises StoreError."""
+        self._stop_timer()
+        if self.frames.gathered:
+            self._journal.append(self.frames.gathered)
+            self._show(self.frames.take())
 
-    async def _prefill(self, hold: Hold) -> Logits:
-        """Bring the context into memory, and send the progress to readers."""
-        run, loop = self.run, asyncio.get_running_loop()
+    def _flush_on_time(self) -> None:
+        try:
+            self._flush()
+        except StoreError as error:
+            self._failure = error  # raised by `finish`, as soon as the run has ended
+            assert self._job is not None, "tokens come from a job"
+            self._job.cancel()
 
-        def on_progress(found: Found, done: int) -> None:  # in the worker's thread
-            loop.call_soon_threadsafe(self._show_progress, found, done)
+    def _stop_timer(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
 
-        prefilled = await self._worker.prefill(
-            hold,
-            owner_of(self._held),
-            [*run.plan.prompt, *run.token_ids],
-            on_progress=on_progress,
-            cancellation=self._cancellation,
-        )
-        # Tokens of the answer itself, restored after a crash, are not part of the prompt.
-        prompt = len(run.plan.prompt)
-        cached = min(prefilled.found.cached_tokens, prompt)
-        restored = min(prefilled.found.restored_tokens, prompt - cached)
-        self.usage = Usage(
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            restored_tokens=restored,
-            prefilled_tokens=prompt - cached - restored,
-        )
-        return prefilled.logits
-
-    def _show_progress(self, found: Found, prefilled: int) -> None:
+    def _show_progress(self) -> None:
         """Send the progress of the prompt to readers, at most every PROGRESS_EVERY_S."""
         now = time.monotonic()
         if now - self._progress_shown_at >= PROGRESS_EVERY_S and not self.run.token_ids:
             self._progress_shown_at = now
-            usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
-            self._show(self.run.progress(usage, prefilled))
+            prompt_tokens = len(self.run.plan.prompt)
+            self._show(self.frames.progress(prompt_tokens, self.usage, self._prompt_done))
+
+    # --- counts -----------------------------------------------------------------------
+
+    def _note_found(self, found: Found) -> None:
+        # Tokens of the answer itself, restored after a crash, are not part of the prompt.
+        prompt = len(self.run.plan.prompt)
+        cached = min(found.cached_tokens, prompt)
+        restored = min(found.restored_tokens, prompt - cached)
+        self.usage = Usage(cached_tokens=cached, restored_tokens=restored)
+
+    def _note_times(self) -> None:
+        """Complete the usage; a run without a token, cut short before it, counts none."""
+        if self._first_token is None:
+            self.usage = Usage()
+            return
+        prompt, found = len(self.run.plan.prompt), self.usage
+        self.usage = replace(
+            found,
+            prompt_tokens=prompt,
+            prefilled_tokens=prompt - found.cached_tokens - found.restored_tokens,
+            first_token_us=int((self._first_token - self._began) * 1e6),
+            decode_us=int((time.monotonic() - self._first_token) * 1e6),
+        )

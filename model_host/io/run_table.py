@@ -2,13 +2,36 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from model_host.io.run_driver import RunDriver
 from replica.conversation import Draft, sign_draft
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
+
+
+class Running(Protocol):
+    """A run in progress, as the table sees it."""
+
+    @property
+    def conversation(self) -> ConversationId:
+        """Return the conversation of the request that it answers."""
+
+    @property
+    def request(self) -> EntryId:
+        """Return the request that it answers."""
+
+    @property
+    def seal(self) -> EntryId:
+        """Return the seal of its context."""
+
+    @property
+    def shown(self) -> Iterable[Draft]:
+        """Return its frames so far, signed."""
+
+    def check_cancelled(self) -> None:
+        """End the run if the log has a CANCEL of its request."""
 
 
 class RunTable:
@@ -18,45 +41,47 @@ class RunTable:
         """Send drafts through `replica`, signed with `key`."""
         self._replica = replica
         self._key = key
-        self._drivers: dict[EntryId, RunDriver] = {}
+        self._runs: dict[EntryId, Running] = {}
 
     @contextmanager
-    def holding(self, driver: RunDriver) -> Iterator[None]:
+    def holding(self, run: Running) -> Iterator[None]:
         """Hold a run in the table for the block."""
-        request_id = driver.run.plan.request_id
-        self._drivers[request_id] = driver
+        self._runs[run.request] = run
         try:
             yield
         finally:
-            del self._drivers[request_id]
+            del self._runs[run.request]
+
+    def sign(self, frame: Draft) -> Draft:
+        """Return a frame with the host's signature."""
+        return sign_draft(frame, self._key)
 
     def show(self, frame: Draft) -> None:
-        """Send a frame of a run if its seal is acked; hubs refuse drafts of unknown seals."""
-        driver = self._drivers.get(frame.request)
-        hub = self._replica.hub
-        if driver is not None and hub.is_acked(frame.conversation, driver.run.seal_id):
-            self._replica.send_draft(sign_draft(frame, self._key))
+        """Send a signed frame if its run's seal is acked; hubs refuse drafts of unknown seals."""
+        run = self._runs.get(frame.request)
+        if run is not None and self._replica.hub.is_acked(frame.conversation, run.seal):
+            self._replica.send_draft(frame)
 
     def handle_admitted(self, conversation: ConversationId) -> None:
         """Let the runs of a conversation check for CANCELs after entries were admitted."""
-        for driver in self._in(conversation):
-            driver.check_cancelled()
+        for run in self._in(conversation):
+            run.check_cancelled()
 
     def handle_acked(self, conversation: ConversationId, acked: Iterable[EntryId]) -> None:
         """Send the frames of runs whose seals are acked now; none were sent before."""
         seals = set(acked)
-        for driver in self._in(conversation):
-            if driver.run.seal_id in seals:
-                self._show_from_start(driver)
+        for run in self._in(conversation):
+            if run.seal in seals:
+                self._show_from_start(run)
 
     def handle_synchronized(self, conversation: ConversationId) -> None:
         """Send all frames of a conversation's runs again, since a restarted hub has lost them."""
-        for driver in self._in(conversation):
-            self._show_from_start(driver)
+        for run in self._in(conversation):
+            self._show_from_start(run)
 
-    def _in(self, conversation: ConversationId) -> list[RunDriver]:
-        return [d for d in self._drivers.values() if d.run.plan.conversation == conversation]
+    def _in(self, conversation: ConversationId) -> list[Running]:
+        return [run for run in self._runs.values() if run.conversation == conversation]
 
-    def _show_from_start(self, driver: RunDriver) -> None:
-        for frame in driver.run.drafts:
+    def _show_from_start(self, run: Running) -> None:
+        for frame in run.shown:
             self.show(frame)

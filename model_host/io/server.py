@@ -1,8 +1,6 @@
 """Starts and stops a model host: engine, replica, service (spec/07-host §1)."""
 
 import asyncio
-import hashlib
-import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,15 +13,17 @@ from model_host import render, sampler
 from model_host.engine import Tokenizer, TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.config import HostConfig
+from model_host.io.engine_thread import EngineThread
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.host import Host
 from model_host.io.journal import Journals
+from model_host.io.namespaces import Namespaces
 from model_host.io.request_handler import Offer, RequestHandler
 from model_host.io.service import HostService
-from model_host.io.worker import Worker
-from model_host.kv import CachePool
+from model_host.kv import PagePool
 from model_host.profile import Profile
 from model_host.render import Template, check_template
+from model_host.step_plan import SEQUENCES_MAX
 from replica.ids import Digest, PublicKey, short
 from replica.io import (
     STOP_GRACE_S,
@@ -48,7 +48,7 @@ class HostServer:
     key: PublicKey
     offer: Offer
     host: Host
-    worker: Worker
+    thread: EngineThread
     replica: Replica
     task: "asyncio.Task[None]"
 
@@ -58,8 +58,10 @@ class HostServer:
         return self.offer.profile
 
     async def failed(self) -> None:
-        """Raise the error that ended the host's task or its replica; wait for ever if both run."""
-        await asyncio.gather(asyncio.shield(self.task), self.replica.failed())
+        """Raise the error that ended a part of the host; wait for ever if all run."""
+        await asyncio.gather(
+            asyncio.shield(self.task), self.replica.failed(), self.thread.failed()
+        )
 
 
 def load_offer(engine: TorchEngine) -> Offer:
@@ -120,28 +122,31 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     if engine is None:
         engine = await asyncio.to_thread(_load_engine, config)
     offer = load_offer(engine)
-    worker = _worker(config, data_dir, engine)
+    thread = _engine_thread(config, data_dir, engine)
+    namespaces = Namespaces(engine, load_or_create_secret(data_dir / "salt.secret"))
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, (offer.profile.info,))
     store_path = data_dir / "log" / "log.db"
     async with Replica.open(store_path, key, config.hub, follow=True, host=info) as replica:
         journals = Journals(data_dir / "journal")
-        host = Host(replica, RequestHandler(replica, key, worker, journals, offer))
-        service = HostService(replica, host, worker, offer, authenticator)
+        handler = RequestHandler(replica, key, thread, namespaces, journals, offer)
+        host = Host(replica, handler)
+        service = HostService(replica, host, thread, offer, authenticator)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
+        thread.start()
         await server.start()
         task = asyncio.create_task(host.run(), name="host")
         try:
             log.info("host ready", address=address, key=short(authenticator.public))
-            yield HostServer(address, authenticator.public, offer, host, worker, replica, task)
+            yield HostServer(address, authenticator.public, offer, host, thread, replica, task)
         finally:
             task.cancel()
-            worker.stop()
+            thread.stop()
             await asyncio.gather(task, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
-            await worker.close()
+            await thread.close()
 
 
 def _load_engine(config: HostConfig) -> TorchEngine:
@@ -156,19 +161,14 @@ def _load_engine(config: HostConfig) -> TorchEngine:
     )
 
 
-def _worker(config: HostConfig, data_dir: Path, engine: TorchEngine) -> Worker:
-    pool = CachePool(engine.new_cache, config.kv_bytes_max)
-    mac_key = load_or_create_secret(data_dir / "checkpoint.secret")
-    salt_key = load_or_create_secret(data_dir / "salt.secret")
+def _engine_thread(config: HostConfig, data_dir: Path, engine: TorchEngine) -> EngineThread:
     checkpoints = Checkpoints(
         data_dir / "derived" / "checkpoints",
-        mac_key=mac_key,
+        mac_key=load_or_create_secret(data_dir / "checkpoint.secret"),
         budget_bytes=config.checkpoint_bytes_max,
     )
-    # Two owners never share derived state, since its timing would reveal one to the other.
-    return Worker(
-        engine, pool, checkpoints, lambda owner: hmac.digest(salt_key, owner, hashlib.sha256)
-    )
+    pool = PagePool(engine.memory, tail_slots=SEQUENCES_MAX, budget_bytes=config.kv_bytes_max)
+    return EngineThread(engine, pool, checkpoints)
 
 
 async def serve(config: HostConfig) -> None:

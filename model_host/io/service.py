@@ -5,9 +5,9 @@ from typing import Any
 import grpc
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.io.engine_thread import EngineThread
 from model_host.io.host import Host
 from model_host.io.request_handler import Offer
-from model_host.io.worker import Worker
 from model_host.refusals import TokenizerBytesMissing
 from model_host.render import render, render_digests
 from model_host.runner import context_items
@@ -26,14 +26,14 @@ class HostService:
         self,
         replica: Replica,
         host: Host,
-        worker: Worker,
+        thread: EngineThread,
         offer: Offer,
         authenticator: Authenticator,
     ) -> None:
-        """Answer from the state of `host`, `worker` and `replica`."""
+        """Answer from the state of `host`, `thread` and `replica`."""
         self._replica = replica
         self._host = host
-        self._worker = worker
+        self._thread = thread
         self._offer = offer
         self._authenticator = authenticator
 
@@ -63,7 +63,7 @@ class HostService:
     ) -> pb.DescribeResponse:
         """Return the host's profile and load."""
         rpc.caller(self._authenticator, context)
-        profile, counters = self._offer.profile, self._worker.counters
+        profile, thread = self._offer.profile, self._thread
         return pb.DescribeResponse(
             host_key=self._authenticator.public,
             profiles=[
@@ -75,7 +75,7 @@ class HostService:
                     render_recipe_digest=profile.render_recipe_digest,
                     sampler_digest=profile.sampler_digest,
                     numerics_class=self._offer.numerics_class,
-                    bitwise=self._worker.engine.bitwise,
+                    bitwise=self._thread.engine.bitwise,
                     dtype=profile.dtype,
                     tools=profile.has_tools,
                 )
@@ -83,10 +83,10 @@ class HostService:
             running=self._host.running,
             waiting=self._host.waiting,
             counters=pb.HostCounters(
-                restores=counters.restores,
-                fallbacks=counters.fallbacks,
-                checkpoints=counters.checkpoints,
-                checkpoint_failures=counters.checkpoint_failures,
+                restores=thread.counters.restores,
+                fallbacks=thread.counters.fallbacks,
+                checkpoints=thread.checkpoints,
+                checkpoint_failures=thread.checkpoint_failures,
                 generations=self._host.counters.generations,
                 refusals=self._host.counters.refusals,
             ),
@@ -133,7 +133,7 @@ class HostService:
             rpc.caller(self._authenticator, context), Kind.REQUEST
         ):
             raise NotAllowed("readers drop nothing")
-        tokens, checkpoints = await self._worker.evict(held.id, checkpoints=request.checkpoints)
+        tokens, checkpoints = await self._thread.evict(held.id, checkpoints=request.checkpoints)
         return pb.EvictResponse(memory_tokens=tokens, checkpoints=checkpoints)
 
     async def list_checkpoints(
@@ -149,6 +149,6 @@ class HostService:
                     tokens=c.tokens,
                     size_bytes=sum(g.length for g in c.groups),
                 )
-                for c in await self._worker.checkpoints(held.id)
+                for c in await self._thread.manifests(held.id)
             ]
         )

@@ -4,18 +4,57 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from model_host.kv.cache import KVCache
 from model_host.kv.checkpoint import Manifest
+from model_host.kv.memory import Bytes
 
 
 @dataclass(slots=True)
 class StoreCounters:
-    """Counts of events in a store since start; the worker counts their effects on requests."""
+    """Counts of events in a store since start; the batcher counts their effects on requests."""
 
     corrupt: int = 0
     evicted_conversations: int = 0
     groups_written: int = 0
     groups_reused: int = 0
+
+
+class PageSource(Protocol):
+    """Positions of a context in memory, which a store reads."""
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of positions."""
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Return the bytes of one position over all layers."""
+
+    def read(self, start: int, stop: int) -> Bytes:
+        """Copy the positions of one group, as the bytes of [L, 2, H_kv, stop - start, D]."""
+
+
+class PageTarget(Protocol):
+    """Positions in memory that a store writes, one group after the other."""
+
+    @property
+    def tokens(self) -> int:
+        """Return the position up to which bytes are written, at first a group's start."""
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Return the bytes of one position over all layers."""
+
+    def write(self, stop: int, payload: Bytes) -> None:
+        """Write the positions from `tokens` to `stop`, the end of their group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The first `tokens` tokens of a context, as a checkpoint holds them."""
+
+    conversation: bytes
+    manifest: Manifest
+    tokens: int
 
 
 class PageStore(Protocol):
@@ -37,27 +76,27 @@ class PageStore(Protocol):
         seal: bytes,
         generation: bytes,
         ids: Sequence[int],
-        cache: KVCache,
+        source: PageSource,
     ) -> Manifest | None:
-        """Store the keys and values of `ids`, all of them in the cache; durable on return.
+        """Store the keys and values of `ids`, all of them in memory; durable on return.
 
         Returns None if `ids` is empty. Raises CheckpointTooLarge or CheckpointWriteFailed;
         the new checkpoint is then removed, and older ones stay.
         """
 
-    def restore(
-        self,
-        conversation: bytes,
-        namespace: bytes,
-        ids: Sequence[int],
-        cache: KVCache,
-        common: int = 0,
-    ) -> int:
-        """Load the longest stored prefix of `ids` into a cache; return its length in tokens.
+    def find(
+        self, conversation: bytes, namespace: bytes, ids: Sequence[int], common: int = 0
+    ) -> Stored:
+        """Return the longest stored prefix of `ids` that is longer than `common` tokens.
 
-        The cache holds the first `common` tokens of `ids` already. At least one token is
-        left to compute. Raises CheckpointMissing if no stored prefix is longer, and
-        CheckpointCorrupt if one fails a check: the cache then has no more tokens than before.
+        At least one token is left to compute. Raises CheckpointMissing if there is none, and
+        CheckpointCorrupt if one failed a check.
+        """
+
+    def load(self, stored: Stored, target: PageTarget) -> None:
+        """Write what is stored, from the target's position on, group by group.
+
+        Raises CheckpointCorrupt if a group fails a check: the groups before it are written.
         """
 
     def manifests(self, conversation: bytes) -> list[Manifest]:

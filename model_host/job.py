@@ -1,0 +1,75 @@
+"""One run that is being computed, and the events that report on it (spec/07-host §5). Pure."""
+
+from dataclasses import dataclass, field
+
+from model_host.kv import KVSequence
+from model_host.runner import Run
+from replica.errors import HostError
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The part of a context that was found, in tokens."""
+
+    cached_tokens: int
+    restored_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The progress of a prompt: tokens computed so far, without those found."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A token of the output, and the bytes that it makes visible."""
+
+    token_id: int
+    shown: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has finished, or can't go on because of an error."""
+
+    error: HostError | None = None
+
+
+Event = Found | Computed | Chosen | Ended
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """The computation of one run, from its context to its last token."""
+
+    run: Run
+    conversation: bytes
+    owner: bytes
+    """The key whose requests share their turns."""
+    domain: bytes
+    """Digest of the namespace of pages in memory, for the conversation's sharing domain."""
+    namespace: bytes
+    """Digest of the namespace of stored pages, for the conversation's owner."""
+    ids: list[int] = field(init=False)
+    """All tokens so far: the prompt, and the output."""
+    sequence: KVSequence | None = None
+    """Its pages; None while it has none, before its turn and after it was preempted."""
+    is_decoding: bool = False
+    """The last token was chosen by the latest step that computed this run."""
+    was_found: bool = False
+    is_cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin with the prompt and the tokens that the run has already."""
+        self.ids = [*self.run.plan.prompt, *self.run.token_ids]
+
+    @property
+    def rest(self) -> int:
+        """The number of tokens without keys and values, at least 1 while it runs."""
+        return len(self.ids) - (self.sequence.tokens if self.sequence is not None else 0)
+
+    def cancel(self) -> None:
+        """End the run before its next step. Any thread may call this."""
+        self.is_cancelled = True
