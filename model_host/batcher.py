@@ -144,7 +144,7 @@ class Batcher:
         try:
             stored = self._pages.find(job.conversation, job.namespace, job.ids, before)
             with self._pool.restoring(sequence, job.ids[: stored.tokens]) as staging:
-                self._pages.load(stored, staging.tokens, staging.write)
+                self._pages.load(stored, staging)
         except CheckpointMissing:
             return 0
         except CheckpointError as error:
@@ -200,7 +200,7 @@ class Batcher:
         """Reserve memory for a run's next rows; preempt the newest one where there is none."""
         while job.sequence is not None:
             try:
-                return self._pool.grow(job.sequence, rows)
+                self._pool.grow(job.sequence, rows)
             except CacheBusy as error:
                 newest = self._open_jobs_now()[-1]
                 self._preempt(newest)
@@ -209,6 +209,8 @@ class Batcher:
                     self._wait(job, error, events)
             except HostError as error:
                 self._fail(job, error, events)
+            else:
+                return
 
     def _compute(self, batch: list[tuple[Job, int]]) -> list[Logits | HostError]:
         """Run a step; if it fails, run each part alone, so that one run can't fail others."""

@@ -48,7 +48,6 @@ from replica.log import (
 )
 from replica.order import SealNode
 
-
 _ID_BYTES_MAX = 5
 """Most bytes of a token id as a varint."""
 _OTHER_BYTES_MAX = 4096

@@ -87,7 +87,8 @@ class RunDriver:
     ) -> None:
         """Replay the journaled tokens, then compute the rest until the run has finished.
 
-        The keyword arguments are those of the job. Raises StoreError if the journal can't be written, and HostError if the engine stops.
+        The keyword arguments are those of the job. Raises StoreError if the journal can't be
+        written, and HostError if the engine stops.
         """
         for token_id in journaled:
             self.frames.add(token_id, self.run.add_token(token_id))

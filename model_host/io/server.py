@@ -59,9 +59,7 @@ class HostServer:
 
     async def failed(self) -> None:
         """Raise the error that ended a part of the host; wait for ever if all run."""
-        await asyncio.gather(
-            asyncio.shield(self.task), self.replica.failed(), self.thread.failed()
-        )
+        await asyncio.gather(asyncio.shield(self.task), self.replica.failed(), self.thread.failed())
 
 
 def load_offer(engine: TorchEngine) -> Offer:

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_host.errors import CheckpointMissing
-from model_host.kv.cache import Bytes, KVCache
-from model_host.kv.checkpoint import Lineage, Manifest
-from model_host.kv.page_store import StoreCounters
+from model_host.kv.checkpoint import Manifest
+from model_host.kv.lineage import Lineage
+from model_host.kv.memory import Bytes
+from model_host.kv.page_store import PageSource, PageTarget, StoreCounters, Stored
 
 GROUP = 64
 
 
 @dataclass(frozen=True)
-class Stored:
+class Held:
     """One checkpoint, with all its inputs."""
 
     namespace: bytes
@@ -26,11 +27,11 @@ class NaivePages:
 
     def __init__(self) -> None:
         self.counters = StoreCounters()
-        self._stored: dict[bytes, list[Stored]] = {}
+        self._held: dict[bytes, list[Held]] = {}
 
     @property
     def nbytes(self) -> int:
-        return sum(p.nbytes for held in self._stored.values() for s in held for p in s.payload)
+        return sum(p.nbytes for held in self._held.values() for s in held for p in s.payload)
 
     def save(
         self,
@@ -39,45 +40,41 @@ class NaivePages:
         seal: bytes,
         generation: bytes,
         ids: Sequence[int],
-        cache: KVCache,
+        source: PageSource,
     ) -> Manifest | None:
         if not ids:
             return None
         count = len(ids)
-        payload = [cache.read(at, min(at + GROUP, count)) for at in range(0, count, GROUP)]
+        payload = [source.read(at, min(at + GROUP, count)) for at in range(0, count, GROUP)]
         lineage = Lineage(namespace, ids).at(count)
         manifest = Manifest(seal, generation, count, lineage, namespace, ())
-        held = self._stored.setdefault(conversation, [])
+        held = self._held.setdefault(conversation, [])
         held[:] = [s for s in held if (s.namespace, s.ids) != (namespace, list(ids))]
-        held.insert(0, Stored(namespace, list(ids), payload, manifest))
+        held.insert(0, Held(namespace, list(ids), payload, manifest))
         return manifest
 
-    def restore(
-        self,
-        conversation: bytes,
-        namespace: bytes,
-        ids: Sequence[int],
-        cache: KVCache,
-        common: int = 0,
-    ) -> int:
+    def find(
+        self, conversation: bytes, namespace: bytes, ids: Sequence[int], common: int = 0
+    ) -> Stored:
         best, most = None, common
-        for stored in self._stored.get(conversation, []):
-            ends = [*range(GROUP, len(stored.ids) + 1, GROUP), len(stored.ids)]
-            fit = [n for n in ends if n < len(ids) and stored.ids[:n] == list(ids[:n])]
-            if stored.namespace == namespace and max(fit, default=0) > most:
-                best, most = stored, max(fit)
+        for held in self._held.get(conversation, []):
+            ends = [*range(GROUP, len(held.ids) + 1, GROUP), len(held.ids)]
+            fit = [n for n in ends if n < len(ids) and held.ids[:n] == list(ids[:n])]
+            if held.namespace == namespace and max(fit, default=0) > most:
+                best, most = held, max(fit)
         if best is None:
             raise CheckpointMissing
-        start = common // GROUP * GROUP
-        cache.truncate(start)
-        cache.reserve(most)
-        for at in range(start, most, GROUP):
-            cache.write(at, min(at + GROUP, most), best.payload[at // GROUP])
-        cache.commit(most)
-        return most
+        return Stored(conversation, best.manifest, most)
+
+    def load(self, stored: Stored, target: PageTarget) -> None:
+        held = next(h for h in self._held[stored.conversation] if h.manifest is stored.manifest)
+        while target.tokens < stored.tokens:
+            payload = held.payload[target.tokens // GROUP]
+            stop = min(target.tokens + GROUP, len(held.ids))
+            target.write(stop, payload)
 
     def manifests(self, conversation: bytes) -> list[Manifest]:
-        return [stored.manifest for stored in self._stored.get(conversation, [])]
+        return [held.manifest for held in self._held.get(conversation, [])]
 
     def delete(self, conversation: bytes) -> None:
-        self._stored.pop(conversation, None)
+        self._held.pop(conversation, None)
