@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from blake3 import blake3
+from model_host.io.worker import Worker
+from model_host.kv.pool import CachePool, Hold
+from model_host.prefill import Cancellation, prefill
 
 from bench.result import Goal, arguments, report, say
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.fetch import cache_dir, resolve
-from model_host.io.worker import Worker
-from model_host.kv.pool import CachePool, Hold
-from model_host.prefill import Cancellation, prefill
 from replica.ids import ConversationId, EntryId
 
 SIZES = (512, 2048, 4096)

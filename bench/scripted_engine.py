@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from model_host.kv.cache import Bytes
 
 from model_host.engine_api import Logits, Slice
-from model_host.kv.cache import Bytes
 from model_host.kv.namespace import Namespace
 from model_host.model_config import ModelConfig
 

@@ -27,12 +27,12 @@ from model_host.refusals import (
 )
 from model_host.render import ContextItem, Encoder, Rendered, Template
 from model_host.sampler_state import SamplerState
-from replica import limits
 from replica.conversation import (
     Conversation,
     Sealable,
 )
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
+from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
     FinishReason,
     Generation,
@@ -139,8 +139,8 @@ def plan(
         raise BodyUnavailable(missing=(ready.request,))
     if request.profile not in (None, profile.digest):
         raise ProfileUnknown
-    if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
-        raise SealTooLarge(f"{len(ready.entries)} entries, at most {limits.SEAL_ENTRIES_MAX}")
+    if len(ready.entries) > SEAL_ENTRIES_MAX:
+        raise SealTooLarge(f"{len(ready.entries)} entries, at most {SEAL_ENTRIES_MAX}")
     items = context_items(held, ready.parent, ready.entries)
     check_obligations(items)
     rendered = rendering.render(items, template, encoder)
@@ -210,8 +210,8 @@ def _seal(ready: Sealable, rendered: Rendered, profile: Profile, render_digest: 
         projections=tuple(p for p in rendered.projections if p.entry in listed),
     )
     size = SALT_BYTES + len(codec.encode_body(seal))
-    if size > limits.BODY_BYTES_MAX:
-        raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
+    if size > BODY_BYTES_MAX:
+        raise SealTooLarge(f"a seal of {size} bytes, at most {BODY_BYTES_MAX}")
     return seal
 
 
@@ -255,7 +255,7 @@ class Run:
         if len(self.token_ids) >= self.plan.output_tokens_max:
             return FinishReason.LENGTH, "output_tokens_max"
         size = len(self.token_ids) * _ID_BYTES_MAX + len(self.visible) + shown_bytes
-        if size + _OTHER_BYTES_MAX > limits.BODY_BYTES_MAX:
+        if size + _OTHER_BYTES_MAX > BODY_BYTES_MAX:
             return FinishReason.LENGTH, "no entry holds more"
         return None
 

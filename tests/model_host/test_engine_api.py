@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from model_host.prefill import prefill
 
 from bench.scripted_engine import ScriptedEngine
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Engine, Slice
-from model_host.prefill import prefill
 
 SCRIPT = [7, 8, 7, 9]
 Make = Callable[[TorchEngine], Engine]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.model_host.kv.computed import CONFIG
+from tests.model_host.number_engine import NumberEngine
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "group"), [(9, 3, 3), (8, 8, 1), (32, 1, 32)])
 def test_query_heads_share_key_value_heads_evenly(heads: int, kv_heads: int, group: int) -> None:
-    assert replace(CONFIG, heads=heads, kv_heads=kv_heads).group == group
+    assert replace(NumberEngine.config, heads=heads, kv_heads=kv_heads).group == group

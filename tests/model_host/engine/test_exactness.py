@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from model_host.kv.cache import KVCache
+from model_host.prefill import prefill
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
 from model_host.errors import CacheBudgetExceeded
 from model_host.io.checkpoint_files import Checkpoints
-from model_host.kv.cache import KVCache
-from model_host.prefill import prefill
 from model_host.refusals import ContextTooLong
 from tests.model_host.engine import tiny_model
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_host.prefill import prefill
 
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Slice
-from model_host.prefill import prefill
 from tests.model_host.engine import tiny_model
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())

@@ -26,8 +26,14 @@ class ServedHost:
     async def host(self, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
         """Run the host, on another engine if asked."""
         config = HostConfig(data_dir=self.folder / "host", hub=self.hub.address)
-        async with start_host(config, engine or self.engine) as host:
-            yield host
+        used = engine or self.engine
+        try:
+            async with start_host(config, used) as host:
+                yield host
+        finally:
+            # The next host begins with an empty memory, as another process would.
+            for slab in range(used.memory.slabs):
+                used.memory.clear(slab)
 
     @property
     def checkpoints(self) -> Path:
@@ -39,6 +45,5 @@ class ServedHost:
 
     async def kept(self, talk: Talk, host: HostServer, count: int) -> None:
         """Wait until the checkpoint of the last answer is written."""
-        await self.replica.wait_for(lambda: False, 0.0)
-        while host.worker.counters.checkpoints < count:
-            await host.worker.checkpoints(talk.id)
+        while host.thread.checkpoints < count:
+            await host.thread.manifests(talk.id)

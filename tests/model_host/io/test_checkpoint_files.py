@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-from model_host.engine.slab_cache import SlabCache
 from model_host.errors import (
     CheckpointCorrupt,
     CheckpointDiskFull,
@@ -20,22 +17,10 @@ from model_host.errors import (
 )
 from model_host.io.checkpoint_files import Checkpoints
 from tests.model_host.io.damage import flip_at
-from tests.model_host.kv.test_cache import CONFIG
+from tests.model_host.kv.plain_pages import TOKEN_BYTES, PlainPages, filled, restore
 
 KEY, NAMESPACE, SEAL = b"k" * 32, b"n" * 32, b"s" * 32
-TOKEN_BYTES = 3 * 2 * 2 * 16 * 2
 IDS = list(range(1000, 1400))
-
-
-def _filled(tokens: int, seed: int = 1) -> SlabCache:
-    """A cache of random bytes; the same first positions for the same seed."""
-    cache = SlabCache(CONFIG, torch.bfloat16)
-    cache.reserve(tokens)
-    noise = torch.randn(3, 2, 2, 1024, 16, generator=torch.Generator().manual_seed(seed))
-    for index in range(CONFIG.layers):
-        cache.layer(index)[:, :, :tokens] = noise[index, :, :, :tokens].bfloat16()
-    cache.commit(tokens)
-    return cache
 
 
 def _store(root: Path, budget_bytes: int = 1 << 24, key: bytes = KEY) -> Checkpoints:
@@ -43,19 +28,15 @@ def _store(root: Path, budget_bytes: int = 1 << 24, key: bytes = KEY) -> Checkpo
 
 
 def _save(store: Checkpoints, tokens: int, name: bytes = b"a", ids: list[int] = IDS) -> None:
-    store.save(name, NAMESPACE, SEAL, b"", ids[:tokens], _filled(tokens))
+    store.save(name, NAMESPACE, SEAL, b"", ids[:tokens], filled(tokens))
 
 
-def _restore(store: Checkpoints, ids: list[int], name: bytes = b"a") -> SlabCache:
-    cache = SlabCache(CONFIG, torch.bfloat16)
-    store.restore(name, NAMESPACE, ids, cache)
-    return cache
+def _restore(store: Checkpoints, ids: list[int], name: bytes = b"a") -> PlainPages:
+    return restore(store, name, NAMESPACE, ids)
 
 
-def _assert_is_prefix(cache: SlabCache, tokens: int) -> None:
-    assert cache.tokens == tokens
-    assert np.array_equal(cache.read(0, tokens), _filled(400).read(0, tokens))
-    assert not any(cache.layer(i)[:, :, tokens:].any() for i in range(CONFIG.layers))
+def _assert_is_prefix(pages: PlainPages, tokens: int) -> None:
+    assert pages == filled(tokens)
 
 
 def _files(store: Checkpoints, suffix: str) -> list[Path]:
@@ -124,13 +105,9 @@ def test_restoring_extends_the_context_in_memory(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 330)
     for common in (1, 64, 100, 329):
-        cache = _filled(common)
-        assert store.restore(b"a", NAMESPACE, IDS, cache, common) == 330
-        _assert_is_prefix(cache, 330)
-    cache = _filled(330)
+        _assert_is_prefix(restore(store, b"a", NAMESPACE, IDS, filled(common)), 330)
     with pytest.raises(CheckpointMissing):
-        store.restore(b"a", NAMESPACE, IDS, cache, 330)
-    _assert_is_prefix(cache, 330)
+        store.find(b"a", NAMESPACE, IDS, 330)
 
 
 @pytest.mark.parametrize("suffix", [".pack", ".tail"])
@@ -150,11 +127,8 @@ def test_damaged_bytes_are_refused_once_and_removed(
             path.write_bytes(path.read_bytes()[:-1])
         case "gone":
             path.unlink()
-    cache = _filled(10)
     with pytest.raises(CheckpointCorrupt):
-        store.restore(b"a", NAMESPACE, IDS, cache, 10)
-    assert cache.tokens == 0  # nothing of it was published
-    assert not any(cache.layer(i).any() for i in range(CONFIG.layers))
+        restore(store, b"a", NAMESPACE, IDS, filled(10))
     assert store.counters.corrupt == 1
     with pytest.raises(CheckpointMissing):
         _restore(store, IDS)
@@ -190,7 +164,7 @@ def test_checkpoints_of_another_namespace_are_not_found(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
     with pytest.raises(CheckpointMissing):
-        store.restore(b"a", b"m" * 32, IDS, SlabCache(CONFIG, torch.bfloat16))
+        store.find(b"a", b"m" * 32, IDS)
 
 
 def test_conversations_do_not_see_each_other(tmp_path: Path) -> None:
@@ -351,4 +325,4 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 def test_without_tokens_nothing_is_saved(tmp_path: Path) -> None:
     store = _store(tmp_path)
-    assert store.save(b"a", NAMESPACE, SEAL, b"", [], _filled(5)) is None
+    assert store.save(b"a", NAMESPACE, SEAL, b"", [], filled(5)) is None

@@ -9,7 +9,7 @@ import pytest
 
 from model_host import schedule
 from model_host.engine.torch_engine import TorchEngine
-from model_host.io import request_handler, run_driver
+from model_host.io import request_handler
 from model_host.io.server import HostServer
 from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
@@ -236,9 +236,9 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
         more = await talk.replica.append(talk.id, body, parents=(said.id,), basis=node.id)
         answer = await talk.answer(more.id)
         await served.kept(talk, host, 2)
-        held = {manifest.seal for manifest in await host.worker.checkpoints(talk.id)}
+        held = {manifest.seal for manifest in await host.thread.manifests(talk.id)}
         assert held == {talk.held.order.seal_of[branch], talk.held.order.seal_of[more.id]}
-        await host.worker.evict(talk.id, checkpoints=True)
+        await host.thread.evict(talk.id, checkpoints=True)
         again = await talk.answer(await talk.regenerate(more.id))
     assert again.usage.prefilled_tokens == again.usage.prompt_tokens
     assert again.token_ids == answer.token_ids
@@ -273,7 +273,7 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         assert text_of(answer.parts) == talk.shown(request)
         # Nothing was left to compute, so a CANCEL could end nothing.
         assert answer.usage.prompt_tokens == 0
-        assert host.worker.counters.checkpoints == 0
+        assert host.thread.checkpoints == 0
 
 
 async def test_a_zeroed_tail_of_a_journal_is_computed_again(served: ServedHost):
@@ -326,7 +326,7 @@ async def test_a_conversation_that_decoded_beyond_a_slab_has_another_turn(served
 async def test_an_answer_ends_before_its_entry_would_grow_too_large(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_driver, "BODY_BYTES_MAX", 4096 + 100)
+    monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 100)
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         request, answer = await talk.ask(STORY, tokens=100)

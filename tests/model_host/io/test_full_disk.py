@@ -129,13 +129,13 @@ async def test_a_checkpoint_that_finds_a_full_disk_affects_nothing_else(served: 
         (folder / "00000000.pack").symlink_to("/dev/full")
         request, answer = await talk.ask("Tell me of the sea. " * 20, tokens=4, sampling=SEEDED)
         assert len(answer.token_ids) == 4
-        assert await host.worker.checkpoints(talk.id) == []
-        assert host.worker.counters.checkpoint_failures == 1
+        assert await host.thread.manifests(talk.id) == []
+        assert host.thread.checkpoint_failures == 1
         assert list(folder.iterdir()) == []
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
         await served.kept(talk, host, 1)
     async with served.host() as host:
         restored = await talk.answer(await talk.regenerate(request))
-        assert host.worker.counters.restores == 1
+        assert host.thread.counters.restores == 1
     assert restored.token_ids == answer.token_ids

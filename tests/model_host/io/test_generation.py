@@ -100,7 +100,7 @@ async def test_a_restarted_host_restores_its_checkpoint(served: ServedHost):
         await served.kept(talk, host, 1)
     async with served.host() as host:
         _, second = await talk.ask("Name another.")
-        assert host.worker.counters.restores == 1
+        assert host.thread.counters.restores == 1
     assert second.usage.restored_tokens == first.usage.prompt_tokens + first.usage.output_tokens - 1
     assert second.usage.cached_tokens == 0
 
@@ -115,8 +115,8 @@ async def test_the_seeded_answer_is_the_same_cached_restored_and_computed_anew(
         await served.kept(talk, host, 2)
     async with served.host() as host:
         restored = await talk.answer(await talk.regenerate(request))
-        assert host.worker.counters.restores == 1
-        evicted = await host.worker.evict(talk.id, checkpoints=True)
+        assert host.thread.counters.restores == 1
+        evicted = await host.thread.evict(talk.id, checkpoints=True)
         assert evicted[0] > 0
         computed = await talk.answer(await talk.regenerate(request))
     assert cached.usage.cached_tokens > 0

@@ -18,7 +18,7 @@ def written(folder: Path) -> Path:
     """Write a journal of TOKENS; return its file."""
     journal = Journals(folder).create(HEAD)
     for token in TOKENS:
-        journal.append(token)
+        journal.append([token])
     journal.close()
     (path,) = folder.glob("*.journal")
     return path

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
+from model_host.prefill import prefill
 from structlog import PrintLogger
 
 from model_host.engine.torch_engine import TorchEngine
@@ -21,7 +22,6 @@ from model_host.errors import (
 )
 from model_host.io.config import HostConfig
 from model_host.io.server import start
-from model_host.prefill import prefill
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io.daemon import Stderr
