@@ -37,7 +37,7 @@ def test_a_resumed_journal_continues_after_the_last_whole_token(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:-3])
     journals = Journals(tmp_path)
     journal = journals.resume(HEAD, TOKENS[:4])
-    journal.append(9)
+    journal.append([9])
     journal.close()
     assert journals.read(HEAD.request) == (HEAD, [*TOKENS[:4], 9])
 
@@ -50,12 +50,12 @@ def test_a_half_written_token_is_cut_off_before_the_next(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, hard))
     try:
         with pytest.raises(StoreError):
-            journal.append(8)
+            journal.append([8])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         journal.close()
     assert journals.read(HEAD.request) == (HEAD, TOKENS)
     journal = journals.resume(HEAD, TOKENS)
-    journal.append(8)
+    journal.append([8])
     journal.close()
     assert journals.read(HEAD.request) == (HEAD, [*TOKENS, 8])
