@@ -3,17 +3,17 @@
 The host's own modules import this, not torch. `step` is the only entry point: prefill,
 decoding and verification differ in the batch alone, so their results can't differ. Loops
 over several steps belong to the caller (model_host/prefill.py). Calls are synchronous and
-not thread-safe: one thread owns an engine, its caches and its pool.
+not thread-safe: one thread owns an engine and its memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from model_host.kv import KVCache, Namespace
+from model_host.kv import Namespace, PageTable, SlabMemory
 from model_host.model_config import ModelConfig
 
 Logits = npt.NDArray[np.float32]
@@ -24,18 +24,18 @@ CHUNK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """New tokens of one context: `ids`, at least one, follow the tokens of its cache.
+    """New tokens of one sequence: `ids`, at least one, follow the tokens of its pages.
 
     `logits` is the number of last rows for which logits are wanted.
     """
 
-    cache: KVCache
+    pages: PageTable
     ids: Sequence[int]
     logits: int = 1
 
 
 class Engine(Protocol):
-    """A model that turns tokens into logits, with one KV cache per context."""
+    """A model that turns tokens into logits, and the memory of its keys and values."""
 
     @property
     def config(self) -> ModelConfig:
@@ -43,7 +43,7 @@ class Engine(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Return the number format, bf16 or fp32."""
+        """Return the name of the numerics, bf16 or fp32."""
 
     @property
     def numerics_class(self) -> bytes:
@@ -56,14 +56,16 @@ class Engine(Protocol):
     def namespace(self, salt: bytes) -> Namespace:
         """Return the namespace of pages computed here, under a salt."""
 
-    def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
-        """Return an empty cache; `claim(bytes)` is called before each growth and may refuse it."""
+    @property
+    def memory(self) -> SlabMemory:
+        """Return the memory of keys and values that `step` computes in."""
 
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
-        """Append the new tokens of each slice to its cache; return its logits, [n, V].
+        """Compute the new positions of each slice into its pages; return its logits, [n, V].
 
-        A batch has 1 to CHUNK_TOKENS new tokens, and each cache at most once. Row i of the
-        n rows of a slice follows its token len(ids) - n + i. On return the caches hold the
-        new positions; on any exception they are as before. Raises ContextTooLong,
-        CacheBudgetExceeded or CacheBusy.
+        A batch has 1 to CHUNK_TOKENS new tokens. Row i of the n rows of a slice follows its
+        token len(ids) - n + i. The pages already have slabs for the new positions, and no
+        slab that is written belongs to two sequences. The step changes nothing but those
+        positions: the caller advances `tokens` afterwards; after an exception they hold
+        arbitrary finite numbers. Raises ContextTooLong before it computes.
         """

@@ -1,12 +1,14 @@
 """A dense llama model in torch: the layers for the step function (spec/07-host)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional
 
-from model_host.engine.shapes import Shapes
+from model_host.engine.shapes import QUERY_STEP_MAX, Shapes
+from model_host.kv import SLAB_TOKENS
 from model_host.model_config import ModelConfig
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
@@ -14,7 +16,10 @@ Linear = Callable[[torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One transformer block; each linear maps [M, in] to [M, out]."""
+    """One transformer block; each linear maps [M, in] to [M, out].
+
+    The weights of norms are float32 and times sqrt(W), see `rms_norm` in layers.py.
+    """
 
     attn_norm: torch.Tensor  # [W]
     qkv: Linear  # W -> (H + 2 H_kv) D
@@ -41,6 +46,7 @@ class Model:
     head: Linear  # W -> V
     cos: torch.Tensor
     sin: torch.Tensor
+    masks: torch.Tensor  # see causal_masks
 
 
 def packed_linear_available(dtype: torch.dtype) -> bool:
@@ -85,6 +91,22 @@ def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor
     return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
 
 
+def causal_masks(group: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return the additive masks [R, 512] of folded query rows at the places of a slab, in order.
+
+    Row r sees the keys up to place r // group. Padding after the last sees all.
+    """
+    places = torch.arange(SLAB_TOKENS * group + QUERY_STEP_MAX) // group
+    hidden = torch.arange(SLAB_TOKENS) > places[:, None]
+    masks = torch.zeros(hidden.shape, dtype=dtype)
+    return masks.masked_fill_(hidden, float("-inf"))
+
+
+def norm_weight(weight: torch.Tensor) -> torch.Tensor:
+    """Return the weight [W] of a norm in float32, times sqrt(W)."""
+    return weight.float() * math.sqrt(len(weight))
+
+
 def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:
     """Assemble a model from weights named as model_host/engine/weights.py names them.
 
@@ -96,10 +118,10 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
     def layer(index: int) -> Layer:
         part = {name: tensors[f"{index}.{name}"] for name in Layer.__slots__}
         return Layer(
-            attn_norm=part["attn_norm"],
+            attn_norm=norm_weight(part["attn_norm"]),
             qkv=make_linear(part["qkv"], shapes),
             out=make_linear(part["out"], shapes),
-            ffn_norm=part["ffn_norm"],
+            ffn_norm=norm_weight(part["ffn_norm"]),
             gate_up=make_linear(part["gate_up"], shapes),
             down=make_linear(part["down"], shapes),
         )
@@ -111,8 +133,9 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
         shapes=shapes,
         embedding=tensors["embedding"],
         layers=tuple(layer(index) for index in range(config.layers)),
-        norm=tensors["norm"],
+        norm=norm_weight(tensors["norm"]),
         head=make_linear(tensors.get("head", tensors["embedding"]), shapes),
         cos=cos,
         sin=sin,
+        masks=causal_masks(config.group, dtype),
     )

@@ -7,24 +7,34 @@ hosts are of one class if they compute alike, whatever their versions.
 """
 
 import hashlib
+import platform
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from model_host.engine.attention import Merge, Rows
+from model_host.engine.attention_plan import Call
+from model_host.engine.kernels import ATTENTION
+from model_host.engine.layers import Residual, feed_forward, head, project
 from model_host.engine.model import Model, build_model
-from model_host.engine.shapes import Shapes
-from model_host.engine.slab_cache import SlabCache
-from model_host.engine.step import attend, feed_forward, head, project, step
+from model_host.engine.shapes import HEAD_ROWS_MAX, Shapes
+from model_host.engine.slab_memory import TorchSlabMemory
+from model_host.engine.step import step
 from model_host.engine_api import CHUNK_TOKENS, Slice
+from model_host.kv import SLAB_TOKENS, canonical_json
 from model_host.model_config import ModelConfig
 
 CANARY_LAYERS = 2
 CANARY_VOCAB = 1024
-_CANARY_PARTS = (CHUNK_TOKENS, 75, 1, 16, 1)  # crosses a slab boundary, and ends with decode steps
+_CANARY_PARTS = (500, 75, 1, 16, 1)  # a chunk across the border of two slabs, and decode steps
+_CANARY_BESIDE = 70  # tokens of the second sequence
 _ROWS_FEW, _CUTS_FEW = 16, 8  # kernels for few rows are the ones that differ
+_BATCHES = (2, 3, 8, 33)
+_MERGED = (2, 3, 4, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
         layers=CANARY_LAYERS,
         vocab=CANARY_VOCAB,
         tied=True,
-        context_tokens=sum(_CANARY_PARTS),
+        context_tokens=sum(_CANARY_PARTS) + 1,
     )
     # Independent of the context of the real model: one machine has one class.
     shapes = replace(shapes, keys_max=small.context_tokens)
@@ -84,38 +94,102 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
     return build_model(small, {name: t.to(dtype) for name, t in tensors.items()}, shapes)
 
 
+@dataclass(slots=True)
+class _Pages:
+    """The pages of a sequence that the canary computes."""
+
+    slabs: Sequence[int]
+    tokens: int = 0
+
+
 def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> bytes:
     """Run the canary and digest its logits, keys and values, 32 bytes.
 
     The canary runs the step function: linear layers of the model's widths, RMSNorm, RoPE,
-    attention with its softmax, SiLU. It depends on no weight of the model.
+    attention with its softmax and merge, SiLU. It prefills two sequences and ends with a
+    step of both. It depends on no weight of the model.
     """
     model = synthetic_model(config, dtype, shapes)
-    cache = SlabCache(model.config, dtype)
-    digest = hashlib.sha256(f"antiphon/numerics/v1 {dtype}".encode())
+    memory = TorchSlabMemory(model.config, dtype, 3)
+    one, other = _Pages((2, 0)), _Pages((1,))
+    digest = hashlib.sha256(f"antiphon/numerics/v2 {dtype}".encode())
+
+    def run(*parts: tuple[_Pages, int]) -> None:
+        batch = [
+            Slice(
+                pages,
+                [(7 * (pages.tokens + row) + 3) % CANARY_VOCAB for row in range(count)],
+                logits=min(count, 16),
+            )
+            for pages, count in parts
+        ]
+        for logits in step(model, memory, batch):
+            digest.update(logits.numpy().tobytes())
+        for pages, count in parts:
+            pages.tokens += count
+
     for count in _CANARY_PARTS:
-        at = cache.tokens
-        ids = [(7 * (at + row) + 3) % CANARY_VOCAB for row in range(count)]
-        (logits,) = step(model, [Slice(cache, ids, logits=min(count, 16))])
-        digest.update(logits.numpy().tobytes())
-    digest.update(cache.read(0, cache.tokens).tobytes())
+        run((one, count))
+    run((other, _CANARY_BESIDE))
+    run((one, 1), (other, 1))
+    for slab, tokens in ((2, SLAB_TOKENS), (0, one.tokens - SLAB_TOKENS), (1, other.tokens)):
+        digest.update(memory.read(slab, 0, tokens).tobytes())
     return digest.digest()
+
+
+def machine_description() -> dict[str, str]:
+    """Return the processor and the build of torch, as far as the self-test depends on them."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if platform.system() == "Linux" else []
+    wanted = ("model name", "flags", "Features", "CPU part")
+    named = sorted({line for line in lines if line.startswith(wanted)})
+    return {
+        "cpu": "\n".join(named) or f"{platform.machine()} {platform.processor()}",
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "build": torch.__config__.show(),
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def verdict_key(
+    machine: dict[str, str], config: ModelConfig, numerics: str, shapes: Shapes
+) -> bytes:
+    """Return the digest of everything the result of the self-test depends on, 32 bytes. Pure.
+
+    A result may be kept under it, so that a start runs the canary alone.
+    """
+    parts = {
+        "machine": machine,
+        "config": asdict(config),
+        "numerics": numerics,
+        "shapes": shapes.describe(),
+        "test": "v1",
+    }
+    return hashlib.sha256(b"antiphon/self-test/v1\0" + canonical_json(parts).encode()).digest()
 
 
 def self_test(model: Model) -> SelfTest:
     """Run every shape of the closed set on the model's own layer and compare bits.
 
-    Each smaller shape must give the same rows as the largest one.
+    Each smaller shape must give the same rows as the largest one. All is compared before it
+    is rounded to the model's dtype, where that comes last.
     """
     started = time.monotonic()
     failures: list[str] = []
     run = 0
     with torch.inference_mode():
-        for name, same in (*_rows_agree(model), *_keys_agree(model)):
+        for name, same in _checks(model):
             run += 1
             if not same:
                 failures.append(name)
     return SelfTest(tuple(failures), run, time.monotonic() - started)
+
+
+def _checks(model: Model) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each check, and whether it held."""
+    yield from _rows_agree(model)
+    yield from _attention_agrees(model)
+    yield from _merges_agree(model)
 
 
 def _cuts(rows: int, of: int, turn: int) -> list[int]:
@@ -129,7 +203,7 @@ def _cuts(rows: int, of: int, turn: int) -> list[int]:
 def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
     """Compare the row-wise functions at each row bucket."""
     config, layer = model.config, model.layers[0]
-    rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0).to(model.dtype)
+    rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0)
     wide = synthetic((CHUNK_TOKENS, config.heads * config.head_width), 98, 1.0).to(model.dtype)
     # Positions would differ between cuts of the rows, so all rows have the same one.
     kinds = config.heads + 2 * config.kv_heads
@@ -137,21 +211,24 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
     sin = model.sin[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
 
     def projected(x: torch.Tensor) -> torch.Tensor:
-        return project(model, layer, x, cos[: len(x)], sin[: len(x)])
+        heads = torch.empty_like(cos[: len(x)])
+        project(model, layer, Residual.make(model, x), (cos[: len(x)], sin[: len(x)]), heads)
+        return heads
 
     parts: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
         "project": (projected, rows),
         "out": (layer.out, wide),
-        "feed_forward": (lambda x: feed_forward(model, layer, x), rows),
-        "head": (lambda x: head(model, x), rows),
+        "feed_forward": (lambda x: feed_forward(model, layer, Residual.make(model, x)), rows),
+        "head": (lambda x: head(model, Residual.make(model, x)), rows[:HEAD_ROWS_MAX]),
     }
-    sizes = sorted({model.shapes.linear_rows(bucket) for bucket in model.shapes.row_buckets})
     for name, (function, given) in parts.items():
         whole = function(given)
+        sizes = [size for size in model.shapes.linear_sizes if size <= len(given)]
         for turn, size in enumerate(sizes):
             # Measured: kernels for very few rows differ in a tenth of the rows only.
             thorough = name != "head" and size < _ROWS_FEW
-            offsets = range(0, CHUNK_TOKENS, size) if thorough else _cuts(size, CHUNK_TOKENS, turn)
+            every = range(0, len(given) - size + 1, size)
+            offsets = every if thorough else _cuts(size, len(given), turn)
             same = all(
                 torch.equal(function(given[at : at + size].clone()), whole[at : at + size])
                 for at in offsets
@@ -159,39 +236,114 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
             yield f"{name} rows={size}", same
 
 
-def _keys_agree(model: Model) -> Iterator[tuple[str, bool]]:
-    """Compare attention at each pair of row and key bucket, with the model's own heads.
+class _Slabs:
+    """A few slabs of keys and values, and queries, of the model's own heads."""
 
-    The rows of a chunk are at every other position of the bucket's last two key blocks, and
-    the queries of its second half repeat those of the first. So the second half of one
-    bucket equals the first half of the next bucket, with one more masked block.
-    """
-    config, shapes, group = model.config, model.shapes, model.config.group
-    size = (2, 1, config.kv_heads, shapes.key_buckets[-1], config.head_width)
-    stored = synthetic(size, 97, 2.0).to(model.dtype)
-    full = CHUNK_TOKENS * group
-    query = synthetic((1, config.kv_heads, full // 2, config.head_width), 96, 2.0)
-    query = torch.cat([query, query], 2).to(model.dtype)
-    before: torch.Tensor | None = None
-    for keys in shapes.key_buckets:
-        positions = keys - 2 * shapes.key_block + 2 * (torch.arange(full) // group)
-        hidden = torch.arange(keys) > positions.clamp_(min=0)[:, None]
-        mask = torch.zeros((full, keys), dtype=model.dtype).masked_fill_(hidden, float("-inf"))
+    def __init__(self, model: Model) -> None:
+        config = model.config
+        shape = (2, max(_BATCHES), config.kv_heads, SLAB_TOKENS, config.head_width)
+        self.keys, self.values = synthetic(shape, 97, 2.0).to(model.dtype)
+        self.rows = SLAB_TOKENS * config.group
+        size = (1, config.kv_heads, len(model.masks), config.head_width)
+        self.query = synthetic(size, 96, 2.0).to(model.dtype)
+        self._attend = ATTENTION[self.query.device.type]
 
-        def run(at: int, rows: int, mask: torch.Tensor = mask, keys: int = keys) -> torch.Tensor:
-            cut = query[:, :, at : at + rows].clone()
-            seen = stored[:, :, :, :keys]
-            return attend(cut, seen[0], seen[1], mask[at : at + rows])
+    def attend(
+        self, query: torch.Tensor, keys: int, mask: torch.Tensor | None, at: int = 0
+    ) -> torch.Tensor:
+        """Attend over the first keys of slabs from `at`; return result and lse, float32."""
+        size = len(query)
+        seen, values = self.keys[at : at + size, :, :keys], self.values[at : at + size, :, :keys]
+        result, lse = self._attend(query, seen, values, mask)
+        return torch.cat([result.float(), lse[..., None]], -1)
 
-        whole = run(0, full)
-        for turn, bucket in enumerate(shapes.row_buckets[:-1]):
-            rows = shapes.query_rows(bucket, group)
-            same = all(
-                torch.equal(run(at, rows), whole[:, :, at : at + rows])
-                for at in _cuts(rows, full, turn + keys // shapes.key_block)
+
+def _attention_agrees(model: Model) -> Iterator[tuple[str, bool]]:
+    """Compare attention at each number of rows and keys, under masks and without."""
+    shapes, group, masks = model.shapes, model.config.group, model.masks
+    slabs = _Slabs(model)
+    query, full = slabs.query, slabs.rows
+    causal = slabs.attend(query[:, :, :full], SLAB_TOKENS, masks[:full])
+    every = slabs.attend(query[:, :, :full], SLAB_TOKENS, masks[full:][:1].expand(full, -1))
+
+    def masked(at: int, rows: int, keys: int) -> bool:
+        real = min(rows, group * keys - at)
+        got = slabs.attend(query[:, :, at : at + rows], keys, masks[at : at + rows, :keys])
+        return torch.equal(got[:, :, :real], causal[:, :, at : at + real])
+
+    def unmasked(at: int, rows: int) -> bool:
+        got = slabs.attend(query[:, :, at : at + rows], SLAB_TOKENS, None)
+        return torch.equal(got, every[:, :, at : at + rows])
+
+    for turn, rows in enumerate(shapes.query_sizes(group)):
+        for keys in shapes.key_cuts:
+            if rows - shapes.query_step(rows) < group * keys:
+                offsets = _cuts(min(rows, group * keys), group * keys, turn + keys)
+                same = all(masked(at // group * group, rows, keys) for at in offsets)
+                yield f"attention rows={rows} keys={keys}", same
+        if rows <= full:
+            same = all(unmasked(at, rows) for at in _cuts(rows, full, turn))
+            yield f"attention rows={rows} without a mask", same
+    yield from _batches_agree(model, slabs, causal)
+
+
+def _batches_agree(model: Model, slabs: _Slabs, causal: torch.Tensor) -> Iterator[tuple[str, bool]]:
+    """Compare calls over several slabs with calls over one."""
+    shapes, group, masks = model.shapes, model.config.group, model.masks
+    rows, many = shapes.query_rows(group), max(_BATCHES)
+    for keys in shapes.key_cuts:
+        # The rows of one token, each at another place of the slab.
+        places = [(keys - 1) * (many - 1 - slab) // (many - 1) for slab in range(many)]
+        tokens = [slabs.query[:, :, group * at :][:, :, :rows] for at in places]
+        hidden = [masks[group * at, :keys].expand(1, 1, 1, -1) for at in places]
+        single = [slabs.attend(tokens[at], keys, hidden[at], at) for at in range(many)]
+        alone = torch.equal(
+            single[0][:, :, :group], causal[:, :, group * (keys - 1) : group * keys]
+        )
+        plain = torch.equal(
+            slabs.attend(tokens[0], keys, None)[:, :, :group], single[0][:, :, :group]
+        )
+        yield f"attention of one token keys={keys}", alone and plain
+        for size in _BATCHES:
+            got = slabs.attend(torch.cat(tokens[:size]), keys, torch.cat(hidden[:size]))
+            yield (
+                f"attention of {size} slabs keys={keys}",
+                torch.equal(got, torch.cat(single[:size])),
             )
-            yield f"attention rows={rows} keys={keys}", same
-        if before is not None:
-            same = torch.equal(whole[:, :, : full // 2], before[:, :, full // 2 :])
-            yield f"attention rows={full} keys={keys - shapes.key_block} and {keys}", same
-        before = whole
+    for rows in (shapes.query_rows(group), shapes.query_rows(16 * group), slabs.rows):
+        query = slabs.query[:, :, :rows]
+        apart = [slabs.attend(query, SLAB_TOKENS, None, at) for at in range(_BATCHES[2])]
+        for size in _BATCHES[:3]:
+            got = slabs.attend(query.expand(size, -1, -1, -1), SLAB_TOKENS, None)
+            yield (
+                f"attention of {size} slabs rows={rows}",
+                torch.equal(got, torch.cat(apart[:size])),
+            )
+
+
+def _merges_agree(model: Model) -> Iterator[tuple[str, bool]]:
+    """Compare merges of a few rows with the merge of all, in float32, some slabs absent."""
+    config = model.config
+    shape = (max(_MERGED), config.kv_heads, CHUNK_TOKENS * config.group)
+    lse = synthetic(shape, 95, 8.0)
+    parts = synthetic((*shape, config.head_width), 94, 2.0)
+
+    def merged(slabs: int, at: int, rows: int, absent: int = 0) -> torch.Tensor:
+        buffers = Rows.make(config, model.shapes, rows, parts)
+        merge = Merge(config, rows, slabs + absent, buffers)
+        call = Call(0, 0, 0, rows, SLAB_TOKENS, size=slabs, index_step=1)
+        result, its_lse = merge.views(call)
+        cut = slice(at * config.group, (at + rows) * config.group)
+        result.copy_(parts[:slabs, :, cut])
+        its_lse.copy_(lse[:slabs, :, cut])
+        merge.run()
+        return buffers.context
+
+    for slabs in _MERGED:
+        whole = merged(slabs, 0, CHUNK_TOKENS)
+        for turn, rows in enumerate(model.shapes.row_buckets[:-1]):
+            same = all(
+                torch.equal(merged(slabs, at, rows, absent=turn % 4), whole[at : at + rows])
+                for at in _cuts(rows, CHUNK_TOKENS, turn)
+            )
+            yield f"merge of {slabs} slabs rows={rows}", same

@@ -1,18 +1,24 @@
 """The closed set of shapes the engine may run (spec/07-host, "bit-exact").
 
 A kernel's result for one row may depend on the number of rows, or keys, of the call. So
-each step is padded to a shape of this set, for which the self-test at start has shown that
+each call is padded to a shape of this set, for which the self-test at start has shown that
 no row depends on the others. The set is part of the namespace. Pure.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from model_host.engine_api import CHUNK_TOKENS
+from model_host.kv import SLAB_TOKENS
 
-# Padding to the next bucket adds at most a third; each bucket adds self-test time.
-ROW_BUCKETS = (1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, CHUNK_TOKENS)
-KEY_BLOCK = 512
+# Up to 32 rows a linear layer reads all weights for little work, and attention pays for each
+# row: fine steps shorten the first token of a short turn. Above, padding adds a third at most.
+ROW_BUCKETS = (1, 2, *range(4, 33, 4), 48, 64, 96, 128, 192, 256, 320, 384, 448, CHUNK_TOKENS)
+HEAD_ROWS_MAX = 128
+"""Most rows of one call of the head, whose logits are by far the largest result."""
+QUERY_STEP_MAX = 64
+"""The coarsest step of the query rows of attention."""
 CONTEXT_TOKENS_DEFAULT = 8192
 CONTEXT_TOKENS_MIN = 2
 """One token to read and one to write."""
@@ -22,15 +28,17 @@ CONTEXT_TOKENS_MIN = 2
 class Shapes:
     """One closed set: the padding of rows and keys, and the linear kernel.
 
-    `packed` is oneDNN with weights reordered at load; `plain` is F.linear.
+    `packed` is oneDNN with weights reordered at load; `plain` is F.linear. The query heads
+    of a key-value head are folded into rows, padded to `query_multiple`; above 96 and 192
+    rows in coarser steps. `key_cuts` are the numbers of keys of a slab that a call may take.
     """
 
     linear: Literal["packed", "plain"]
     linear_rows_min: int
     query_multiple: int
+    key_cuts: tuple[int, ...]
     keys_max: int
     row_buckets: tuple[int, ...] = ROW_BUCKETS
-    key_block: int = KEY_BLOCK
 
     def bucket(self, rows: int) -> int:
         """Return the smallest row bucket that holds `rows`, 1 to CHUNK_TOKENS."""
@@ -40,38 +48,71 @@ class Shapes:
         """Return the padded number of rows of a linear layer for `rows` real ones."""
         return max(self.bucket(rows), self.linear_rows_min)
 
-    def query_rows(self, rows: int, group: int) -> int:
-        """Return the padded number of query rows of attention, `group` heads folded per row."""
-        return -(-self.bucket(rows) * group // self.query_multiple) * self.query_multiple
-
-    def keys(self, tokens: int) -> int:
-        """Return the key bucket that holds `tokens` keys."""
-        return -(-tokens // self.key_block) * self.key_block
-
     @property
-    def key_buckets(self) -> tuple[int, ...]:
-        """All key buckets, ascending."""
-        return tuple(range(self.key_block, self.keys(self.keys_max) + 1, self.key_block))
+    def linear_sizes(self) -> list[int]:
+        """All numbers of rows of a linear layer, ascending."""
+        return sorted({self.linear_rows(bucket) for bucket in self.row_buckets})
+
+    def head_sizes(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Divide `rows` rows for the head; yield the real and padded rows of each call."""
+        for at in range(0, rows, HEAD_ROWS_MAX):
+            real = min(HEAD_ROWS_MAX, rows - at)
+            yield real, self.linear_rows(real)
+
+    def query_rows(self, folded: int) -> int:
+        """Return the padded number of query rows of attention for `folded` real ones."""
+        multiple = self.query_step(folded)
+        return -(-folded // multiple) * multiple
+
+    def query_step(self, folded: int) -> int:
+        """Return the step of the padded number of query rows at `folded` rows."""
+        if folded > 192:
+            return QUERY_STEP_MAX
+        return max(self.query_multiple, 16 if folded > 96 else 1)
+
+    def query_sizes(self, group: int) -> list[int]:
+        """All numbers of query rows of attention with `group` heads folded per row, ascending."""
+        return sorted({self.query_rows(rows * group) for rows in range(1, CHUNK_TOKENS + 1)})
+
+    def key_cut(self, tokens: int) -> int:
+        """Return the smallest number of keys of a slab that holds its first `tokens`."""
+        return next(cut for cut in self.key_cuts if cut >= tokens)
 
     def describe(self) -> dict[str, object]:
         """Return the properties that the namespace digests: all but the context's length.
 
-        A longer context adds key buckets and changes no bit of a shorter one.
+        A longer context changes no bit of a shorter one.
         """
         return {
-            "attention": "sdpa, additive mask, heads folded into rows (row, head)",
-            "key_block": self.key_block,
+            "attention": "per slab, additive mask or none, heads folded into rows (row, head); "
+            "merged by log-sum-exp in float32",
+            "slab": SLAB_TOKENS,
+            "key_cuts": list(self.key_cuts),
             "linear": self.linear,
             "linear_rows_min": self.linear_rows_min,
+            "head_rows_max": HEAD_ROWS_MAX,
             "query_multiple": self.query_multiple,
             "row_buckets": list(self.row_buckets),
         }
 
 
 # Measured on AVX-512 with bf16: packed linear layers agree for 2 rows and more in bf16 and
-# fp32, attention for folded rows in multiples of 4. The engine uses FAST if it passes.
-FAST = Shapes("packed", linear_rows_min=2, query_multiple=4, keys_max=CONTEXT_TOKENS_DEFAULT)
-SAFE = Shapes("plain", linear_rows_min=16, query_multiple=16, keys_max=CONTEXT_TOKENS_DEFAULT)
+# fp32, attention for folded rows in multiples of 4 and these numbers of keys (208 to 368 do
+# not). The engine uses FAST if it passes.
+FAST = Shapes(
+    "packed",
+    linear_rows_min=2,
+    query_multiple=4,
+    key_cuts=(64, 128, 192, 384, SLAB_TOKENS),
+    keys_max=CONTEXT_TOKENS_DEFAULT,
+)
+SAFE = Shapes(
+    "plain",
+    linear_rows_min=16,
+    query_multiple=16,
+    key_cuts=(SLAB_TOKENS,),
+    keys_max=CONTEXT_TOKENS_DEFAULT,
+)
 
 
 def candidates(keys_max: int) -> tuple[Shapes, ...]:

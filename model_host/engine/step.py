@@ -1,207 +1,101 @@
-"""The one step function: prefill chunks, decode and verification (spec/07-host).
+"""The one step function: prefill chunks, decode and verification (spec/07-host §5).
 
 One function computes them all, so that they can't differ. Every kernel runs on a shape of
 the closed set (model_host/engine/shapes.py), for which no row's result depends on other
-rows, on the padding, or on masked keys:
-
-- rows are padded to a bucket, at least to `linear_rows_min`;
-- keys are the cache's own, zero beyond the valid ones, up to a multiple of 512;
-- the query heads of a key-value head are folded into rows, padded to `query_multiple`;
-- attention takes an explicit mask: `is_causal` depends on the length.
+rows, on the padding, or on masked keys.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
 
-from model_host.engine.model import Layer, Model
-from model_host.engine.slab_cache import SlabCache
+from model_host.engine.attention import Attention, Rows
+from model_host.engine.attention_plan import Run, runs_of
+from model_host.engine.layers import Residual, feed_forward, head, project, rotary_rows
+from model_host.engine.model import Model
+from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine_api import CHUNK_TOKENS, Slice
+from model_host.kv import SLAB_TOKENS
 from model_host.refusals import ContextTooLong
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The rows of one slice in the step, and the inputs of its attention."""
-
-    cache: SlabCache
-    start: int  # tokens valid before the step
-    rows: slice  # its rows of the step
-    count: int
-    keys: int  # key bucket
-    query: torch.Tensor  # [1, H_kv, R, D], R folded and padded rows
-    mask: torch.Tensor  # [R, keys], 0 or -inf
-
-
 @torch.inference_mode()
-def step(model: Model, batch: Sequence[Slice]) -> list[torch.Tensor]:
-    """Run new tokens of one or more contexts; return logits, float32 [n, V] each.
+def step(model: Model, memory: TorchSlabMemory, batch: Sequence[Slice]) -> list[torch.Tensor]:
+    """Compute the new positions of one or more sequences; return logits, float32 [n, V] each.
 
     See Engine.step.
     """
+    _check(model, batch)
+    order = sorted(range(len(batch)), key=lambda index: _place(batch[index]))
+    runs: list[Run] = []
+    starts, row = [0] * len(batch), 0
+    for index in order:
+        part, starts[index] = batch[index], row
+        runs += runs_of(part.pages, row, len(part.ids))
+        row += len(part.ids)
+    written = [run.slab for run in runs]
+    assert len(set(written)) == len(written), "no slab that is written belongs to two sequences"
+    for run in runs:
+        memory.wrote(run.slab, run.offset + run.count)
+    hidden = _forward(model, memory, [batch[index] for index in order], runs)
+    return _logits(model, batch, starts, hidden)
+
+
+def _check(model: Model, batch: Sequence[Slice]) -> None:
+    """Check the counts of a batch. Raises ContextTooLong."""
     assert all(part.ids for part in batch), "a slice has tokens"
     assert 0 < sum(len(part.ids) for part in batch) <= CHUNK_TOKENS, "a step has 1 to 512 tokens"
-    assert len({id(part.cache) for part in batch}) == len(batch), "a context is in a step once"
-    try:
-        plans = _plan(model, batch)
-        hidden = _forward(model, batch, plans)
-        logits = _logits(model, batch, plans, hidden)
-    except BaseException:
-        for part in batch:
-            part.cache.truncate(part.cache.tokens)
-        raise
-    for plan in plans:
-        plan.cache.commit(plan.start + plan.count)
-    return logits
-
-
-def _plan(model: Model, batch: Sequence[Slice]) -> list[_Plan]:
-    """Reserve memory and build each slice's mask and query buffer."""
-    config, shapes, at, plans = model.config, model.shapes, 0, []
     for part in batch:
-        assert isinstance(part.cache, SlabCache), "an engine computes in its own caches"
-        start, count = part.cache.tokens, len(part.ids)
-        if start + count > config.context_tokens:
+        total = part.pages.tokens + len(part.ids)
+        if total > model.config.context_tokens:
             raise ContextTooLong(
-                f"{start + count} tokens exceed the context of {config.context_tokens}."
+                f"{total} tokens exceed the context of {model.config.context_tokens}."
             )
-        part.cache.reserve(start + count)
-        keys = shapes.keys(start + count)
-        rows = shapes.query_rows(count, config.group)
-        plans.append(
-            _Plan(
-                cache=part.cache,
-                start=start,
-                rows=slice(at, at + count),
-                count=count,
-                keys=keys,
-                query=torch.zeros((1, config.kv_heads, rows, config.head_width), dtype=model.dtype),
-                mask=causal_mask(start, count, config.group, rows, keys, model.dtype),
-            )
-        )
-        at += count
-    return plans
+        assert total <= len(part.pages.slabs) * SLAB_TOKENS, "the caller reserves slabs"
 
 
-def causal_mask(
-    start: int, count: int, group: int, rows: int, keys: int, dtype: torch.dtype
-) -> torch.Tensor:
-    """Return the additive mask [rows, keys]: folded row r sees the keys up to its position.
+def _place(part: Slice) -> tuple[int, int]:
+    """Return the sort key of a slice: equal counts side by side, in the order of their slabs.
 
-    Padding rows see the keys of the last real row, so that no row is fully masked.
+    The order changes no bit. It lets one attention call serve many sequences.
     """
-    positions = start + (torch.arange(rows) // group).clamp_(max=count - 1)
-    hidden = torch.arange(keys) > positions[:, None]
-    return torch.zeros((rows, keys), dtype=dtype).masked_fill_(hidden, float("-inf"))
+    return len(part.ids), part.pages.slabs[part.pages.tokens // SLAB_TOKENS]
 
 
-def _forward(model: Model, batch: Sequence[Slice], plans: list[_Plan]) -> torch.Tensor:
-    """Run all layers, writing keys and values to the caches; return hidden rows [M, W]."""
-    config = model.config
-    padding = model.shapes.linear_rows(plans[-1].rows.stop) - plans[-1].rows.stop
-    ids = [token for part in batch for token in part.ids] + [0] * padding
-    positions = [plan.start + row for plan in plans for row in range(plan.count)] + [0] * padding
-    cos, sin = _rotary_rows(model, torch.tensor(positions))
-    hidden = functional.embedding(torch.tensor(ids), model.embedding)
-    context = torch.zeros((len(ids), config.heads * config.head_width), dtype=model.dtype)
+def _forward(
+    model: Model, memory: TorchSlabMemory, batch: Sequence[Slice], runs: Sequence[Run]
+) -> torch.Tensor:
+    """Run all layers, writing keys and values to the memory; return the rows of the residual."""
+    config, device = model.config, memory.pool.device
+    ids = [token for part in batch for token in part.ids]
+    positions = [part.pages.tokens + row for part in batch for row in range(len(part.ids))]
+    padding = [0] * (model.shapes.linear_rows(len(ids)) - len(ids))
+    embedded = functional.embedding(torch.tensor(ids + padding, device=device), model.embedding)
+    hidden = Residual.make(model, embedded)
+    rotary = rotary_rows(model, torch.tensor(positions + padding, device=device))
+    rows = Rows.make(config, model.shapes, len(embedded), model.embedding)
+    attention = Attention(config, model.shapes, model.masks, memory, runs, rows)
     for index, layer in enumerate(model.layers):
-        heads = project(model, layer, hidden, cos, sin)
-        for plan in plans:
-            _attend(model, plan, heads, index, context)
-        hidden.add_(layer.out(context))
-        hidden.add_(feed_forward(model, layer, hidden))
-    return hidden
-
-
-def _rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cos and sin [M, H + 2 H_kv, D] for the positions [M].
-
-    For values, cos is 1 and sin is 0, so that queries, keys and values go through the same
-    three kernels.
-    """
-    config = model.config
-    rotated, width = config.heads + config.kv_heads, config.head_width
-    shape = (len(positions), rotated + config.kv_heads, width)
-    cos, sin = torch.ones(shape, dtype=model.dtype), torch.zeros(shape, dtype=model.dtype)
-    cos[:, :rotated] = model.cos[positions][:, None]
-    sin[:, :rotated] = model.sin[positions][:, None]
-    return cos, sin
-
-
-def rms_norm(model: Model, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Normalise rows [M, W]: in float32, rounded to the dtype, then times the weight.
-
-    torch's rms_norm gives the same to within a rounding and takes twice as long.
-    """
-    wide = rows.float()
-    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    mean = length.square_().div_(model.config.width).add_(model.config.rms_eps)
-    return wide.mul(mean.rsqrt_()).to(model.dtype).mul_(weight)
-
-
-def project(
-    model: Model, layer: Layer, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> torch.Tensor:
-    """Return rotated queries, rotated keys and values, [M, H + 2 H_kv, D], of rows [M, W]."""
-    config = model.config
-    normed = rms_norm(model, hidden, layer.attn_norm)
-    heads = layer.qkv(normed).view(len(hidden), -1, config.head_width)
-    return torch.addcmul(heads * cos, heads.roll(config.head_width // 2, -1), sin)
-
-
-def attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Attend with folded queries [1, H_kv, R, D] over keys and values [1, H_kv, K, D]."""
-    return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-
-
-def _attend(
-    model: Model, plan: _Plan, heads: torch.Tensor, index: int, context: torch.Tensor
-) -> None:
-    """Append one slice's keys and values to its cache, attend, and fill its context rows."""
-    config, count = model.config, plan.count
-    kv_heads, group, width = config.kv_heads, config.group, config.head_width
-    mine = heads[plan.rows]
-    stored = plan.cache.layer(index)
-    fresh = mine[:, config.heads :].view(count, 2, kv_heads, width)
-    stored[:, :, plan.start : plan.start + count] = fresh.permute(1, 2, 0, 3)
-    folded = plan.query[0, :, : count * group].view(kv_heads, count, group, width)
-    folded.copy_(mine[:, : config.heads].view(count, kv_heads, group, width).transpose(0, 1))
-    seen = stored[:, None, :, : plan.keys]
-    result = attend(plan.query, seen[0], seen[1], plan.mask)
-    result = result[0, :, : count * group].view(kv_heads, count, group, width)
-    context[plan.rows].view(count, kv_heads, group, width).copy_(result.transpose(0, 1))
-
-
-def feed_forward(model: Model, layer: Layer, hidden: torch.Tensor) -> torch.Tensor:
-    """Return the gated feed-forward of rows [M, W]."""
-    config = model.config
-    normed = rms_norm(model, hidden, layer.ffn_norm)
-    both = layer.gate_up(normed)
-    gate, up = both[:, : config.ffn_width], both[:, config.ffn_width :]
-    return layer.down(functional.silu(gate).mul_(up))
-
-
-def head(model: Model, hidden: torch.Tensor) -> torch.Tensor:
-    """Return logits [M, V] in the model's dtype for rows [M, W] of a bucket's size."""
-    normed = rms_norm(model, hidden, model.norm)
-    return model.head(normed)
+        project(model, layer, hidden, rotary, rows.heads)
+        attention.write(index)
+        attention.run(index)
+        hidden.rows.add_(layer.out(rows.context))
+        hidden.rows.add_(feed_forward(model, layer, hidden))
+    return hidden.rows
 
 
 def _logits(
-    model: Model, batch: Sequence[Slice], plans: list[_Plan], hidden: torch.Tensor
+    model: Model, batch: Sequence[Slice], starts: Sequence[int], hidden: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Run the head on the rows asked for, padded to a bucket."""
-    wanted = [min(part.logits, plan.count) for part, plan in zip(batch, plans, strict=True)]
+    """Run the head on the rows asked for, in blocks padded to a bucket."""
+    wanted = [min(part.logits, len(part.ids)) for part in batch]
     total = sum(wanted)
-    if not total:
-        return [torch.empty((0, model.config.vocab)) for _ in batch]
-    rows = torch.cat(
-        [hidden[plan.rows.stop - n : plan.rows.stop] for plan, n in zip(plans, wanted, strict=True)]
-    )
-    padding = model.shapes.linear_rows(total) - total
-    logits = head(model, functional.pad(rows, (0, 0, 0, padding)))[:total].float()
+    ends = [start + len(part.ids) for start, part in zip(starts, batch, strict=True)]
+    rows = torch.cat([hidden[end - n : end] for end, n in zip(ends, wanted, strict=True)])
+    logits, at = torch.empty((total, model.config.vocab)), 0
+    for real, padded in model.shapes.head_sizes(total):
+        block = functional.pad(rows[at : at + real], (0, 0, 0, padded - real))
+        logits[at : at + real] = head(model, Residual.make(model, block))[:real]
+        at += real
     return list(torch.split(logits, wanted))

@@ -1,7 +1,7 @@
 """The torch engine on CPU: load and step (spec/07-host)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -12,15 +12,18 @@ from model_host.engine.gguf_file import ModelFile, open_model_file
 from model_host.engine.model import Model, build_model, packed_linear_available
 from model_host.engine.numerics import SelfTest, numerics_class, self_test
 from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, candidates
-from model_host.engine.slab_cache import SlabCache
+from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step as run_step
 from model_host.engine.weights import DTYPES, load_weights, recipe_digest
 from model_host.engine_api import Logits, Slice
-from model_host.kv import PAGE_LAYOUT, KVCache, Namespace, canonical_json
+from model_host.kv import PAGE_LAYOUT, Namespace, canonical_json
 from model_host.model_config import ModelConfig
 from replica.refusals import ArgumentInvalid
 
 log = logging.getLogger(__name__)
+
+SLABS_DEFAULT = 256
+"""131,072 positions; memory is used as they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class TorchEngine:
     dtype: str
     numerics_class: bytes
     tested: SelfTest
+    memory: TorchSlabMemory
 
     @classmethod
     def load(
@@ -42,6 +46,7 @@ class TorchEngine:
         threads: int = 0,
         cache_dir: Path | None = None,
         context_tokens: int | None = None,
+        slabs: int = SLABS_DEFAULT,
     ) -> Self:
         """Open a model, choose the fastest shapes that pass the self-test, run the canary.
 
@@ -67,7 +72,8 @@ class TorchEngine:
             "engine_loaded model=%s dtype=%s linear=%s bitwise=%s from_cache=%s",
             *(file.name, dtype, model.shapes.linear, tested.passed, weights.from_cache),
         )
-        return cls(file, model, dtype, canary, tested)
+        memory = TorchSlabMemory(model.config, model.dtype, slabs)
+        return cls(file, model, dtype, canary, tested, memory)
 
     @property
     def config(self) -> ModelConfig:
@@ -93,13 +99,9 @@ class TorchEngine:
             salt=salt,
         )
 
-    def new_cache(self, claim: Callable[[int], None] | None = None) -> KVCache:
-        """Return an empty cache; `claim(bytes)` is called before each growth and may refuse it."""
-        return SlabCache(self.config, self.model.dtype, claim)
-
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
-        """Append the new tokens of each slice; return its logits, [n, V]. See Engine."""
-        return [logits.numpy() for logits in run_step(self.model, batch)]
+        """Compute the new tokens of each slice; return its logits, [n, V]. See Engine."""
+        return [logits.numpy() for logits in run_step(self.model, self.memory, batch)]
 
 
 def _choose(

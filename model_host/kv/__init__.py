@@ -1,6 +1,6 @@
 """Derived state as bytes: caches, namespaces, checkpoints (spec/08)."""
 
-from model_host.kv.cache import SLAB_TOKENS, Bytes, KVCache
+from model_host.kv.cache import KVCache
 from model_host.kv.checkpoint import (
     Group,
     Lineage,
@@ -10,6 +10,7 @@ from model_host.kv.checkpoint import (
     group_bounds,
     usable_tokens,
 )
+from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
 from model_host.kv.page_store import PageStore, StoreCounters
 from model_host.kv.pool import CachePool, Hold
@@ -27,6 +28,8 @@ __all__ = [
     "Manifest",
     "Namespace",
     "PageStore",
+    "PageTable",
+    "SlabMemory",
     "StoreCounters",
     "canonical_json",
     "decode_manifest",
