@@ -35,7 +35,7 @@ class Slice:
 
 
 class Engine(Protocol):
-    """A model that turns tokens into logits, with one memory for all sequences."""
+    """A model that turns tokens into logits, and the memory of its keys and values."""
 
     @property
     def config(self) -> ModelConfig:
@@ -43,7 +43,7 @@ class Engine(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Return the number format, bf16 or fp32."""
+        """Return the name of the numerics, bf16 or fp32."""
 
     @property
     def numerics_class(self) -> bytes:
@@ -58,14 +58,14 @@ class Engine(Protocol):
 
     @property
     def memory(self) -> SlabMemory:
-        """Return the memory of keys and values."""
+        """Return the memory of keys and values that `step` computes in."""
 
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
         """Compute the new positions of each slice into its pages; return its logits, [n, V].
 
-        A batch has 1 to CHUNK_TOKENS new tokens, and each sequence at most once. Row i of the
-        n rows of a slice follows its token len(ids) - n + i. The pages have slabs for the new
-        positions, which no other sequence uses. Nothing else is changed: the caller advances
-        the sequences afterwards. After an exception the new positions hold any finite numbers.
-        Raises ContextTooLong.
+        A batch has 1 to CHUNK_TOKENS new tokens. Row i of the n rows of a slice follows its
+        token len(ids) - n + i. The pages already have slabs for the new positions, and no
+        slab that is written belongs to two sequences. The step changes nothing but those
+        positions: the caller advances `tokens` afterwards; after an exception they hold
+        arbitrary finite numbers. Raises ContextTooLong before it computes.
         """

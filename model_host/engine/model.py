@@ -1,5 +1,6 @@
 """A dense llama model in torch: the layers for the step function (spec/07-host)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -103,7 +104,7 @@ def causal_masks(group: int, dtype: torch.dtype) -> torch.Tensor:
 
 def norm_weight(weight: torch.Tensor) -> torch.Tensor:
     """Return the weight [W] of a norm in float32, times sqrt(W)."""
-    return weight.float() * float(len(weight)) ** 0.5
+    return weight.float() * math.sqrt(len(weight))
 
 
 def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: Shapes) -> Model:

@@ -1,23 +1,23 @@
 """Derived state never changes output: the same bits, however the work is divided."""
 
 import random
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from model_host.kv.cache import KVCache
-from model_host.prefill import prefill
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
-from model_host.errors import CacheBudgetExceeded
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.kv import Bytes
 from model_host.refusals import ContextTooLong
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.pages import Memory
 
-TOKENS = 560  # more than one slab
+TOKENS = 1064  # two slabs and a part of a third
+CHUNKS = (1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 100, 200, 333)
+
+Reference = tuple[Logits, Bytes]
 
 
 def _ids(engine: TorchEngine, count: int = TOKENS, seed: int = 5) -> list[int]:
@@ -26,174 +26,196 @@ def _ids(engine: TorchEngine, count: int = TOKENS, seed: int = 5) -> list[int]:
     return [int(token) for token in rng.integers(low, engine.config.vocab, count)]
 
 
-def _run(engine: TorchEngine, ids: list[int], cuts: Iterable[int], cache: KVCache) -> Logits:
-    """Append `ids` in pieces of the given sizes; return the logits of every row."""
-    rows, at = [], 0
-    for size in cuts:
-        part = ids[at : at + size]
-        if part:
-            rows += engine.step([Slice(cache, part, logits=len(part))])
-        at += size
-    return np.concatenate(rows)
-
-
-def _decode(engine: TorchEngine, *tokens: tuple[KVCache, int]) -> list[Logits]:
-    """Append one token to each of several caches in one step."""
-    batch = [Slice(cache, (token_id,)) for cache, token_id in tokens]
-    return [logits[-1] for logits in engine.step(batch)]
-
-
-def _same_kv(a: KVCache, b: KVCache) -> bool:
-    return a.tokens == b.tokens and np.array_equal(a.read(0, a.tokens), b.read(0, b.tokens))
-
-
 @pytest.fixture(scope="module")
-def one_shot() -> Callable[[TorchEngine], tuple[KVCache, Logits]]:
-    """Each engine's reference: the fewest, largest pieces."""
-    done: dict[str, tuple[KVCache, Logits]] = {}
+def reference_of() -> Callable[[TorchEngine], Reference]:
+    """Each engine's logits, keys and values of `_ids`, from the fewest, largest chunks."""
+    done: dict[str, Reference] = {}
 
-    def run(engine: TorchEngine) -> tuple[KVCache, Logits]:
+    def compute(engine: TorchEngine) -> Reference:
         if engine.dtype not in done:
-            cache = engine.new_cache()
-            done[engine.dtype] = cache, _run(engine, _ids(engine), [512, 512], cache)
+            memory = Memory(engine)
+            pages = memory.pages(0, 1, 2)
+            logits = memory.compute(pages, _ids(engine))
+            done[engine.dtype] = logits, memory.keys_values(pages)
+            memory.close()
         return done[engine.dtype]
 
-    return run
+    return compute
 
 
-OneShot = Callable[[TorchEngine], tuple[KVCache, Logits]]
+@pytest.fixture
+def reference(engine: TorchEngine, reference_of: Callable[[TorchEngine], Reference]) -> Reference:
+    return reference_of(engine)
 
 
-def test_pieces_of_any_size_give_the_same_bits(engine: TorchEngine, one_shot: OneShot) -> None:
-    reference, logits = one_shot(engine)
-    rng = random.Random(11)
-    cuts = [rng.choice([1, 2, 3, 7, 15, 16, 33, 64, 100, 200]) for _ in range(TOKENS)]
-    cache = engine.new_cache()
-    assert np.array_equal(_run(engine, _ids(engine), cuts, cache), logits)
-    assert _same_kv(cache, reference)
-
-
-def test_decoding_gives_the_bits_of_prefill(engine: TorchEngine, one_shot: OneShot) -> None:
-    reference, logits = one_shot(engine)
-    ids, cache = _ids(engine), engine.new_cache()
-    prefill(engine, cache, ids[:500])
-    for at in range(500, 525):  # over the slab's border
-        assert np.array_equal(_decode(engine, (cache, ids[at]))[0], logits[at])
-    assert np.array_equal(cache.read(0, 525), reference.read(0, 525))
-
-
-def test_restoring_and_computing_the_rest_gives_the_same_bits(
-    engine: TorchEngine, one_shot: OneShot, tmp_path: Path
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_of_any_size_in_scattered_slabs_give_the_same_bits(
+    memory: Memory, reference: Reference, threads: int
 ) -> None:
-    reference, logits = one_shot(engine)
-    ids, namespace = _ids(engine), engine.namespace(b"salt").digest
-    store = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 30)
-    store.save(b"conversation", namespace, b"s" * 32, b"", ids[:530], reference)
-    cache = engine.new_cache()
-    assert store.restore(b"conversation", namespace, ids, cache) == 530
-    rest = _run(engine, ids[530:], [1, 20, 9], cache)
-    assert np.array_equal(rest, logits[530:])
-    assert _same_kv(cache, reference)
-
-
-def test_truncating_leaves_no_trace(engine: TorchEngine, one_shot: OneShot) -> None:
-    reference, logits = one_shot(engine)
-    ids, cache = _ids(engine), engine.new_cache()
-    prefill(engine, cache, ids[:100] + _ids(engine, 60, seed=6))
-    cache.truncate(100)
-    assert np.array_equal(_run(engine, ids[100:], [400, 60], cache), logits[100:])
-    assert _same_kv(cache, reference)
-
-
-def test_a_batch_gives_the_bits_of_each_alone(engine: TorchEngine) -> None:
-    contexts = [_ids(engine, count, seed=count) for count in (3, 60, 130)]
-    alone, together = [], []
-    for ids in contexts:
-        cache = engine.new_cache()
-        prefill(engine, cache, ids)
-        alone.append((cache, _decode(engine, (cache, 77))[0]))
-    for ids in contexts:
-        cache = engine.new_cache()
-        prefill(engine, cache, ids)
-        together.append(cache)
-    logits = _decode(engine, *((cache, 77) for cache in together))
-    for (cache, expected), other, got in zip(alone, together, logits, strict=True):
-        assert np.array_equal(got, expected)
-        assert _same_kv(cache, other)
-
-
-def test_prefill_beside_decode_gives_the_bits_of_each_alone(engine: TorchEngine) -> None:
-    first, second = _ids(engine, 90, seed=1), _ids(engine, 41, seed=2)
-    a, b = engine.new_cache(), engine.new_cache()
-    prefill(engine, a, first)
-    mixed = engine.step([Slice(a, [5]), Slice(b, second, logits=2)])
-    alone_a, alone_b = engine.new_cache(), engine.new_cache()
-    prefill(engine, alone_a, first)
-    assert np.array_equal(mixed[0][0], _decode(engine, (alone_a, 5))[0])
-    (alone,) = engine.step([Slice(alone_b, second, logits=2)])
-    assert np.array_equal(mixed[1], alone)
-    assert _same_kv(a, alone_a)
-    assert _same_kv(b, alone_b)
-
-
-def test_the_number_of_threads_changes_no_bit(engine: TorchEngine) -> None:
-    ids, results = _ids(engine, 150), []
+    rng = random.Random(threads)
+    cuts = [rng.choice(CHUNKS) for _ in range(TOKENS)]
+    pages = memory.pages(*rng.sample(range(40), 3))
     before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            cache = engine.new_cache()
-            results.append((_run(engine, ids, [140, 1, 9], cache), cache))
+        logits = memory.compute(pages, _ids(memory.engine), cuts)
     finally:
         torch.set_num_threads(before)
-    assert np.array_equal(results[0][0], results[1][0])
-    assert _same_kv(results[0][1], results[1][1])
+    assert np.array_equal(logits, reference[0])
+    assert np.array_equal(memory.keys_values(pages), reference[1])
 
 
-def test_a_step_that_fails_leaves_the_caches_as_they_were(tiny: TorchEngine) -> None:
-    def refuse(grown_bytes: int) -> None:
-        raise CacheBudgetExceeded
+def test_decoding_gives_the_bits_of_prefill(memory: Memory, reference: Reference) -> None:
+    """Token by token over two borders of slabs, and over each of the key cuts."""
+    ids, pages = _ids(memory.engine), memory.pages(9, 3, 5)
+    memory.compute(pages, ids[:320])
+    for start, stop in ((320, 530), (700, 710), (1016, TOKENS)):
+        memory.compute(pages, ids[pages.tokens : start] or ids[start : start + 1])
+        got = memory.compute(pages, ids[pages.tokens : stop], [1] * TOKENS)
+        assert np.array_equal(got, reference[0][stop - len(got) : stop])
+    assert np.array_equal(memory.keys_values(pages), reference[1])
 
-    good, poor, full = tiny.new_cache(), tiny.new_cache(refuse), tiny.new_cache()
-    prefill(tiny, good, _ids(tiny, 20))
-    prefill(tiny, full, _ids(tiny, tiny.config.context_tokens))
-    before = good.read(0, 20)
-    with pytest.raises(CacheBudgetExceeded):
-        _decode(tiny, (good, 3), (poor, 3))
+
+def test_a_chunk_across_a_border_gives_the_same_bits(memory: Memory, reference: Reference) -> None:
+    """Where rows before a slab's first key would count with weight 1, aligned chunks pass."""
+    ids, start = _ids(memory.engine), memory.pages(4, 6, 7)
+    memory.compute(start, ids[:490])
+    for size in (23, 30, 100, CHUNK_TOKENS):
+        pages = memory.copy(start, 10, 11, 12)
+        got = memory.compute(pages, ids[490 : 490 + size])
+        assert np.array_equal(got, reference[0][490 : 490 + size])
+
+
+def test_any_batch_gives_the_bits_of_each_alone(memory: Memory, reference: Reference) -> None:
+    """Decodes, verifications and a prefill of the same tokens, at different places, in steps."""
+    ids, rng = _ids(memory.engine), random.Random(7)
+    starts = (0, 60, 127, 300, 505, 511, 512, 700, 1020)
+    # Tails side by side in the first slabs; full slabs shared by all.
+    whole = memory.pages(20, 21, 22)
+    memory.compute(whole, ids)
+    batch = []
+    for at, start in enumerate(starts):
+        full = whole.slabs[: start // 512]
+        pages = memory.pages(*full, at, 30 + at, tokens=start)
+        if start % 512:
+            memory.engine.memory.copy(whole.slabs[start // 512], at, start % 512)
+        batch.append(pages)
+    for _ in range(12):
+        counts = [rng.choice((1, 1, 1, 1, 4, 4, 17, 60)) for _ in batch]
+        parts = [
+            (pages, ids[pages.tokens : pages.tokens + count])
+            for pages, count in zip(batch, counts, strict=True)
+            if pages.tokens + count <= TOKENS
+        ]
+        before = [pages.tokens for pages, _ in parts]
+        for start, (pages, _), logits in zip(before, parts, memory.step(*parts), strict=True):
+            assert np.array_equal(logits, reference[0][start : pages.tokens])
+    size = memory.engine.memory.bytes_per_token
+    for pages in batch:
+        held = pages.tokens % 512
+        last = memory.engine.memory.read(pages.slabs[pages.tokens // 512], 0, held)
+        start = pages.tokens // 512 * 512 * size
+        expected = memory.engine.memory.read(whole.slabs[pages.tokens // 512], 0, held)
+        assert np.array_equal(last, expected)
+        assert start + len(last) <= len(reference[1])
+
+
+@pytest.mark.parametrize("tokens", [100, 600])
+def test_adjacent_tails_give_the_bits_of_each_alone(memory: Memory, tokens: int) -> None:
+    """Many sequences whose tails one call serves, some of them forks of one prefix."""
+    count, engine = 18, memory.engine
+    shared = memory.pages(40, 41)
+    memory.compute(shared, _ids(engine, tokens))
+    forks = []
+    for at in range(count):
+        slabs = (40, at) if tokens > 512 else (at,)
+        forks.append(memory.pages(*slabs, tokens=tokens))
+        engine.memory.copy(shared.slabs[tokens // 512], at, tokens % 512)
+    own = [_ids(engine, 40, seed=at) for at in range(count)]
+    for at, fork in enumerate(forks):
+        memory.compute(fork, own[at][: at + 1])
+    together = [logits[0] for logits in memory.step(*((f, [5]) for f in forks))]
+    for at, logits in enumerate(together):
+        alone = memory.copy(shared, 42, 43)
+        expected = memory.compute(alone, [*own[at][: at + 1], 5])
+        assert np.array_equal(logits, expected[-1])
+        assert np.array_equal(
+            engine.memory.read(forks[at].slabs[-1], 0, forks[at].tokens % 512),
+            engine.memory.read(alone.slabs[tokens // 512], 0, alone.tokens % 512),
+        )
+
+
+def test_reading_and_writing_slabs_gives_the_same_bits(
+    memory: Memory, reference: Reference
+) -> None:
+    ids, pages = _ids(memory.engine), memory.pages(13, 14, 15, tokens=1000)
+    store, half = memory.engine.memory, memory.pages(16, 17, 18)
+    memory.compute(half, ids[:1000])
+    for source, target, held in ((16, 13, 512), (17, 14, 488)):
+        for at in range(0, held, 64):
+            stop = min(at + 64, held)
+            store.write(target, at, stop, store.read(source, at, stop))
+    rest = memory.compute(pages, ids[1000:], [1, 20, 43])
+    assert np.array_equal(rest, reference[0][1000:])
+    assert np.array_equal(memory.keys_values(pages), reference[1])
+
+
+def test_positions_that_are_computed_again_leave_no_trace(
+    memory: Memory, reference: Reference
+) -> None:
+    """Rejected tokens stay as finite numbers after the valid ones, until they are overwritten."""
+    ids, pages = _ids(memory.engine), memory.pages(8, 9, 10)
+    memory.compute(pages, ids[:100] + _ids(memory.engine, 500, seed=6))
+    pages.tokens = 100
+    logits = memory.compute(pages, ids[100:], [1, 3, 500, 500])
+    assert np.array_equal(logits, reference[0][100:])
+    assert np.array_equal(memory.keys_values(pages), reference[1])
+
+
+def test_a_step_that_fails_writes_finite_numbers_or_none(tiny_memory: Memory) -> None:
+    tiny = tiny_memory.engine
+    good, full = tiny_memory.pages(0), tiny_memory.pages(1, 2, 3)
+    tiny_memory.compute(good, _ids(tiny, 20))
+    tiny_memory.compute(full, _ids(tiny, tiny.config.context_tokens))
+    before = tiny.memory.read(0, 0, 512)
     with pytest.raises(ContextTooLong):
-        _decode(tiny, (good, 3), (full, 3))
+        tiny_memory.step((good, [3]), (full, [3]))
     with pytest.raises(IndexError):
-        _decode(tiny, (good, tiny.config.vocab))  # no such token
-    assert good.tokens == 20
-    assert np.array_equal(good.read(0, 20), before)
-    assert not good.layer(0)[:, :, 20:].any()
+        tiny_memory.step((good, [tiny.config.vocab]))  # no such token
+    assert np.array_equal(tiny.memory.read(0, 0, 512), before)
 
 
-def test_a_step_returns_as_many_rows_as_are_asked_for(tiny: TorchEngine) -> None:
-    ids = _ids(tiny, 130)
-    every = _run(tiny, ids, [130], tiny.new_cache())
-    for wanted in (0, 1, 2, 129, 130):
-        (rows,) = tiny.step([Slice(tiny.new_cache(), ids, logits=wanted)])
+def test_a_step_returns_as_many_rows_as_are_asked_for(tiny_memory: Memory) -> None:
+    ids = _ids(tiny_memory.engine, 300)
+    every = tiny_memory.compute(tiny_memory.pages(0), ids)
+    for wanted in (0, 1, 2, 129, 300):
+        (rows,) = tiny_memory.engine.step([Slice(tiny_memory.pages(1), ids, logits=wanted)])
         assert rows.dtype == np.float32
-        assert np.array_equal(rows, every[130 - wanted :])
+        assert np.array_equal(rows, every[300 - wanted :])
 
 
 @pytest.mark.parametrize("counts", [(), (0,), (CHUNK_TOKENS + 1,), (CHUNK_TOKENS, 1)])
-def test_a_step_has_one_to_512_new_tokens(tiny: TorchEngine, counts: tuple[int, ...]) -> None:
+def test_a_step_has_one_to_512_new_tokens(tiny_memory: Memory, counts: tuple[int, ...]) -> None:
+    parts = [(tiny_memory.pages(at, at + 8), [1] * count) for at, count in enumerate(counts)]
     with pytest.raises(AssertionError):
-        tiny.step([Slice(tiny.new_cache(), [1] * count) for count in counts])
+        tiny_memory.step(*parts)
 
 
-def test_a_step_has_each_cache_once(tiny: TorchEngine) -> None:
-    cache = tiny.new_cache()
+def test_no_slab_is_written_for_two_sequences(tiny_memory: Memory) -> None:
     with pytest.raises(AssertionError):
-        tiny.step([Slice(cache, [1]), Slice(cache, [2])])
-    assert cache.tokens == 0
+        tiny_memory.step((tiny_memory.pages(0), [1]), (tiny_memory.pages(0), [2]))
 
 
-def test_a_tiny_model_of_another_shape_is_exact_too(tiny: TorchEngine) -> None:
+def test_a_step_reserves_no_slabs(tiny_memory: Memory) -> None:
+    with pytest.raises(AssertionError):
+        tiny_memory.step((tiny_memory.pages(0, tokens=511), [1, 2]))
+
+
+def test_a_tiny_model_of_another_shape_is_exact_too(tiny_memory: Memory) -> None:
+    tiny = tiny_memory.engine
     assert tiny.bitwise
     assert len(tiny_model.TOKENS) == tiny.config.vocab
-    ids, a, b = _ids(tiny, 900), tiny.new_cache(), tiny.new_cache()
-    assert np.array_equal(_run(tiny, ids, [512, 388], a), _run(tiny, ids, [3] * 300, b))
-    assert _same_kv(a, b)
+    ids, a, b = _ids(tiny, 900), tiny_memory.pages(0, 1), tiny_memory.pages(5, 3)
+    expected = tiny_memory.compute(a, ids, [512, 388])
+    assert np.array_equal(tiny_memory.compute(b, ids, [3] * 300), expected)
+    assert np.array_equal(tiny_memory.keys_values(a), tiny_memory.keys_values(b))

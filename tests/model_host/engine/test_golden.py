@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_host.prefill import prefill
 
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
-from model_host.engine_api import Slice
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.pages import Memory
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
 PROMPTS = range(len(GOLDEN["prompts"]))
@@ -22,9 +21,9 @@ PROMPTS = range(len(GOLDEN["prompts"]))
 def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
     prompt: int, engine_of: Callable[[str], TorchEngine]
 ) -> None:
-    golden, engine = GOLDEN["prompts"][prompt], engine_of("fp32")
-    cache = engine.new_cache()
-    logits = prefill(engine, cache, golden["ids"])
+    golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of("fp32"))
+    pages = memory.pages(0, 1)
+    logits = memory.compute(pages, golden["ids"])[-1]
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1e-3
     assert np.abs(logits[::768] - golden["every_768th"]).max() < 1e-3
     assert abs(np.linalg.norm(logits.astype(np.float64)) - golden["length"]) < 1e-1
@@ -32,14 +31,16 @@ def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
     greedy = []
     for _ in golden["greedy"]:
         greedy.append(int(logits.argmax()))
-        ((logits,),) = engine.step([Slice(cache, (greedy[-1],))])
+        logits = memory.compute(pages, greedy[-1:])[-1]
+    memory.close()
     assert greedy == golden["greedy"]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_bf16_logits_are_near(prompt: int, engine_of: Callable[[str], TorchEngine]) -> None:
-    golden, engine = GOLDEN["prompts"][prompt], engine_of("bf16")
-    logits = prefill(engine, engine.new_cache(), golden["ids"])
+    golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of("bf16"))
+    logits = memory.compute(memory.pages(0, 1), golden["ids"])[-1]
+    memory.close()
     # bf16 has 8 bits: a logit of 20 lies within 1/16 of its neighbours, and 30 layers add up.
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1.0
     assert int(logits.argmax()) in golden["best_ids"][:3]
@@ -52,11 +53,11 @@ def test_token_ids_are_those_of_transformers(tokenizer: Tokenizer) -> None:
         assert tokenizer.encode(golden["text"]) == golden["ids"]
 
 
-def test_the_step_function_agrees_with_a_naive_forward(tiny: TorchEngine) -> None:
+def test_the_step_function_agrees_with_a_naive_forward(
+    tiny: TorchEngine, tiny_memory: Memory
+) -> None:
     rng = np.random.default_rng(3)
     ids = rng.integers(0, len(tiny_model.TOKENS), 600).tolist()
     naive = tiny_model.naive_logits(tiny.file, ids)
-    cache, rows = tiny.new_cache(), []
-    for part in (ids[:512], ids[512:]):
-        rows += tiny.step([Slice(cache, part, logits=len(part))])
-    assert np.abs(np.concatenate(rows) - naive).max() < 1e-3
+    rows = tiny_memory.compute(tiny_memory.pages(0, 1), ids)
+    assert np.abs(rows - naive).max() < 1e-3

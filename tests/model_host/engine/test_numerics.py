@@ -8,50 +8,139 @@ import numpy as np
 import pytest
 import torch
 
-from model_host.engine import shapes
-from model_host.engine.numerics import numerics_class, self_test, synthetic
-from model_host.engine.shapes import FAST, SAFE
+from model_host.engine import attention, kernels, numerics, shapes
+from model_host.engine.numerics import (
+    machine_description,
+    numerics_class,
+    self_test,
+    synthetic,
+    verdict_key,
+)
+from model_host.engine.shapes import FAST, HEAD_ROWS_MAX, SAFE
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS
+from model_host.kv import SLAB_TOKENS
 from tests.model_host.engine import tiny_model
 
 EXPECTED = ("0x1.126788p-2", "-0x1.9a718p-6", "0x1.88eb28p-2")
 
+Result = tuple[torch.Tensor, torch.Tensor]
+
 
 def test_the_self_test_passes_on_the_real_model(engine: TorchEngine) -> None:
     assert engine.bitwise, engine.tested.failures
-    sets = engine.model.shapes
-    smaller = len(sets.row_buckets) - 1
-    keys = len(sets.key_buckets)
-    rows = {sets.linear_rows(bucket) for bucket in sets.row_buckets}
-    # Four row functions at each row count; attention at each pair, and its last bucket
-    # against itself from one key bucket to the next.
-    assert engine.tested.shapes_run == 4 * len(rows) + keys * smaller + keys - 1
+
+
+def test_the_self_test_runs_the_whole_closed_set(tiny: TorchEngine) -> None:
+    sets, group = tiny.model.shapes, tiny.config.group
+    with torch.inference_mode():
+        names = {name for name, _ in numerics._checks(tiny.model)}
+    assert len(names) == tiny.tested.shapes_run
+    for rows in sets.linear_sizes:
+        assert {f"project rows={rows}", f"out rows={rows}", f"feed_forward rows={rows}"} <= names
+        assert rows > HEAD_ROWS_MAX or f"head rows={rows}" in names
+    for rows in sets.query_sizes(group):
+        assert rows > SLAB_TOKENS * group or f"attention rows={rows} without a mask" in names
+        for keys in sets.key_cuts:
+            # No call has more tokens than keys.
+            fits = any(sets.query_rows(count * group) == rows for count in range(1, keys + 1))
+            assert not fits or f"attention rows={rows} keys={keys}" in names
 
 
 @pytest.mark.parametrize("chosen", [FAST, SAFE])
 def test_every_step_runs_in_a_shape_of_the_closed_set(chosen: shapes.Shapes) -> None:
-    rows = {chosen.linear_rows(bucket) for bucket in chosen.row_buckets}
     for count in range(1, CHUNK_TOKENS + 1):
-        assert chosen.bucket(count) >= count
-        assert chosen.linear_rows(count) in rows
+        assert count <= chosen.bucket(count) <= chosen.linear_rows(count)
+        assert chosen.linear_rows(count) in chosen.linear_sizes
+        parts = list(chosen.head_sizes(count))
+        assert sum(real for real, _ in parts) == count
+        assert all(real <= padded <= HEAD_ROWS_MAX for real, padded in parts)
+        assert count <= chosen.key_cut(count) <= SLAB_TOKENS
         for group in (1, 2, 3, 4, 8):
-            queries = {chosen.query_rows(bucket, group) for bucket in chosen.row_buckets}
-            assert chosen.query_rows(count, group) in queries
-            assert chosen.query_rows(count, group) >= count * group
-            assert chosen.query_rows(count, group) % chosen.query_multiple == 0
-    for tokens in range(1, chosen.keys_max + 1):
-        assert chosen.keys(tokens) in chosen.key_buckets
-        assert tokens <= chosen.keys(tokens) < tokens + 512
+            rows = chosen.query_rows(count * group)
+            assert rows in chosen.query_sizes(group)
+            assert count * group <= rows < count * group + shapes.QUERY_STEP_MAX
+            assert rows % 4 == 0  # kernels for 1 to 3 rows, and such a rest of 32, differ
 
 
-def test_a_kernel_whose_rows_depend_on_their_number_is_caught(tiny: TorchEngine) -> None:
+def test_a_linear_layer_whose_rows_depend_on_their_number_is_caught(tiny: TorchEngine) -> None:
     def sloppy(rows: torch.Tensor) -> torch.Tensor:
         return tiny.model.head(rows) * (1 + 1e-6 * (len(rows) == 8))
 
     tested = self_test(replace(tiny.model, head=sloppy))
-    assert not tested.passed
     assert tested.failures == ("head rows=8",)
+
+
+def _planted(
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> None:
+    """Make attention's lse differ by one bit where `wrong(query, keys)`."""
+    right = kernels.ATTENTION["cpu"]
+
+    def planted(
+        query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> Result:
+        result, lse = right(query, keys, values, mask)
+        if wrong(query, keys):
+            lse = torch.nextafter(lse, torch.full_like(lse, float("inf")))
+        return result, lse
+
+    monkeypatch.setitem(kernels.ATTENTION, "cpu", planted)
+
+
+def test_attention_that_depends_on_the_number_of_rows_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _planted(monkeypatch, lambda query, keys: query.shape[2] == 28)
+    failures = self_test(tiny.model).failures
+    cuts = [f"attention rows=28 keys={keys}" for keys in tiny.model.shapes.key_cuts]
+    assert set(failures) == {*cuts, "attention rows=28 without a mask"}
+
+
+def test_attention_that_depends_on_the_number_of_keys_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _planted(monkeypatch, lambda query, keys: keys.shape[2] == 192)
+    failures = self_test(tiny.model).failures
+    assert failures
+    assert all("keys=192" in name for name in failures)
+
+
+def test_attention_that_depends_on_the_slabs_of_a_call_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _planted(monkeypatch, lambda query, keys: len(keys) == 3)
+    failures = self_test(tiny.model).failures
+    assert failures
+    assert all("of 3 slabs" in name for name in failures)
+
+
+def test_a_mask_that_changes_bits_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = kernels.ATTENTION["cpu"]
+
+    def planted(
+        query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> Result:
+        result, lse = right(query, keys, values, mask)
+        return result, lse if mask is None else lse * (1 + 2**-23)
+
+    monkeypatch.setitem(kernels.ATTENTION, "cpu", planted)
+    assert any("without a mask" in name for name in self_test(tiny.model).failures)
+
+
+def test_a_merge_by_reductions_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's softmax and sum over the slabs differ with the number of rows, in float32."""
+
+    def reduce(merge: attention.Merge) -> None:
+        weights = torch.softmax(merge._lse, 0)[..., None]
+        merge._context.copy_((merge._results * weights).sum(0))
+
+    monkeypatch.setattr(attention.Merge, "run", reduce)
+    assert any(name.startswith("merge") for name in self_test(tiny.model).failures)
 
 
 def test_the_class_depends_on_the_arithmetic_alone(
@@ -74,6 +163,20 @@ def test_the_class_is_the_same_for_any_number_of_threads(tiny: TorchEngine) -> N
         assert numerics_class(tiny.config, torch.float32, tiny.model.shapes) == tiny.numerics_class
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_verdict_depends_on_machine_model_and_shapes(tiny: TorchEngine) -> None:
+    machine, config = machine_description(), tiny.config
+    keys = {
+        verdict_key(machine, config, "bf16", FAST),
+        verdict_key(machine, config, "fp32", FAST),
+        verdict_key(machine, config, "bf16", SAFE),
+        verdict_key(machine, replace(config, ffn_width=128), "bf16", FAST),
+        *(verdict_key({**machine, name: "other"}, config, "bf16", FAST) for name in machine),
+    }
+    assert len(keys) == 4 + len(machine)
+    assert verdict_key(machine, config, "bf16", replace(FAST, keys_max=99)) in keys
+    assert all(len(key) == 32 for key in keys)
 
 
 def test_synthetic_numbers_are_the_same_on_every_machine() -> None:

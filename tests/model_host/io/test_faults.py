@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from model_host import schedule
+from model_host import runner, schedule
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io import request_handler
 from model_host.io.server import HostServer
