@@ -8,16 +8,20 @@ hosts are of one class if they compute alike, whatever their versions.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 
-from model_host.engine.model import Model, build_model
+from model_host.engine.four_bits import GROUP
+from model_host.engine.linear import int4_fits
+from model_host.engine.model import Layer, Model, build_model
 from model_host.engine.shapes import Shapes
 from model_host.engine.slab_cache import SlabCache
 from model_host.engine.step import attend, feed_forward, head, project, step
+from model_host.engine.weights import DTYPES
 from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.model_config import ModelConfig
 
@@ -55,8 +59,26 @@ def synthetic(shape: tuple[int, ...], seed: int, scale: float) -> torch.Tensor:
     return torch.from_numpy(unit * np.float32(scale)).view(shape)
 
 
-def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> Model:
-    """Build a model of the same widths with two layers and synthetic weights."""
+def synthetic_matrix(name: str, shape: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
+    """Return a matrix [N, K] whose products are of the size of its inputs."""
+    return {name: synthetic(shape, seed, 4.0 / shape[1] ** 0.5)}
+
+
+def synthetic_four_bits(name: str, shape: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
+    """Return such a matrix as nibbles and scales; see model_host/engine/weights.py."""
+    rows, groups = shape[0], shape[1] // GROUP
+    columns = ((synthetic((rows, groups, GROUP), seed, 1.0) + 1) * 8).to(torch.uint8)
+    nibbles = columns[..., : GROUP // 2] | columns[..., GROUP // 2 :] << 4
+    scales = 0.5 / shape[1] ** 0.5 * (1 + synthetic((groups, rows, 1), seed, 0.25))
+    zeros = scales * synthetic((groups, rows, 1), seed + 1, 1.0)
+    return {f"{name}.nibbles": nibbles, f"{name}.scales": torch.cat([scales, zeros], -1)}
+
+
+def synthetic_model(config: ModelConfig, numerics: str, shapes: Shapes) -> Model:
+    """Build a model of the same widths with two layers and synthetic weights.
+
+    Under q4 the first layer is of four bits and the second isn't: a file may have both.
+    """
     small = replace(
         config,
         layers=CANARY_LAYERS,
@@ -67,7 +89,7 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
     # Independent of the context of the real model: one machine has one class.
     shapes = replace(shapes, keys_max=small.context_tokens)
     query, kv = small.heads * small.head_width, small.kv_heads * small.head_width
-    sizes: dict[str, tuple[int, ...]] = {
+    sizes = {
         "qkv": (query + 2 * kv, small.width),
         "out": (small.width, query),
         "gate_up": (2 * small.ffn_width, small.width),
@@ -77,22 +99,39 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
     tensors["norm"] = 1 + synthetic((small.width,), 2, 0.25)
     for index in range(small.layers):
         for at, (name, shape) in enumerate(sizes.items()):
-            scale = 4.0 / shape[1] ** 0.5
-            tensors[f"{index}.{name}"] = synthetic(shape, 16 * index + 4 + at, scale)
-        tensors[f"{index}.attn_norm"] = 1 + synthetic((small.width,), 16 * index + 12, 0.25)
-        tensors[f"{index}.ffn_norm"] = 1 + synthetic((small.width,), 16 * index + 13, 0.25)
-    return build_model(small, {name: t.to(dtype) for name, t in tensors.items()}, shapes)
+            in_four_bits = numerics == "q4" and index == 0 and int4_fits(*shape)
+            make = synthetic_four_bits if in_four_bits else synthetic_matrix
+            tensors |= make(f"{index}.{name}", shape, 16 * index + 4 + at)
+        tensors |= _synthetic_vectors(small, index)
+    dtype = DTYPES[numerics]
+    converted = {k: t.to(dtype) if t.is_floating_point() else t for k, t in tensors.items()}
+    return build_model(small, converted, shapes)
 
 
-def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> bytes:
+def _synthetic_vectors(config: ModelConfig, index: int) -> dict[str, torch.Tensor]:
+    """Return norms and biases of one layer, as far as the configuration has them."""
+    query, kv = config.heads * config.head_width, config.kv_heads * config.head_width
+    vectors = {
+        "attn_norm": 1 + synthetic((config.width,), 16 * index + 12, 0.25),
+        "ffn_norm": 1 + synthetic((config.width,), 16 * index + 13, 0.25),
+    }
+    if config.qkv_bias:
+        vectors["qkv.bias"] = synthetic((query + 2 * kv,), 16 * index + 14, 1.0)
+    if config.qk_norm:
+        heads = (config.heads + config.kv_heads, config.head_width)
+        vectors["qk_norm"] = 1 + synthetic(heads, 16 * index + 15, 0.25)
+    return {f"{index}.{name}": vector for name, vector in vectors.items()}
+
+
+def numerics_class(config: ModelConfig, numerics: str, shapes: Shapes) -> bytes:
     """Run the canary and digest its logits, keys and values, 32 bytes.
 
     The canary runs the step function: linear layers of the model's widths, RMSNorm, RoPE,
     attention with its softmax, SiLU. It depends on no weight of the model.
     """
-    model = synthetic_model(config, dtype, shapes)
-    cache = SlabCache(model.config, dtype)
-    digest = hashlib.sha256(f"antiphon/numerics/v1 {dtype}".encode())
+    model = synthetic_model(config, numerics, shapes)
+    cache = SlabCache(model.config, model.dtype)
+    digest = hashlib.sha256(f"antiphon/numerics/v2 {numerics}".encode())
     for count in _CANARY_PARTS:
         at = cache.tokens
         ids = [(7 * (at + row) + 3) % CANARY_VOCAB for row in range(count)]
@@ -127,26 +166,28 @@ def _cuts(rows: int, of: int, turn: int) -> list[int]:
 
 
 def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
-    """Compare the row-wise functions at each row bucket."""
-    config, layer = model.config, model.layers[0]
-    rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0).to(model.dtype)
+    """Compare the row-wise functions at each row bucket, with each kernel that a layer has."""
+    config = model.config
+    rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0)
     wide = synthetic((CHUNK_TOKENS, config.heads * config.head_width), 98, 1.0).to(model.dtype)
     # Positions would differ between cuts of the rows, so all rows have the same one.
     kinds = config.heads + 2 * config.kv_heads
     cos = model.cos[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
     sin = model.sin[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
 
-    def projected(x: torch.Tensor) -> torch.Tensor:
+    def projected(layer: Layer, x: torch.Tensor) -> torch.Tensor:
         return project(model, layer, x, cos[: len(x)], sin[: len(x)])
 
-    parts: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-        "project": (projected, rows),
-        "out": (layer.out, wide),
-        "feed_forward": (lambda x: feed_forward(model, layer, x), rows),
-        "head": (lambda x: head(model, x), rows),
-    }
+    parts: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = []
+    for layer in _distinct(model.layers):
+        parts += [
+            ("project", partial(projected, layer), rows),
+            ("out", layer.out, wide),
+            ("feed_forward", partial(feed_forward, model, layer), rows),
+        ]
+    parts.append(("head", partial(head, model), rows))
     sizes = sorted({model.shapes.linear_rows(bucket) for bucket in model.shapes.row_buckets})
-    for name, (function, given) in parts.items():
+    for name, function, given in parts:
         whole = function(given)
         for turn, size in enumerate(sizes):
             # Measured: kernels for very few rows differ in a tenth of the rows only.
@@ -157,6 +198,15 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
                 for at in offsets
             )
             yield f"{name} rows={size}", same
+
+
+def _distinct(layers: Iterable[Layer]) -> Iterable[Layer]:
+    """Return the first layer with each combination of linear kernels."""
+    found: dict[tuple[type, ...], Layer] = {}
+    for layer in layers:
+        kernels = (layer.qkv, layer.out, layer.gate_up, layer.down)
+        found.setdefault(tuple(map(type, kernels)), layer)
+    return found.values()
 
 
 def _keys_agree(model: Model) -> Iterator[tuple[str, bool]]:

@@ -14,7 +14,7 @@ from typing import Self
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from model_host.engine.gguf_file import TokenizerData
+from model_host.engine.model_file import TokenizerData
 from model_host.errors import TokenizerUnknown
 from model_host.refusals import TokenizerBytesMissing
 from replica.ids import Digest

@@ -8,13 +8,15 @@ from typing import Self
 
 import torch
 
-from model_host.engine.gguf_file import ModelFile, open_model_file
-from model_host.engine.model import Model, build_model, packed_linear_available
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.linear import packed_available
+from model_host.engine.model import Model, build_model
+from model_host.engine.model_file import ModelFile
 from model_host.engine.numerics import SelfTest, numerics_class, self_test
-from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, candidates
+from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, Shapes, candidates
 from model_host.engine.slab_cache import SlabCache
 from model_host.engine.step import step as run_step
-from model_host.engine.weights import DTYPES, load_weights, recipe_digest
+from model_host.engine.weights import check_numerics, load_weights, recipe_digest
 from model_host.engine_api import Logits, Slice
 from model_host.kv import PAGE_LAYOUT, KVCache, Namespace, canonical_json
 from model_host.model_config import ModelConfig
@@ -58,11 +60,12 @@ class TorchEngine:
             raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
         if threads:
             torch.set_num_threads(threads)
+        check_numerics(dtype)
         file = open_model_file(path)
         weights = load_weights(file, dtype, cache_dir)
         limit = min(file.config.context_tokens, context_tokens or CONTEXT_TOKENS_DEFAULT)
-        model, tested = _choose(file.config, weights.tensors, limit)
-        canary = numerics_class(file.config, DTYPES[dtype], model.shapes)
+        model, tested = _choose(file.config, weights.tensors, candidates(limit, dtype))
+        canary = numerics_class(file.config, dtype, model.shapes)
         log.info(
             "engine_loaded model=%s dtype=%s linear=%s bitwise=%s from_cache=%s",
             *(file.name, dtype, model.shapes.linear, tested.passed, weights.from_cache),
@@ -86,7 +89,7 @@ class TorchEngine:
             dequantisation=recipe_digest(),
             config=canonical_json(asdict(self.file.config)),
             compute_dtype=self.dtype,
-            kv_dtype=self.dtype,
+            kv_dtype=str(self.model.dtype),
             page_layout=PAGE_LAYOUT,
             shapes=canonical_json(self.model.shapes.describe()),
             numerics_class=self.numerics_class,
@@ -103,15 +106,11 @@ class TorchEngine:
 
 
 def _choose(
-    config: ModelConfig, tensors: dict[str, torch.Tensor], context_tokens: int
+    config: ModelConfig, tensors: dict[str, torch.Tensor], sets: Sequence[Shapes]
 ) -> tuple[Model, SelfTest]:
     """Build the model with the first shapes that pass, or the safest if none does."""
     dtype = tensors["embedding"].dtype
-    usable = [
-        shapes
-        for shapes in candidates(context_tokens)
-        if shapes.linear == "plain" or packed_linear_available(dtype)
-    ]
+    usable = [shapes for shapes in sets if shapes.linear == "plain" or packed_available(dtype)]
     for shapes in usable:
         model = build_model(config, tensors, shapes)
         tested = self_test(model)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from model_host.engine.gguf_file import ModelFile, open_model_file
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.model_file import ModelFile
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from replica.io.replica import Replica
@@ -57,7 +58,7 @@ def engine_of(model_path: Path) -> Callable[[str], TorchEngine]:
     return load
 
 
-@pytest.fixture(params=["bf16", "fp32"])
+@pytest.fixture(params=["q4", "bf16", "fp32"])
 def engine(request: pytest.FixtureRequest, engine_of: Callable[[str], TorchEngine]) -> TorchEngine:
     """The real model in each number format."""
     return engine_of(request.param)
