@@ -2,7 +2,7 @@
 
     HostError
     ├── ModelFileError
-    │   ├── ModelFileMissing          no file at the path
+    │   ├── ModelFileMissing          no file at the path, or none of this name in the folder
     │   ├── ModelFileInvalid          not a model file, or its header breaks the format
     │   ├── ModelFileTruncated        the file ends before its last tensor does
     │   ├── ModelArchitectureUnknown  an architecture, option or tensor unknown to the engine
@@ -33,17 +33,17 @@ class ModelFileError(HostError):
     """The model file can't be used."""
 
     reason = "MODEL_FILE_UNUSABLE"
-    next_step = "Run `make model`, or pass the path of another GGUF file."
+    next_step = "Run `make model`, or pass the path of another GGUF file or model folder."
 
 
 class ModelFileMissing(ModelFileError):
-    """There is no model file at this path."""
+    """There is no model file at this path, or a folder lacks one."""
 
     reason = "MODEL_FILE_MISSING"
 
 
 class ModelFileInvalid(ModelFileError):
-    """The file isn't a GGUF of a version this host reads."""
+    """A file isn't a GGUF of a version this host reads, or a folder's file isn't sound."""
 
     reason = "MODEL_FILE_INVALID"
 

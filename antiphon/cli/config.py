@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     services_dir: Path = DEFAULT_ROOT
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
-    """The model that `antiphon up` serves: a name, or the path of a GGUF file."""
+    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder."""
     dtype: Dtype = "bf16"
     """Number format of the computation: bf16 or fp32."""
     host_module: str = "model_host"

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         model: Annotated[
-            str | None, typer.Option(help="A model's name, or the path of a GGUF.")
+            str | None, typer.Option(help="A model's name, or the path of a GGUF or model folder.")
         ] = None,
         dtype: Annotated[
             str | None,

@@ -5,7 +5,7 @@ attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down, the norms and the biase
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -100,8 +100,12 @@ def check_tensors(
     shapes: Mapping[str, tuple[int, ...]],
     *,
     optional: Mapping[str, tuple[int, ...]] | None = None,
+    own_name: Callable[[str], str] = str,
 ) -> None:
-    """Raise ModelTensorMissing or ModelArchitectureUnknown for tensors unlike the expected."""
+    """Raise ModelTensorMissing or ModelArchitectureUnknown for tensors unlike the expected.
+
+    `own_name` turns a GGUF name into that of the file, for the messages.
+    """
     expected: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (config.vocab, config.width),
         "output_norm.weight": (config.width,),
@@ -114,12 +118,14 @@ def check_tensors(
         expected |= {f"blk.{layer}.{name}": shape for name, shape in block.items()}
     for name, shape in expected.items():
         if name not in shapes:
-            raise ModelTensorMissing(f"{name} is missing.")
+            raise ModelTensorMissing(f"{own_name(name)} is missing.")
         if shapes[name] != shape:
-            raise ModelTensorMissing(f"{name} has shape {shapes[name]}, not {shape}.")
+            raise ModelTensorMissing(f"{own_name(name)} has shape {shapes[name]}, not {shape}.")
     if unknown := sorted(shapes.keys() - expected.keys()):
         # A bias or a norm that is ignored would give wrong answers without an error.
-        raise ModelArchitectureUnknown(f"The engine doesn't know the tensor {unknown[0]}.")
+        raise ModelArchitectureUnknown(
+            f"The engine doesn't know the tensor {own_name(unknown[0])}."
+        )
 
 
 def number(fields: Mapping[str, object], key: str, default: float | None = None) -> float:

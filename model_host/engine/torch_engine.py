@@ -8,11 +8,11 @@ from typing import Self
 
 import torch
 
-from model_host.engine.gguf_file import open_model_file
 from model_host.engine.linear import packed_available
 from model_host.engine.model import Model, build_model
 from model_host.engine.model_file import ModelFile
 from model_host.engine.numerics import SelfTest, numerics_class, self_test
+from model_host.engine.open_model import open_model
 from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, Shapes, candidates
 from model_host.engine.slab_cache import SlabCache
 from model_host.engine.step import step as run_step
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TorchEngine:
-    """An `Engine` (model_host/engine_api.py) over one GGUF file of the llama architecture."""
+    """An `Engine` (model_host/engine_api.py) over one GGUF file or Hugging Face folder."""
 
     file: ModelFile
     model: Model
@@ -61,7 +61,7 @@ class TorchEngine:
         if threads:
             torch.set_num_threads(threads)
         check_numerics(dtype)
-        file = open_model_file(path)
+        file = open_model(path)
         weights = load_weights(file, dtype, cache_dir)
         limit = min(file.config.context_tokens, context_tokens or CONTEXT_TOKENS_DEFAULT)
         model, tested = _choose(file.config, weights.tensors, candidates(limit, dtype))

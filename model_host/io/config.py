@@ -27,7 +27,7 @@ class HostConfig(BaseSettings):
     listen: str = "127.0.0.1:0"
     """Address of HostService, host:port; port 0 picks a free one."""
     model: str = "SmolLM2-135M-Instruct"
-    """A model's name, or the path of a GGUF of the llama architecture."""
+    """A model's name, or the path of a GGUF file or Hugging Face folder."""
     dtype: Literal["bf16", "fp32"] = "bf16"
     """Number format of the computation."""
     context_tokens: int = 0

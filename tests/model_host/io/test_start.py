@@ -20,14 +20,15 @@ from model_host.errors import (
     TokenizerUnknown,
 )
 from model_host.io.config import HostConfig
-from model_host.io.server import start
+from model_host.io.fetch import resolve
+from model_host.io.server import load_offer, start
 from model_host.prefill import prefill
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid
-from tests.model_host.engine import tiny_model
+from tests.model_host.engine import tiny_folder, tiny_model
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 
@@ -85,6 +86,23 @@ def test_the_operator_gets_the_reason_and_the_next_step(tmp_path: Path):
     *_, said, then = ended.stderr.splitlines()
     assert said.startswith("model_host: ")
     assert then == f"  next: {ModelFileTruncated.next_step} [{ModelFileTruncated.reason}]"
+
+
+CHAT = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n{{ message['content'] }}<|end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
+    folder = tiny_folder.write(tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(CHAT)
+    assert resolve(str(folder)) == folder
+    engine = TorchEngine.load(folder, dtype="fp32", threads=2)
+    offer = load_offer(engine)
+    assert offer.profile.name == "model"
+    assert offer.profile.weights_digest == engine.file.sha256
+    assert offer.stop_ids == {tiny_model.TOKENS.index("<|end|>")}
 
 
 def test_a_full_log_file_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch):
