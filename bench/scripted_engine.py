@@ -42,7 +42,7 @@ class CountingCache:
 class ScriptedEngine:
     """Returns the tokens of `script`: the next one after a known prefix, else the first."""
 
-    dtype = "scripted"
+    numerics = "scripted"
     numerics_class = b"scripted".ljust(32, b".")
     bitwise = True
 

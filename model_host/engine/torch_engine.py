@@ -31,7 +31,7 @@ class TorchEngine:
 
     file: ModelFile
     model: Model
-    dtype: str
+    numerics: str
     numerics_class: bytes
     tested: SelfTest
 
@@ -40,7 +40,7 @@ class TorchEngine:
         cls,
         path: Path | str,
         *,
-        dtype: str = "bf16",
+        numerics: str = "bf16",
         threads: int = 0,
         cache_dir: Path | None = None,
         context_tokens: int | None = None,
@@ -60,17 +60,17 @@ class TorchEngine:
             raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
         if threads:
             torch.set_num_threads(threads)
-        check_numerics(dtype)
+        check_numerics(numerics)
         file = open_model(path)
-        weights = load_weights(file, dtype, cache_dir)
+        weights = load_weights(file, numerics, cache_dir)
         limit = min(file.config.context_tokens, context_tokens or CONTEXT_TOKENS_DEFAULT)
-        model, tested = _choose(file.config, weights.tensors, candidates(limit, dtype))
-        canary = numerics_class(file.config, dtype, model.shapes)
+        model, tested = _choose(file.config, weights.tensors, candidates(limit, numerics))
+        canary = numerics_class(file.config, numerics, model.shapes)
         log.info(
-            "engine_loaded model=%s dtype=%s linear=%s bitwise=%s from_cache=%s",
-            *(file.name, dtype, model.shapes.linear, tested.passed, weights.from_cache),
+            "engine_loaded model=%s numerics=%s linear=%s bitwise=%s from_cache=%s",
+            *(file.name, numerics, model.shapes.linear, tested.passed, weights.from_cache),
         )
-        return cls(file, model, dtype, canary, tested)
+        return cls(file, model, numerics, canary, tested)
 
     @property
     def config(self) -> ModelConfig:
@@ -88,8 +88,8 @@ class TorchEngine:
             weights_sha256=self.file.sha256,
             dequantisation=recipe_digest(),
             config=canonical_json(asdict(self.file.config)),
-            compute_dtype=self.dtype,
-            kv_dtype=str(self.model.dtype),
+            numerics=self.numerics,
+            kv_dtype=str(self.model.dtype).removeprefix("torch."),
             page_layout=PAGE_LAYOUT,
             shapes=canonical_json(self.model.shapes.describe()),
             numerics_class=self.numerics_class,

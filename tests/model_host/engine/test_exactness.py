@@ -53,10 +53,10 @@ def one_shot() -> Callable[[TorchEngine], tuple[KVCache, Logits]]:
     done: dict[str, tuple[KVCache, Logits]] = {}
 
     def run(engine: TorchEngine) -> tuple[KVCache, Logits]:
-        if engine.dtype not in done:
+        if engine.numerics not in done:
             cache = engine.new_cache()
-            done[engine.dtype] = cache, _run(engine, _ids(engine), [512, 512], cache)
-        return done[engine.dtype]
+            done[engine.numerics] = cache, _run(engine, _ids(engine), [512, 512], cache)
+        return done[engine.numerics]
 
     return run
 

@@ -103,7 +103,7 @@ import sys
 from model_host.engine import TorchEngine
 from model_host.errors import NumericsUnsupported
 try:
-    TorchEngine.load("no such file", dtype="q4")
+    TorchEngine.load("no such file", numerics="q4")
 except NumericsUnsupported as error:
     print(error.reason, error.detail)
 """

@@ -63,7 +63,7 @@ def test_the_class_depends_on_the_arithmetic_alone(
     assert fp32 != numerics_class(config, "bf16", chosen)
     other = {k: v for k, v in tiny_model.tensors(seed=2).items() if "norm" not in k}
     path = tiny_model.write(tmp_path / "other.gguf", extra=other)
-    assert TorchEngine.load(path, dtype="fp32", threads=2).numerics_class == fp32
+    assert TorchEngine.load(path, numerics="fp32", threads=2).numerics_class == fp32
     assert engine_of("bf16").numerics_class != engine_of("fp32").numerics_class
 
 

@@ -29,14 +29,14 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model.write(path, kind_of=kind_of)
 
 
-@pytest.mark.parametrize("dtype", ["q4", "bf16", "fp32"])
-def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("numerics", ["q4", "bf16", "fp32"])
+def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, numerics: str) -> None:
     file = open_model_file(tiny_path)
-    built = load_weights(file, dtype, tmp_path)
-    cached = load_weights(file, dtype, tmp_path)
+    built = load_weights(file, numerics, tmp_path)
+    cached = load_weights(file, numerics, tmp_path)
     assert (built.from_cache, cached.from_cache) == (False, True)
     assert _same(built.tensors, cached.tensors)
-    assert _same(built.tensors, load_weights(file, dtype, None).tensors)
+    assert _same(built.tensors, load_weights(file, numerics, None).tensors)
 
 
 def test_number_formats_do_not_share_a_cache_file(tiny_path: Path, tmp_path: Path) -> None:

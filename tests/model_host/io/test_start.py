@@ -62,7 +62,9 @@ async def test_a_host_does_not_start_on_a_model_it_can_not_run(
 ):
     model = write(tmp_path / "model.gguf")
     before = model.read_bytes()
-    config = HostConfig(data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(model), dtype="fp32")
+    config = HostConfig(
+        data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(model), numerics="fp32"
+    )
     with pytest.raises(kind) as caught:
         async with start(config):
             pass
@@ -98,7 +100,7 @@ def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
     folder = tiny_folder.write(tmp_path / "model")
     (folder / "chat_template.jinja").write_text(CHAT)
     assert resolve(str(folder)) == folder
-    engine = TorchEngine.load(folder, dtype="fp32", threads=2)
+    engine = TorchEngine.load(folder, numerics="fp32", threads=2)
     offer = load_offer(engine)
     assert offer.profile.name == "model"
     assert offer.profile.weights_digest == engine.file.sha256
@@ -131,7 +133,7 @@ def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_pat
 
 
 def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny_path: Path):
-    shortest = TorchEngine.load(tiny_path, dtype="fp32", threads=2, context_tokens=2)
+    shortest = TorchEngine.load(tiny_path, numerics="fp32", threads=2, context_tokens=2)
     assert shortest.bitwise
     assert shortest.config.context_tokens == 2
     assert shortest.numerics_class == tiny.numerics_class
@@ -142,7 +144,7 @@ def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny
 async def test_a_context_shorter_than_the_self_tests_canary_serves(
     served: ServedHost, model_path: Path, engine_of: Callable[[str], TorchEngine]
 ):
-    short = TorchEngine.load(model_path, dtype="bf16", threads=2, context_tokens=64)
+    short = TorchEngine.load(model_path, numerics="bf16", threads=2, context_tokens=64)
     assert short.numerics_class == engine_of("bf16").numerics_class
     async with served.host(short) as host:
         talk = await Talk.begin(served.replica, host.key)
