@@ -231,7 +231,7 @@ def main() -> int:
     path = resolve("SmolLM2-135M-Instruct")
     with tempfile.TemporaryDirectory() as name:
         ready_s = process_ready_seconds(Path(name))
-    engine = TorchEngine.load(path, dtype="bf16", cache_dir=cache_dir())
+    engine = TorchEngine.load(path, numerics="bf16", cache_dir=cache_dir())
     say(f"ready {ready_s:.1f} s after process start; self-test {engine.tested.seconds:.1f} s")
     with tempfile.TemporaryDirectory() as name:
         figures = asyncio.run(ours(engine, Path(name)))

@@ -42,8 +42,8 @@ class Engine(Protocol):
         """Return the model's configuration."""
 
     @property
-    def dtype(self) -> str:
-        """Return the name of the numerics, bf16 or fp32."""
+    def numerics(self) -> str:
+        """Return the name of the number formats: q4, bf16 or fp32 (spec/07-host §7)."""
 
     @property
     def numerics_class(self) -> bytes:

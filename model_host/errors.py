@@ -2,13 +2,14 @@
 
     HostError
     ├── ModelFileError
-    │   ├── ModelFileMissing          no file at the path
-    │   ├── ModelFileInvalid          not a GGUF, or its header breaks the format
+    │   ├── ModelFileMissing          no file at the path, or none of this name in the folder
+    │   ├── ModelFileInvalid          not a model file, or its header breaks the format
     │   ├── ModelFileTruncated        the file ends before its last tensor does
     │   ├── ModelArchitectureUnknown  an architecture, option or tensor unknown to the engine
     │   ├── ModelTensorMissing        a tensor the architecture needs is absent or misshapen
     │   └── ModelUnknown, ModelMissing, ModelDigestMismatch, ModelDownloadFailed,
     │       PackageIndexUnreachable, ModelFileUnwritable: model_host/io/fetch.py
+    ├── NumericsUnsupported           a number format this machine or model file can't run
     ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
     ├── LogitsInvalid                 logits that are NaN, or no token left to choose
     ├── PrefillCancelled              the caller cancelled between two steps
@@ -32,17 +33,17 @@ class ModelFileError(HostError):
     """The model file can't be used."""
 
     reason = "MODEL_FILE_UNUSABLE"
-    next_step = "Run `make model`, or pass the path of another GGUF file."
+    next_step = "Run `make model`, or pass the path of another GGUF file or model folder."
 
 
 class ModelFileMissing(ModelFileError):
-    """There is no model file at this path."""
+    """There is no model file at this path, or a folder lacks one."""
 
     reason = "MODEL_FILE_MISSING"
 
 
 class ModelFileInvalid(ModelFileError):
-    """The file isn't a GGUF of a version this host reads."""
+    """A file isn't a GGUF of a version this host reads, or a folder's file isn't sound."""
 
     reason = "MODEL_FILE_INVALID"
 
@@ -58,7 +59,7 @@ class ModelArchitectureUnknown(ModelFileError):
     """The engine doesn't run this architecture."""
 
     reason = "MODEL_ARCHITECTURE_UNKNOWN"
-    next_step = "Choose a GGUF of the dense llama architecture."
+    next_step = "Choose a dense model of the llama, mistral, qwen2 or qwen3 family."
 
 
 class ModelTensorMissing(ModelFileError):
@@ -66,6 +67,13 @@ class ModelTensorMissing(ModelFileError):
 
     reason = "MODEL_TENSOR_MISSING"
     next_step = "Choose a complete GGUF file; adapters and parts of a split file don't run alone."
+
+
+class NumericsUnsupported(HostError):
+    """The machine, or the model file, can't run the number format."""
+
+    reason = "NUMERICS_UNSUPPORTED"
+    next_step = "Choose bf16 or fp32, or for q4 a GGUF in Q4_0, Q4_1 or Q4_K on a CPU with AVX2."
 
 
 class TokenizerUnknown(HostError):

@@ -16,7 +16,7 @@ class Profile:
     template_digest: Digest
     render_recipe_digest: Digest
     sampler_digest: Digest
-    dtype: str
+    numerics: str
     context_tokens_max: int
     has_tools: bool
 

@@ -15,7 +15,7 @@ from pydantic_settings import (
 from antiphon.cli.errors import ConfigInvalid
 from replica.ids import PublicKey, key_from_hex
 
-Dtype = Literal["bf16", "fp32"]
+Numerics = Literal["q4", "bf16", "fp32"]
 PORT_MAX = 65_535
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
 
@@ -34,9 +34,9 @@ class Settings(BaseSettings):
     services_dir: Path = DEFAULT_ROOT
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
-    """The model that `antiphon up` serves: a name, or the path of a GGUF file."""
-    dtype: Dtype = "bf16"
-    """Number format of the computation: bf16 or fp32."""
+    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder."""
+    numerics: Numerics = "bf16"
+    """Number formats of the computation: q4, bf16 or fp32; see spec/07-host §7."""
     host_module: str = "model_host"
     """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0

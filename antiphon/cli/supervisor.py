@@ -152,7 +152,7 @@ class Supervisor:
     """Folder of hub/, host/ and logs/."""
     hub_port: int = 0
     model: str | None = None
-    dtype: str | None = None
+    numerics: str | None = None
     host_module: str = "model_host"
     report: Report = print
     hub: Daemon = field(init=False)
@@ -183,7 +183,7 @@ class Supervisor:
             "--data-dir", str(self.data_dir / "host"),
         ]  # fmt: skip
         argv += ["--model", self.model] if self.model else []
-        return argv + (["--dtype", self.dtype] if self.dtype else [])
+        return argv + (["--numerics", self.numerics] if self.numerics else [])
 
     async def __aenter__(self) -> "Supervisor":
         """Start both, the hub first. Raises DaemonFailed, KeyFileInvalid or StoreError.

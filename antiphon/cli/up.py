@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.config import Dtype
+from antiphon.cli.config import Numerics
 from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
@@ -35,11 +35,11 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         model: Annotated[
-            str | None, typer.Option(help="A model's name, or the path of a GGUF.")
+            str | None, typer.Option(help="A model's name, or the path of a GGUF or model folder.")
         ] = None,
-        dtype: Annotated[
+        numerics: Annotated[
             str | None,
-            typer.Option(metavar="bf16|fp32", help="Number format of the computation."),
+            typer.Option(metavar="q4|bf16|fp32", help="Number formats of the computation."),
         ] = None,
     ) -> None:
         """Run a hub and a model host until Ctrl-C; restart them after a crash.
@@ -47,13 +47,13 @@ def register(app: typer.Typer) -> None:
         The hub vouches for this host alone: `antiphon new` grants it new conversations.
         """
         settings = session.settings
-        if dtype not in (None, *get_args(Dtype)):
-            raise ArgumentInvalid(f"--dtype is bf16 or fp32, not '{dtype}'")
+        if numerics not in (None, *get_args(Numerics)):
+            raise ArgumentInvalid(f"--numerics is q4, bf16 or fp32, not '{numerics}'")
         supervisor = Supervisor(
             data_dir or settings.services_dir,
             hub_port=settings.hub_port if hub_port is None else hub_port,
             model=model or settings.model,
-            dtype=dtype or settings.dtype,
+            numerics=numerics or settings.numerics,
             host_module=settings.host_module,
             report=session.out.note,
         )

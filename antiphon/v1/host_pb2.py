@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from antiphon.v1 import sync_pb2 as antiphon_dot_v1_dot_sync__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ntiphon/v1/host.proto\x12\x0b\x61ntiphon.v1\x1a\x16\x61ntiphon/v1/sync.proto\"S\n\x1eHostServiceAuthenticateRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32 .antiphon.v1.AuthenticateRequest\"V\n\x1fHostServiceAuthenticateResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.antiphon.v1.AuthenticateResponse\"\x11\n\x0f\x44\x65scribeRequest\"\x9b\x01\n\x10\x44\x65scribeResponse\x12\x10\n\x08host_key\x18\x01 \x01(\x0c\x12&\n\x08profiles\x18\x02 \x03(\x0b\x32\x14.antiphon.v1.Profile\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12+\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x19.antiphon.v1.HostCounters\"\xf9\x01\n\x07Profile\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.antiphon.v1.ProfileInfo\x12\x16\n\x0eweights_digest\x18\x02 \x01(\x0c\x12\x18\n\x10tokenizer_digest\x18\x03 \x01(\x0c\x12\x17\n\x0ftemplate_digest\x18\x04 \x01(\x0c\x12\x1c\n\x14render_recipe_digest\x18\x05 \x01(\x0c\x12\x16\n\x0esampler_digest\x18\x06 \x01(\x0c\x12\x16\n\x0enumerics_class\x18\x07 \x01(\x0c\x12\x0f\n\x07\x62itwise\x18\x08 \x01(\x08\x12\r\n\x05\x64type\x18\t \x01(\t\x12\r\n\x05tools\x18\n \x01(\x08\"\x8c\x01\n\x0cHostCounters\x12\x10\n\x08restores\x18\x01 \x01(\x04\x12\x11\n\tfallbacks\x18\x02 \x01(\x04\x12\x13\n\x0b\x63heckpoints\x18\x03 \x01(\x04\x12\x1b\n\x13\x63heckpoint_failures\x18\x04 \x01(\x04\x12\x13\n\x0bgenerations\x18\x05 \x01(\x04\x12\x10\n\x08refusals\x18\x06 \x01(\x04\"3\n\rRenderRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0c\n\x04seal\x18\x02 \x01(\x0c\"T\n\x0eRenderResponse\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.antiphon.v1.RenderedEntry\x12\x15\n\rrender_digest\x18\x02 \x01(\x0c\"1\n\rRenderedEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x0c\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\"\n\x12\x43ountTokensRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\"%\n\x13\x43ountTokensResponse\x12\x0e\n\x06tokens\x18\x01 \x01(\r\"9\n\x0c\x45victRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63heckpoints\x18\x02 \x01(\x08\";\n\rEvictResponse\x12\x15\n\rmemory_tokens\x18\x01 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x02 \x01(\r\".\n\x16ListCheckpointsRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\"K\n\x17ListCheckpointsResponse\x12\x30\n\x0b\x63heckpoints\x18\x01 \x03(\x0b\x32\x1b.antiphon.v1.CheckpointInfo\"V\n\x0e\x43heckpointInfo\x12\x0c\n\x04seal\x18\x01 \x01(\x0c\x12\x12\n\ngeneration\x18\x02 \x01(\x0c\x12\x0e\n\x06tokens\x18\x03 \x01(\r\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x32\xf4\x03\n\x0bHostService\x12i\n\x0c\x41uthenticate\x12+.antiphon.v1.HostServiceAuthenticateRequest\x1a,.antiphon.v1.HostServiceAuthenticateResponse\x12G\n\x08\x44\x65scribe\x12\x1c.antiphon.v1.DescribeRequest\x1a\x1d.antiphon.v1.DescribeResponse\x12\x41\n\x06Render\x12\x1a.antiphon.v1.RenderRequest\x1a\x1b.antiphon.v1.RenderResponse\x12P\n\x0b\x43ountTokens\x12\x1f.antiphon.v1.CountTokensRequest\x1a .antiphon.v1.CountTokensResponse\x12>\n\x05\x45vict\x12\x19.antiphon.v1.EvictRequest\x1a\x1a.antiphon.v1.EvictResponse\x12\\\n\x0fListCheckpoints\x12#.antiphon.v1.ListCheckpointsRequest\x1a$.antiphon.v1.ListCheckpointsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ntiphon/v1/host.proto\x12\x0b\x61ntiphon.v1\x1a\x16\x61ntiphon/v1/sync.proto\"S\n\x1eHostServiceAuthenticateRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32 .antiphon.v1.AuthenticateRequest\"V\n\x1fHostServiceAuthenticateResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.antiphon.v1.AuthenticateResponse\"\x11\n\x0f\x44\x65scribeRequest\"\x9b\x01\n\x10\x44\x65scribeResponse\x12\x10\n\x08host_key\x18\x01 \x01(\x0c\x12&\n\x08profiles\x18\x02 \x03(\x0b\x32\x14.antiphon.v1.Profile\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12+\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x19.antiphon.v1.HostCounters\"\xfc\x01\n\x07Profile\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.antiphon.v1.ProfileInfo\x12\x16\n\x0eweights_digest\x18\x02 \x01(\x0c\x12\x18\n\x10tokenizer_digest\x18\x03 \x01(\x0c\x12\x17\n\x0ftemplate_digest\x18\x04 \x01(\x0c\x12\x1c\n\x14render_recipe_digest\x18\x05 \x01(\x0c\x12\x16\n\x0esampler_digest\x18\x06 \x01(\x0c\x12\x16\n\x0enumerics_class\x18\x07 \x01(\x0c\x12\x0f\n\x07\x62itwise\x18\x08 \x01(\x08\x12\x10\n\x08numerics\x18\t \x01(\t\x12\r\n\x05tools\x18\n \x01(\x08\"\x8c\x01\n\x0cHostCounters\x12\x10\n\x08restores\x18\x01 \x01(\x04\x12\x11\n\tfallbacks\x18\x02 \x01(\x04\x12\x13\n\x0b\x63heckpoints\x18\x03 \x01(\x04\x12\x1b\n\x13\x63heckpoint_failures\x18\x04 \x01(\x04\x12\x13\n\x0bgenerations\x18\x05 \x01(\x04\x12\x10\n\x08refusals\x18\x06 \x01(\x04\"3\n\rRenderRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0c\n\x04seal\x18\x02 \x01(\x0c\"T\n\x0eRenderResponse\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.antiphon.v1.RenderedEntry\x12\x15\n\rrender_digest\x18\x02 \x01(\x0c\"1\n\rRenderedEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x0c\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\"\n\x12\x43ountTokensRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\"%\n\x13\x43ountTokensResponse\x12\x0e\n\x06tokens\x18\x01 \x01(\r\"9\n\x0c\x45victRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63heckpoints\x18\x02 \x01(\x08\";\n\rEvictResponse\x12\x15\n\rmemory_tokens\x18\x01 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x02 \x01(\r\".\n\x16ListCheckpointsRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\"K\n\x17ListCheckpointsResponse\x12\x30\n\x0b\x63heckpoints\x18\x01 \x03(\x0b\x32\x1b.antiphon.v1.CheckpointInfo\"V\n\x0e\x43heckpointInfo\x12\x0c\n\x04seal\x18\x01 \x01(\x0c\x12\x12\n\ngeneration\x18\x02 \x01(\x0c\x12\x0e\n\x06tokens\x18\x03 \x01(\r\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x32\xf4\x03\n\x0bHostService\x12i\n\x0c\x41uthenticate\x12+.antiphon.v1.HostServiceAuthenticateRequest\x1a,.antiphon.v1.HostServiceAuthenticateResponse\x12G\n\x08\x44\x65scribe\x12\x1c.antiphon.v1.DescribeRequest\x1a\x1d.antiphon.v1.DescribeResponse\x12\x41\n\x06Render\x12\x1a.antiphon.v1.RenderRequest\x1a\x1b.antiphon.v1.RenderResponse\x12P\n\x0b\x43ountTokens\x12\x1f.antiphon.v1.CountTokensRequest\x1a .antiphon.v1.CountTokensResponse\x12>\n\x05\x45vict\x12\x19.antiphon.v1.EvictRequest\x1a\x1a.antiphon.v1.EvictResponse\x12\\\n\x0fListCheckpoints\x12#.antiphon.v1.ListCheckpointsRequest\x1a$.antiphon.v1.ListCheckpointsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,29 +41,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBERESPONSE']._serialized_start=256
   _globals['_DESCRIBERESPONSE']._serialized_end=411
   _globals['_PROFILE']._serialized_start=414
-  _globals['_PROFILE']._serialized_end=663
-  _globals['_HOSTCOUNTERS']._serialized_start=666
-  _globals['_HOSTCOUNTERS']._serialized_end=806
-  _globals['_RENDERREQUEST']._serialized_start=808
-  _globals['_RENDERREQUEST']._serialized_end=859
-  _globals['_RENDERRESPONSE']._serialized_start=861
-  _globals['_RENDERRESPONSE']._serialized_end=945
-  _globals['_RENDEREDENTRY']._serialized_start=947
-  _globals['_RENDEREDENTRY']._serialized_end=996
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=998
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=1032
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1034
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1071
-  _globals['_EVICTREQUEST']._serialized_start=1073
-  _globals['_EVICTREQUEST']._serialized_end=1130
-  _globals['_EVICTRESPONSE']._serialized_start=1132
-  _globals['_EVICTRESPONSE']._serialized_end=1191
-  _globals['_LISTCHECKPOINTSREQUEST']._serialized_start=1193
-  _globals['_LISTCHECKPOINTSREQUEST']._serialized_end=1239
-  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_start=1241
-  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_end=1316
-  _globals['_CHECKPOINTINFO']._serialized_start=1318
-  _globals['_CHECKPOINTINFO']._serialized_end=1404
-  _globals['_HOSTSERVICE']._serialized_start=1407
-  _globals['_HOSTSERVICE']._serialized_end=1907
+  _globals['_PROFILE']._serialized_end=666
+  _globals['_HOSTCOUNTERS']._serialized_start=669
+  _globals['_HOSTCOUNTERS']._serialized_end=809
+  _globals['_RENDERREQUEST']._serialized_start=811
+  _globals['_RENDERREQUEST']._serialized_end=862
+  _globals['_RENDERRESPONSE']._serialized_start=864
+  _globals['_RENDERRESPONSE']._serialized_end=948
+  _globals['_RENDEREDENTRY']._serialized_start=950
+  _globals['_RENDEREDENTRY']._serialized_end=999
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=1001
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=1035
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1037
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1074
+  _globals['_EVICTREQUEST']._serialized_start=1076
+  _globals['_EVICTREQUEST']._serialized_end=1133
+  _globals['_EVICTRESPONSE']._serialized_start=1135
+  _globals['_EVICTRESPONSE']._serialized_end=1194
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_start=1196
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_end=1242
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_start=1244
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_end=1319
+  _globals['_CHECKPOINTINFO']._serialized_start=1321
+  _globals['_CHECKPOINTINFO']._serialized_end=1407
+  _globals['_HOSTSERVICE']._serialized_start=1410
+  _globals['_HOSTSERVICE']._serialized_end=1910
 # @@protoc_insertion_point(module_scope)

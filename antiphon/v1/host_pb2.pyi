@@ -140,7 +140,7 @@ class Profile(_message.Message):
     SAMPLER_DIGEST_FIELD_NUMBER: _builtins.int
     NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
     BITWISE_FIELD_NUMBER: _builtins.int
-    DTYPE_FIELD_NUMBER: _builtins.int
+    NUMERICS_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     weights_digest: _builtins.bytes
     """SHA-256 of the weights file, 32 bytes."""
@@ -156,8 +156,8 @@ class Profile(_message.Message):
     """Digest of the canary computation at start-up, 32 bytes."""
     bitwise: _builtins.bool
     """The self-test passed: derived state never changes output on this host."""
-    dtype: _builtins.str
-    """Number format of the computation: bf16 or fp32."""
+    numerics: _builtins.str
+    """Numerics, the number formats of the computation: q4, bf16 or fp32."""
     tools: _builtins.bool
     """The template renders tool definitions."""
     @_builtins.property
@@ -175,12 +175,12 @@ class Profile(_message.Message):
         sampler_digest: _builtins.bytes = ...,
         numerics_class: _builtins.bytes = ...,
         bitwise: _builtins.bool = ...,
-        dtype: _builtins.str = ...,
+        numerics: _builtins.str = ...,
         tools: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitwise", b"bitwise", "dtype", b"dtype", "info", b"info", "numerics_class", b"numerics_class", "render_recipe_digest", b"render_recipe_digest", "sampler_digest", b"sampler_digest", "template_digest", b"template_digest", "tokenizer_digest", b"tokenizer_digest", "tools", b"tools", "weights_digest", b"weights_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitwise", b"bitwise", "info", b"info", "numerics", b"numerics", "numerics_class", b"numerics_class", "render_recipe_digest", b"render_recipe_digest", "sampler_digest", b"sampler_digest", "template_digest", b"template_digest", "tokenizer_digest", b"tokenizer_digest", "tools", b"tools", "weights_digest", b"weights_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,6 +44,14 @@ def rms_norm(model: Model, hidden: Residual, weight: torch.Tensor) -> torch.Tens
     return torch.div(hidden.rows, length).mul_(weight).to(model.dtype)
 
 
+def _head_norm(model: Model, heads: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Normalise each head [M, H, D] in float32, rounded once to the model's dtype."""
+    wide = heads.float()
+    length = torch.linalg.vector_norm(wide, 2, -1, True)
+    mean = length.square_().div_(wide.shape[-1]).add_(model.config.rms_eps)
+    return wide.mul_(mean.rsqrt_()).mul_(weight).to(model.dtype)
+
+
 def rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and sin [M, H + 2 H_kv, D] for the positions [M].
 
@@ -69,6 +77,9 @@ def project(
     """Write rotated queries, rotated keys and values of a residual to heads [M, H + 2 H_kv, D]."""
     normed = rms_norm(model, hidden, layer.attn_norm)
     plain = layer.qkv(normed).view(heads.shape)
+    if layer.qk_norm is not None:
+        rotated = plain[:, : len(layer.qk_norm)]
+        rotated.copy_(_head_norm(model, rotated, layer.qk_norm))
     torch.mul(plain, rotary[0], out=heads)
     heads.addcmul_(plain.roll(model.config.head_width // 2, -1), rotary[1])
 

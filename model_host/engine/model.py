@@ -1,17 +1,14 @@
-"""A dense llama model in torch: the layers for the step function (spec/07-host)."""
+"""A dense model in torch: the layers for the step function (spec/07-host)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch.nn import functional
 
+from model_host.engine.linear import Linear, make_int4, make_linear
 from model_host.engine.shapes import QUERY_STEP_MAX, Shapes
 from model_host.kv import SLAB_TOKENS
 from model_host.model_config import ModelConfig
-
-Linear = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +24,7 @@ class Layer:
     ffn_norm: torch.Tensor  # [W]
     gate_up: Linear  # W -> 2 F
     down: Linear  # F -> W
+    qk_norm: torch.Tensor | None = None  # [H + H_kv, D]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +47,6 @@ class Model:
     masks: torch.Tensor  # see causal_masks
 
 
-def packed_linear_available(dtype: torch.dtype) -> bool:
-    """Say whether oneDNN supports reordered weights of this dtype on this machine."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(  # type: ignore[no-untyped-call]
-        torch.ops.mkldnn, "_reorder_linear_weight"
-    ):
-        return False
-    return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def make_linear(weight: torch.Tensor, shapes: Shapes) -> Linear:
-    """Bind a weight [out, in] to the kernel the shapes name; packing copies the weight.
-
-    With weights packed once at load, the linear layers of a decode step take two thirds of
-    the time of the plain kernel.
-    """
-    if shapes.linear == "plain":
-        return lambda rows: functional.linear(rows, weight)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
-    run = torch.ops.mkldnn._linear_pointwise.default
-
-    def linear(rows: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = run(rows, packed, None, "none", [], "")
-        return result
-
-    return linear
-
-
 def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and signed sin, [context, D], computed in float64 and rounded once.
 
@@ -84,9 +55,10 @@ def rotary_tables(config: ModelConfig, dtype: torch.dtype) -> tuple[torch.Tensor
     """
     half = config.head_width // 2
     exponents = torch.arange(half, dtype=torch.float64) / half
-    angles = torch.outer(
-        torch.arange(config.context_tokens, dtype=torch.float64), config.rope_base**-exponents
-    )
+    frequencies = config.rope_base**-exponents
+    if config.rope_divisors:
+        frequencies /= torch.tensor(config.rope_divisors, dtype=torch.float64)
+    angles = torch.outer(torch.arange(config.context_tokens, dtype=torch.float64), frequencies)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
 
@@ -115,15 +87,21 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
     dtype = tensors["embedding"].dtype
     config = replace(config, context_tokens=min(config.context_tokens, shapes.keys_max))
 
+    def linear(name: str) -> Linear:
+        bias = tensors.get(f"{name}.bias")
+        if f"{name}.nibbles" in tensors:
+            return make_int4(tensors[f"{name}.nibbles"], tensors[f"{name}.scales"], bias)
+        return make_linear(tensors[name], bias, shapes)
+
     def layer(index: int) -> Layer:
-        part = {name: tensors[f"{index}.{name}"] for name in Layer.__slots__}
         return Layer(
-            attn_norm=norm_weight(part["attn_norm"]),
-            qkv=make_linear(part["qkv"], shapes),
-            out=make_linear(part["out"], shapes),
-            ffn_norm=norm_weight(part["ffn_norm"]),
-            gate_up=make_linear(part["gate_up"], shapes),
-            down=make_linear(part["down"], shapes),
+            attn_norm=norm_weight(tensors[f"{index}.attn_norm"]),
+            qkv=linear(f"{index}.qkv"),
+            out=linear(f"{index}.out"),
+            ffn_norm=norm_weight(tensors[f"{index}.ffn_norm"]),
+            gate_up=linear(f"{index}.gate_up"),
+            down=linear(f"{index}.down"),
+            qk_norm=tensors.get(f"{index}.qk_norm"),
         )
 
     cos, sin = rotary_tables(config, dtype)
@@ -134,7 +112,7 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
         embedding=tensors["embedding"],
         layers=tuple(layer(index) for index in range(config.layers)),
         norm=norm_weight(tensors["norm"]),
-        head=make_linear(tensors.get("head", tensors["embedding"]), shapes),
+        head=linear("head" if "head" in tensors else "embedding"),
         cos=cos,
         sin=sin,
         masks=causal_masks(config.group, dtype),

@@ -9,8 +9,9 @@ hosts are of one class if they compute alike, whatever their versions.
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,15 @@ import torch
 
 from model_host.engine.attention import Merge, Rows
 from model_host.engine.attention_plan import Call
+from model_host.engine.four_bits import GROUP
 from model_host.engine.kernels import ATTENTION
 from model_host.engine.layers import Residual, feed_forward, head, project
-from model_host.engine.model import Model, build_model
+from model_host.engine.linear import int4_fits
+from model_host.engine.model import Layer, Model, build_model
 from model_host.engine.shapes import HEAD_ROWS_MAX, Shapes
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step
+from model_host.engine.weights import DTYPES
 from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.kv import SLAB_TOKENS, canonical_json
 from model_host.model_config import ModelConfig
@@ -65,8 +69,26 @@ def synthetic(shape: tuple[int, ...], seed: int, scale: float) -> torch.Tensor:
     return torch.from_numpy(unit * np.float32(scale)).view(shape)
 
 
-def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> Model:
-    """Build a model of the same widths with two layers and synthetic weights."""
+def synthetic_matrix(name: str, shape: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
+    """Return a matrix [N, K] whose products are of the size of its inputs."""
+    return {name: synthetic(shape, seed, 4.0 / shape[1] ** 0.5)}
+
+
+def synthetic_four_bits(name: str, shape: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
+    """Return such a matrix as nibbles and scales; see model_host/engine/weights.py."""
+    rows, groups = shape[0], shape[1] // GROUP
+    columns = ((synthetic((rows, groups, GROUP), seed, 1.0) + 1) * 8).to(torch.uint8)
+    nibbles = columns[..., : GROUP // 2] | columns[..., GROUP // 2 :] << 4
+    scales = 0.5 / shape[1] ** 0.5 * (1 + synthetic((groups, rows, 1), seed, 0.25))
+    zeros = scales * synthetic((groups, rows, 1), seed + 1, 1.0)
+    return {f"{name}.nibbles": nibbles, f"{name}.scales": torch.cat([scales, zeros], -1)}
+
+
+def synthetic_model(config: ModelConfig, numerics: str, shapes: Shapes) -> Model:
+    """Build a model of the same widths with two layers and synthetic weights.
+
+    Under q4 the first layer is of four bits and the second isn't: a file may have both.
+    """
     small = replace(
         config,
         layers=CANARY_LAYERS,
@@ -77,7 +99,7 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
     # Independent of the context of the real model: one machine has one class.
     shapes = replace(shapes, keys_max=small.context_tokens)
     query, kv = small.heads * small.head_width, small.kv_heads * small.head_width
-    sizes: dict[str, tuple[int, ...]] = {
+    sizes = {
         "qkv": (query + 2 * kv, small.width),
         "out": (small.width, query),
         "gate_up": (2 * small.ffn_width, small.width),
@@ -87,11 +109,28 @@ def synthetic_model(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> 
     tensors["norm"] = 1 + synthetic((small.width,), 2, 0.25)
     for index in range(small.layers):
         for at, (name, shape) in enumerate(sizes.items()):
-            scale = 4.0 / shape[1] ** 0.5
-            tensors[f"{index}.{name}"] = synthetic(shape, 16 * index + 4 + at, scale)
-        tensors[f"{index}.attn_norm"] = 1 + synthetic((small.width,), 16 * index + 12, 0.25)
-        tensors[f"{index}.ffn_norm"] = 1 + synthetic((small.width,), 16 * index + 13, 0.25)
-    return build_model(small, {name: t.to(dtype) for name, t in tensors.items()}, shapes)
+            in_four_bits = numerics == "q4" and index == 0 and int4_fits(*shape)
+            make = synthetic_four_bits if in_four_bits else synthetic_matrix
+            tensors |= make(f"{index}.{name}", shape, 16 * index + 4 + at)
+        tensors |= _synthetic_vectors(small, index)
+    dtype = DTYPES[numerics]
+    converted = {k: t.to(dtype) if t.is_floating_point() else t for k, t in tensors.items()}
+    return build_model(small, converted, shapes)
+
+
+def _synthetic_vectors(config: ModelConfig, index: int) -> dict[str, torch.Tensor]:
+    """Return norms and biases of one layer, as far as the configuration has them."""
+    query, kv = config.heads * config.head_width, config.kv_heads * config.head_width
+    vectors = {
+        "attn_norm": 1 + synthetic((config.width,), 16 * index + 12, 0.25),
+        "ffn_norm": 1 + synthetic((config.width,), 16 * index + 13, 0.25),
+    }
+    if config.qkv_bias:
+        vectors["qkv.bias"] = synthetic((query + 2 * kv,), 16 * index + 14, 1.0)
+    if config.qk_norm:
+        heads = (config.heads + config.kv_heads, config.head_width)
+        vectors["qk_norm"] = 1 + synthetic(heads, 16 * index + 15, 0.25)
+    return {f"{index}.{name}": vector for name, vector in vectors.items()}
 
 
 @dataclass(slots=True)
@@ -102,17 +141,17 @@ class _Pages:
     tokens: int = 0
 
 
-def numerics_class(config: ModelConfig, dtype: torch.dtype, shapes: Shapes) -> bytes:
+def numerics_class(config: ModelConfig, numerics: str, shapes: Shapes) -> bytes:
     """Run the canary and digest its logits, keys and values, 32 bytes.
 
     The canary runs the step function: linear layers of the model's widths, RMSNorm, RoPE,
     attention with its softmax and merge, SiLU. It prefills two sequences and ends with a
     step of both. It depends on no weight of the model.
     """
-    model = synthetic_model(config, dtype, shapes)
-    memory = TorchSlabMemory(model.config, dtype, 3)
+    model = synthetic_model(config, numerics, shapes)
+    memory = TorchSlabMemory(model.config, model.dtype, 3)
     one, other = _Pages((2, 0)), _Pages((1,))
-    digest = hashlib.sha256(f"antiphon/numerics/v2 {dtype}".encode())
+    digest = hashlib.sha256(f"antiphon/numerics/v3 {numerics}".encode())
 
     def run(*parts: tuple[_Pages, int]) -> None:
         batch = [
@@ -201,8 +240,8 @@ def _cuts(rows: int, of: int, turn: int) -> list[int]:
 
 
 def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
-    """Compare the row-wise functions at each row bucket."""
-    config, layer = model.config, model.layers[0]
+    """Compare the row-wise functions at each row bucket, with each kernel that a layer has."""
+    config = model.config
     rows = synthetic((CHUNK_TOKENS, config.width), 99, 4.0)
     wide = synthetic((CHUNK_TOKENS, config.heads * config.head_width), 98, 1.0).to(model.dtype)
     # Positions would differ between cuts of the rows, so all rows have the same one.
@@ -210,18 +249,23 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
     cos = model.cos[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
     sin = model.sin[1].expand(CHUNK_TOKENS, kinds, -1).contiguous()
 
-    def projected(x: torch.Tensor) -> torch.Tensor:
+    def projected(layer: Layer, x: torch.Tensor) -> torch.Tensor:
         heads = torch.empty_like(cos[: len(x)])
         project(model, layer, Residual.make(model, x), (cos[: len(x)], sin[: len(x)]), heads)
         return heads
 
-    parts: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
-        "project": (projected, rows),
-        "out": (layer.out, wide),
-        "feed_forward": (lambda x: feed_forward(model, layer, Residual.make(model, x)), rows),
-        "head": (lambda x: head(model, Residual.make(model, x)), rows[:HEAD_ROWS_MAX]),
-    }
-    for name, (function, given) in parts.items():
+    def fed_forward(layer: Layer, x: torch.Tensor) -> torch.Tensor:
+        return feed_forward(model, layer, Residual.make(model, x))
+
+    parts: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = []
+    for layer in _distinct(model.layers):
+        parts += [
+            ("project", partial(projected, layer), rows),
+            ("out", layer.out, wide),
+            ("feed_forward", partial(fed_forward, layer), rows),
+        ]
+    parts.append(("head", lambda x: head(model, Residual.make(model, x)), rows[:HEAD_ROWS_MAX]))
+    for name, function, given in parts:
         whole = function(given)
         sizes = [size for size in model.shapes.linear_sizes if size <= len(given)]
         for turn, size in enumerate(sizes):
@@ -234,6 +278,15 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
                 for at in offsets
             )
             yield f"{name} rows={size}", same
+
+
+def _distinct(layers: Iterable[Layer]) -> Iterable[Layer]:
+    """Return the first layer with each combination of linear kernels."""
+    found: dict[tuple[type, ...], Layer] = {}
+    for layer in layers:
+        kernels = (layer.qkv, layer.out, layer.gate_up, layer.down)
+        found.setdefault(tuple(map(type, kernels)), layer)
+    return found.values()
 
 
 class _Slabs:

@@ -28,7 +28,8 @@ CONTEXT_TOKENS_MIN = 2
 class Shapes:
     """One closed set: the padding of rows and keys, and the linear kernel.
 
-    `packed` is oneDNN with weights reordered at load; `plain` is F.linear. The query heads
+    `packed` is oneDNN with weights reordered at load; `plain` is F.linear. Weights of four
+    bits have their own kernel in either set (model_host/engine/linear.py). The query heads
     of a key-value head are folded into rows, padded to `query_multiple`; above 96 and 192
     rows in coarser steps. `key_cuts` are the numbers of keys of a slab that a call may take.
     """
@@ -115,6 +116,11 @@ SAFE = Shapes(
 )
 
 
-def candidates(keys_max: int) -> tuple[Shapes, ...]:
+# The kernel for four bits has one code path for all numbers of rows.
+FAST_Q4 = replace(FAST, linear_rows_min=1)
+
+
+def candidates(keys_max: int, numerics: str) -> tuple[Shapes, ...]:
     """Return the sets to try, fastest first, for a context of `keys_max` tokens."""
-    return tuple(replace(shapes, keys_max=keys_max) for shapes in (FAST, SAFE))
+    fast = FAST_Q4 if numerics == "q4" else FAST
+    return tuple(replace(shapes, keys_max=keys_max) for shapes in (fast, SAFE))

@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file: byte-level BPE, exactly (spec/07-host, "rendering").
+"""The tokenizer of a model: byte-level BPE, exactly (spec/07-host, "rendering").
 
 Content and template literals are encoded by two different tokenizers. The one for content
 has no control tokens, so `<|im_end|>` typed by a person is plain text. Bytes that the
@@ -11,20 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 
-from model_host.engine.gguf_file import TokenizerData
+from model_host.engine.model_file import TokenizerData
+from model_host.engine.pre_tokenizer import build_pre_tokenizer, ignores_merges
 from model_host.errors import TokenizerUnknown
 from model_host.refusals import TokenizerBytesMissing
 from replica.ids import Digest
 
-_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
-_LLAMA3 = ("llama-bpe", "llama3")
-_LLAMA3_REGEX = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+"""Types of tokens, as llama.cpp numbers them."""
 
 
 def _byte_characters() -> list[str]:
@@ -39,22 +36,6 @@ def _byte_characters() -> list[str]:
 
 _CHARACTER_OF = _byte_characters()
 _BYTE_OF = {character: byte for byte, character in enumerate(_CHARACTER_OF)}
-
-
-def _pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer with llama.cpp's name `pre`. Raises TokenizerUnknown."""
-    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    match pre:
-        case "gpt-2" | "gpt2":
-            return gpt2
-        case "smollm":
-            digits = pre_tokenizers.Digits(individual_digits=True)
-            return pre_tokenizers.Sequence([digits, gpt2])
-        case _ if pre in _LLAMA3:
-            split = pre_tokenizers.Split(Regex(_LLAMA3_REGEX), behavior="isolated")
-            plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-            return pre_tokenizers.Sequence([split, plain])
-    raise TokenizerUnknown(f"The host can't rebuild the pre-tokenizer {pre!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +62,13 @@ class Tokenizer:
         if data.model != "gpt2":
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
-        typed = {text: i for text, i in vocabulary.items() if data.types[i] == _NORMAL}
+        typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
         literal = _backend(data, vocabulary)
         literal.add_special_tokens(
             [
                 AddedToken(text, special=True, normalized=False)
                 for text, kind in zip(data.tokens, data.types, strict=True)
-                if kind in (_CONTROL, _USER_DEFINED)
+                if kind in (CONTROL, USER_DEFINED)
             ]
         )
         known = {_BYTE_OF.get(text) for text in typed if len(text) == 1}
@@ -141,7 +122,7 @@ class Tokenizer:
 
     def is_control(self, token_id: int) -> bool:
         """Say whether only templates and models produce a token, never typed text."""
-        return self.data.types[token_id] != _NORMAL
+        return self.data.types[token_id] != NORMAL
 
     def control_id(self, text: str) -> int | None:
         """Return the id of the control token with this text, None if there is none."""
@@ -159,12 +140,12 @@ def _backend(data: TokenizerData, vocabulary: dict[str, int]) -> Backend:
     each missing byte.
     """
     merges = [_merge(text) for text in data.merges]
-    # Some whole words of Llama 3 can't be produced by its merges.
-    whole = data.pre in _LLAMA3
     backend = Backend(
-        models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=whole)
+        models.BPE(
+            vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=ignores_merges(data.pre)
+        )
     )
-    backend.pre_tokenizer = _pre_tokenizer(data.pre)
+    backend.pre_tokenizer = build_pre_tokenizer(data.pre)
     backend.decoder = decoders.ByteLevel()
     return backend
 
@@ -178,9 +159,9 @@ def _merge(text: str) -> tuple[str, str]:
 
 def _token_bytes(text: str, kind: int) -> bytes:
     """Return the bytes of a token's text; a control token has none."""
-    if kind == _USER_DEFINED:
+    if kind == USER_DEFINED:
         return text.encode()  # the file has the text as it is shown
-    if kind != _NORMAL:
+    if kind != NORMAL:
         return b""
     if not set(text) <= _BYTE_OF.keys():
         raise TokenizerUnknown(f"The token {text!r} isn't made of byte characters.")

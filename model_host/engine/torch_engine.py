@@ -8,13 +8,15 @@ from typing import Self
 
 import torch
 
-from model_host.engine.gguf_file import ModelFile, open_model_file
-from model_host.engine.model import Model, build_model, packed_linear_available
+from model_host.engine.linear import packed_available
+from model_host.engine.model import Model, build_model
+from model_host.engine.model_file import ModelFile
 from model_host.engine.numerics import SelfTest, numerics_class, self_test
-from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, candidates
+from model_host.engine.open_model import open_model
+from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, Shapes, candidates
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step as run_step
-from model_host.engine.weights import DTYPES, load_weights, recipe_digest
+from model_host.engine.weights import check_numerics, load_weights, recipe_digest
 from model_host.engine_api import Logits, Slice
 from model_host.kv import PAGE_LAYOUT, Namespace, canonical_json
 from model_host.model_config import ModelConfig
@@ -28,11 +30,11 @@ SLABS_DEFAULT = 256
 
 @dataclass(frozen=True, slots=True)
 class TorchEngine:
-    """An `Engine` (model_host/engine_api.py) over one GGUF file of the llama architecture."""
+    """An `Engine` (model_host/engine_api.py) over one GGUF file or Hugging Face folder."""
 
     file: ModelFile
     model: Model
-    dtype: str
+    numerics: str
     numerics_class: bytes
     tested: SelfTest
     memory: TorchSlabMemory
@@ -42,7 +44,7 @@ class TorchEngine:
         cls,
         path: Path | str,
         *,
-        dtype: str = "bf16",
+        numerics: str = "bf16",
         threads: int = 0,
         cache_dir: Path | None = None,
         context_tokens: int | None = None,
@@ -63,17 +65,18 @@ class TorchEngine:
             raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
         if threads:
             torch.set_num_threads(threads)
-        file = open_model_file(path)
-        weights = load_weights(file, dtype, cache_dir)
+        check_numerics(numerics)
+        file = open_model(path)
+        weights = load_weights(file, numerics, cache_dir)
         limit = min(file.config.context_tokens, context_tokens or CONTEXT_TOKENS_DEFAULT)
-        model, tested = _choose(file.config, weights.tensors, limit)
-        canary = numerics_class(file.config, DTYPES[dtype], model.shapes)
+        model, tested = _choose(file.config, weights.tensors, candidates(limit, numerics))
+        canary = numerics_class(file.config, numerics, model.shapes)
         log.info(
-            "engine_loaded model=%s dtype=%s linear=%s bitwise=%s from_cache=%s",
-            *(file.name, dtype, model.shapes.linear, tested.passed, weights.from_cache),
+            "engine_loaded model=%s numerics=%s linear=%s bitwise=%s from_cache=%s",
+            *(file.name, numerics, model.shapes.linear, tested.passed, weights.from_cache),
         )
         memory = TorchSlabMemory(model.config, model.dtype, slabs)
-        return cls(file, model, dtype, canary, tested, memory)
+        return cls(file, model, numerics, canary, tested, memory)
 
     @property
     def config(self) -> ModelConfig:
@@ -91,8 +94,8 @@ class TorchEngine:
             weights_sha256=self.file.sha256,
             dequantisation=recipe_digest(),
             config=canonical_json(asdict(self.file.config)),
-            compute_dtype=self.dtype,
-            kv_dtype=self.dtype,
+            numerics=self.numerics,
+            kv_dtype=str(self.model.dtype).removeprefix("torch."),
             page_layout=PAGE_LAYOUT,
             shapes=canonical_json(self.model.shapes.describe()),
             numerics_class=self.numerics_class,
@@ -105,15 +108,11 @@ class TorchEngine:
 
 
 def _choose(
-    config: ModelConfig, tensors: dict[str, torch.Tensor], context_tokens: int
+    config: ModelConfig, tensors: dict[str, torch.Tensor], sets: Sequence[Shapes]
 ) -> tuple[Model, SelfTest]:
     """Build the model with the first shapes that pass, or the safest if none does."""
     dtype = tensors["embedding"].dtype
-    usable = [
-        shapes
-        for shapes in candidates(context_tokens)
-        if shapes.linear == "plain" or packed_linear_available(dtype)
-    ]
+    usable = [shapes for shapes in sets if shapes.linear == "plain" or packed_available(dtype)]
     for shapes in usable:
         model = build_model(config, tensors, shapes)
         tested = self_test(model)

@@ -27,9 +27,9 @@ class HostConfig(BaseSettings):
     listen: str = "127.0.0.1:0"
     """Address of HostService, host:port; port 0 picks a free one."""
     model: str = "SmolLM2-135M-Instruct"
-    """A model's name, or the path of a GGUF of the llama architecture."""
-    dtype: Literal["bf16", "fp32"] = "bf16"
-    """Number format of the computation."""
+    """A model's name, or the path of a GGUF file or Hugging Face folder."""
+    numerics: Literal["q4", "bf16", "fp32"] = "bf16"
+    """Number formats of the computation; q4 needs a model with weights of four bits."""
     context_tokens: int = 0
     """Tokens of a context; 0 for the model's limit. Fewer shorten the start-up self-test."""
     threads: int = 0

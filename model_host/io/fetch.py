@@ -30,10 +30,10 @@ REDRAW_S = 0.1
 
 
 class ModelUnknown(ModelFileError):
-    """No model has this name, and no file is at this path."""
+    """No model has this name, and nothing is at this path."""
 
     reason = "MODEL_UNKNOWN"
-    next_step = "Run `antiphon model list`, or give the path of a GGUF file."
+    next_step = "Run `antiphon model list`, or give the path of a GGUF file or model folder."
 
 
 class ModelMissing(ModelFileError):
@@ -115,7 +115,7 @@ def path_of(model: Known) -> Path:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the file of a model; a model known by name is checked by its digest.
+    """Return the file or folder of a model; one known by name is checked by its digest.
 
     Raises ModelMissing, ModelDigestMismatch or ModelUnknown.
     """
@@ -127,8 +127,8 @@ def resolve(name_or_path: str) -> Path:
             _check_digest(model, path, file_sha256(path).hex())
             return path
     path = Path(name_or_path).expanduser()
-    if not path.is_file():
-        raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file")
+    if not path.exists():
+        raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file or folder")
     return path
 
 

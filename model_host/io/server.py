@@ -88,7 +88,7 @@ def load_offer(engine: TorchEngine) -> Offer:
         template.digest,
         render.RECIPE_DIGEST,
         sampler.RECIPE_DIGEST,
-        engine.dtype,
+        engine.numerics,
         engine.config.context_tokens,
         has_tools=False,
     )
@@ -149,10 +149,10 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
 
 def _load_engine(config: HostConfig) -> TorchEngine:
     path = resolve(config.model)
-    log.info("loading model", path=str(path), dtype=config.dtype)
+    log.info("loading model", path=str(path), numerics=config.numerics)
     return TorchEngine.load(
         path,
-        dtype=config.dtype,
+        numerics=config.numerics,
         threads=config.threads,
         cache_dir=cache_dir(),
         context_tokens=config.context_tokens or None,

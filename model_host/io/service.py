@@ -76,7 +76,7 @@ class HostService:
                     sampler_digest=profile.sampler_digest,
                     numerics_class=self._offer.numerics_class,
                     bitwise=self._thread.engine.bitwise,
-                    dtype=profile.dtype,
+                    numerics=profile.numerics,
                     tools=profile.has_tools,
                 )
             ],

@@ -28,7 +28,8 @@ class Namespace:
     """Digest of the recipe that turns the file's tensors into the engine's."""
     config: str
     """Canonical JSON of the widths, RoPE and epsilon."""
-    compute_dtype: str
+    numerics: str
+    """Name of the number formats of weights and computation."""
     kv_dtype: str
     page_layout: str
     shapes: str

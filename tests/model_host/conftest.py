@@ -1,4 +1,4 @@
-"""The real model, loaded once per number format, and a tiny one."""
+"""The real model, loaded once per numerics, and a tiny one."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from model_host.engine.gguf_file import ModelFile, open_model_file
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.model_file import ModelFile
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from replica.io.replica import Replica
@@ -46,20 +47,20 @@ def model_file(model_path: Path) -> ModelFile:
 
 @pytest.fixture(scope="session")
 def engine_of(model_path: Path) -> Callable[[str], TorchEngine]:
-    """The real model in a number format; a shorter context keeps the self-test short."""
+    """The real model in the numerics named; a shorter context keeps the self-test short."""
 
     @cache
-    def load(dtype: str) -> TorchEngine:
+    def load(numerics: str) -> TorchEngine:
         return TorchEngine.load(
-            model_path, dtype=dtype, threads=2, cache_dir=_cache_dir(), context_tokens=2048
+            model_path, numerics=numerics, threads=2, cache_dir=_cache_dir(), context_tokens=2048
         )
 
     return load
 
 
-@pytest.fixture(params=["bf16", "fp32"])
+@pytest.fixture(params=["q4", "bf16", "fp32"])
 def engine(request: pytest.FixtureRequest, engine_of: Callable[[str], TorchEngine]) -> TorchEngine:
-    """The real model in each number format."""
+    """The real model in all numerics."""
     return engine_of(request.param)
 
 
@@ -71,7 +72,7 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny(tiny_path: Path) -> TorchEngine:
     """The tiny model in fp32."""
-    return TorchEngine.load(tiny_path, dtype="fp32", threads=2)
+    return TorchEngine.load(tiny_path, numerics="fp32", threads=2)
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def answer(prompt: Sequence[int], count: int) -> list[int]:
 class NumberEngine:
     """An Engine over NumpyMemory; notes the rows of each step."""
 
-    dtype = "numbers"
+    numerics = "numbers"
     numerics_class = b"numbers".ljust(32, b".")
     bitwise = True
     config = ModelConfig(

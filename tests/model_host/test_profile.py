@@ -12,21 +12,21 @@ PROFILE = Profile(
     template_digest=Digest(b"m" * 32),
     render_recipe_digest=Digest(b"r" * 32),
     sampler_digest=Digest(b"s" * 32),
-    dtype="bf16",
+    numerics="bf16",
     context_tokens_max=8192,
     has_tools=False,
 )
 
 
 def test_the_digest_covers_every_field_with_its_length() -> None:
-    changed = {"name": "SmolLM", "dtype": "fp32", "context_tokens_max": 8191, "has_tools": True}
+    changed = {"name": "SmolLM", "numerics": "fp32", "context_tokens_max": 8191, "has_tools": True}
     others = [
         replace(PROFILE, **{field.name: changed.get(field.name, Digest(b"x" * 32))})
         for field in fields(Profile)
     ]
     assert len({profile.digest for profile in (PROFILE, *others)}) == len(fields(Profile)) + 1
     # Without lengths these would run together.
-    a, b = replace(PROFILE, name="ab", dtype="c"), replace(PROFILE, name="a", dtype="bc")
+    a, b = replace(PROFILE, name="ab", numerics="c"), replace(PROFILE, name="a", numerics="bc")
     assert a.digest != b.digest
 
 

@@ -265,7 +265,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("name", nargs="?")
     parser.add_argument("--hub")
     parser.add_argument("--data-dir", type=Path)
-    for flag in ("--model", "--dtype", "--listen"):
+    for flag in ("--model", "--numerics", "--listen"):
         parser.add_argument(flag)
     given = parser.parse_args(arguments)
     if given.command == "serve":

@@ -78,7 +78,7 @@ def test_a_wrong_option_is_refused_before_the_hub_is_asked(world: World, me: Ter
     result = me.run("send", "hello", "--conflict", "maybe")
     assert result.exit_code == 1
     assert "offline" not in result.stderr
-    assert me.refused("up", "--dtype", "fp8") == "ARGUMENT_INVALID"
+    assert me.refused("up", "--numerics", "fp8") == "ARGUMENT_INVALID"
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:port", ":7411", "127.0.0.1:70000"])

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model_host.engine.torch_engine import TorchEngine
-from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
+from model_host.engine_api import CHUNK_TOKENS, Engine, Logits, Slice
 from model_host.kv import SLAB_TOKENS, Bytes
 
 
@@ -22,7 +21,7 @@ class Pages:
 class Memory:
     """An engine, and the slabs of it that a test uses; they are cleared at the end."""
 
-    engine: TorchEngine
+    engine: Engine
     used: set[int] = field(default_factory=set)
 
     def pages(self, *slabs: int, tokens: int = 0) -> Pages:
@@ -45,6 +44,13 @@ class Memory:
         for pages, ids in parts:
             pages.tokens += len(ids)
         return logits
+
+    def last(self, pages: Pages, ids: Sequence[int]) -> Logits:
+        """Compute tokens of one sequence in one step; return the logits after the last."""
+        (logits,) = self.engine.step([Slice(pages, ids)])
+        pages.tokens += len(ids)
+        row: Logits = logits[-1]
+        return row
 
     def compute(
         self, pages: Pages, ids: Sequence[int], cuts: Iterable[int] = (CHUNK_TOKENS,) * 16

@@ -32,13 +32,13 @@ def reference_of() -> Callable[[TorchEngine], Reference]:
     done: dict[str, Reference] = {}
 
     def compute(engine: TorchEngine) -> Reference:
-        if engine.dtype not in done:
+        if engine.numerics not in done:
             memory = Memory(engine)
             pages = memory.pages(0, 1, 2)
             logits = memory.compute(pages, _ids(engine))
-            done[engine.dtype] = logits, memory.keys_values(pages)
+            done[engine.numerics] = logits, memory.keys_values(pages)
             memory.close()
-        return done[engine.dtype]
+        return done[engine.numerics]
 
     return compute
 

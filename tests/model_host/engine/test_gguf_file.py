@@ -7,7 +7,9 @@ import gguf
 import numpy as np
 import pytest
 
-from model_host.engine.gguf_file import ModelFile, open_model_file, read_header
+from model_host.engine.gguf_file import open_model_file
+from model_host.engine.gguf_header import read_header
+from model_host.engine.model_file import ModelFile
 from model_host.engine.tokenizer import Tokenizer
 from model_host.errors import (
     ModelArchitectureUnknown,
@@ -35,7 +37,7 @@ def test_the_header_parser_agrees_with_the_gguf_package(tiny_path: Path) -> None
 def test_tensors_come_out_as_they_went_in(tiny_path: Path) -> None:
     file = open_model_file(tiny_path)
     for name, value in tiny_model.tensors().items():
-        assert np.array_equal(file.tensors([name])[name], value)
+        assert np.array_equal(file.tensors.read(name), value)
 
 
 def test_quantised_tensors_come_out_as_the_gguf_package_has_them(model_file: ModelFile) -> None:
@@ -43,7 +45,7 @@ def test_quantised_tensors_come_out_as_the_gguf_package_has_them(model_file: Mod
     kinds = {t.tensor_type: t for t in reader.tensors}  # one of each type
     for kind, tensor in kinds.items():
         theirs = gguf.quants.dequantize(tensor.data, kind)
-        assert np.array_equal(model_file.tensors([tensor.name])[tensor.name], theirs)
+        assert np.array_equal(model_file.tensors.read(tensor.name), theirs)
 
 
 def test_the_real_model_has_its_name_and_shape(model_file: ModelFile) -> None:
@@ -113,7 +115,7 @@ def test_a_missing_or_misshapen_tensor_is_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_a_tensor_the_engine_would_ignore_is_refused(tmp_path: Path) -> None:
-    bias = {"blk.0.attn_q.bias": np.zeros(64, np.float32)}
+    bias = {"blk.0.attn_output.bias": np.zeros(64, np.float32)}
     path = tiny_model.write(tmp_path / "more.gguf", extra=bias)
     with pytest.raises(ModelArchitectureUnknown, match="bias"):
         open_model_file(path)

@@ -36,9 +36,12 @@ def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
     assert greedy == golden["greedy"]
 
 
+@pytest.mark.parametrize("numerics", ["q4", "bf16"])
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_bf16_logits_are_near(prompt: int, engine_of: Callable[[str], TorchEngine]) -> None:
-    golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of("bf16"))
+def test_logits_of_fewer_bits_are_near(
+    prompt: int, numerics: str, engine_of: Callable[[str], TorchEngine]
+) -> None:
+    golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of(numerics))
     logits = memory.compute(memory.pages(0, 1), golden["ids"])[-1]
     memory.close()
     # bf16 has 8 bits: a logit of 20 lies within 1/16 of its neighbours, and 30 layers add up.

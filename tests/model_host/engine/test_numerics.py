@@ -147,12 +147,12 @@ def test_the_class_depends_on_the_arithmetic_alone(
     tiny: TorchEngine, tmp_path: Path, engine_of: Callable[[str], TorchEngine]
 ) -> None:
     config, chosen = tiny.config, tiny.model.shapes
-    fp32 = numerics_class(config, torch.float32, chosen)
+    fp32 = numerics_class(config, "fp32", chosen)
     assert fp32 == tiny.numerics_class
-    assert fp32 != numerics_class(config, torch.bfloat16, chosen)
+    assert fp32 != numerics_class(config, "bf16", chosen)
     other = {k: v for k, v in tiny_model.tensors(seed=2).items() if "norm" not in k}
     path = tiny_model.write(tmp_path / "other.gguf", extra=other)
-    assert TorchEngine.load(path, dtype="fp32", threads=2).numerics_class == fp32
+    assert TorchEngine.load(path, numerics="fp32", threads=2).numerics_class == fp32
     assert engine_of("bf16").numerics_class != engine_of("fp32").numerics_class
 
 
@@ -160,7 +160,7 @@ def test_the_class_is_the_same_for_any_number_of_threads(tiny: TorchEngine) -> N
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        assert numerics_class(tiny.config, torch.float32, tiny.model.shapes) == tiny.numerics_class
+        assert numerics_class(tiny.config, "fp32", tiny.model.shapes) == tiny.numerics_class
     finally:
         torch.set_num_threads(before)
 

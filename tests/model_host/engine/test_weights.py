@@ -1,4 +1,4 @@
-"""Dequantised weights are cached by content, and a broken cache is never used."""
+"""Converted weights are cached by content, and a broken cache is never used."""
 
 import logging
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType as Kind
 
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.weights import load_weights, unpermute
+from tests.model_host.engine import tiny_model
 from tests.model_host.io.damage import flip_at
 
 
@@ -16,20 +18,44 @@ def _same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, dtype: str) -> None:
+@pytest.fixture(scope="module")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with layers in Q4_1."""
+
+    def kind_of(name: str) -> Kind | None:
+        return Kind.Q4_1 if name.startswith("blk.") and "norm" not in name else None
+
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    return tiny_model.write(path, kind_of=kind_of)
+
+
+@pytest.mark.parametrize("numerics", ["q4", "bf16", "fp32"])
+def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, numerics: str) -> None:
     file = open_model_file(tiny_path)
-    built = load_weights(file, dtype, tmp_path)
-    cached = load_weights(file, dtype, tmp_path)
+    built = load_weights(file, numerics, tmp_path)
+    cached = load_weights(file, numerics, tmp_path)
     assert (built.from_cache, cached.from_cache) == (False, True)
     assert _same(built.tensors, cached.tensors)
-    assert _same(built.tensors, load_weights(file, dtype, None).tensors)
+    assert _same(built.tensors, load_weights(file, numerics, None).tensors)
 
 
 def test_number_formats_do_not_share_a_cache_file(tiny_path: Path, tmp_path: Path) -> None:
     file = open_model_file(tiny_path)
-    load_weights(file, "bf16", tmp_path)
-    assert not load_weights(file, "fp32", tmp_path).from_cache
+    for numerics in ("bf16", "fp32", "q4"):
+        assert not load_weights(file, numerics, tmp_path).from_cache
+
+
+def test_the_cache_of_four_bits_holds_the_numbers_of_the_file(
+    tiny_path: Path, tmp_path: Path
+) -> None:
+    file = open_model_file(tiny_path)
+    load_weights(file, "q4", tmp_path)
+    cached = load_weights(file, "q4", tmp_path).tensors
+    down = file.tensors.read_four_bits("blk.0.ffn_down.weight")
+    # Not the packed bytes, which differ from one kind of CPU to another.
+    assert np.array_equal(cached["0.down.nibbles"].numpy(), down.nibbles)
+    scales = torch.from_numpy(down.scales.T).bfloat16()
+    assert torch.equal(cached["0.down.scales"][..., 0], scales)
 
 
 @pytest.mark.parametrize("where", [0, 10, 20, 60, 500, -1])
@@ -69,3 +95,6 @@ def test_a_cache_folder_that_cannot_be_written_is_not_used(
 def test_unpermuting_turns_pairs_into_halves() -> None:
     rows = np.arange(8, dtype=np.float32)[:, None]  # two heads of four rows
     assert unpermute(rows, 2)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert unpermute(rows[:, 0], 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    groups = np.arange(48).reshape(8, 3, 2)
+    assert np.array_equal(unpermute(groups, 2), groups[[0, 2, 1, 3, 4, 6, 5, 7]])

@@ -244,12 +244,12 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
     assert again.token_ids == answer.token_ids
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("numerics", ["q4", "bf16", "fp32"])
 async def test_a_run_that_had_finished_keeps_its_finish_reason(
     served: ServedHost,
     engine_of: Callable[[str], TorchEngine],
     monkeypatch: pytest.MonkeyPatch,
-    dtype: str,
+    numerics: str,
 ):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
@@ -266,7 +266,7 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         request = await talk.request(tokens=60)
         await asyncio.wait_for(refused.wait(), 30)
     await talk.cancel(request)
-    async with served.host(engine_of(dtype)) as host:
+    async with served.host(engine_of(numerics)) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.STOP
         assert answer.token_ids[-1] in host.offer.stop_ids

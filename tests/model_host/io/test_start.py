@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
-from model_host.prefill import prefill
 from structlog import PrintLogger
 
 from model_host.engine.torch_engine import TorchEngine
@@ -21,13 +20,15 @@ from model_host.errors import (
     TokenizerUnknown,
 )
 from model_host.io.config import HostConfig
-from model_host.io.server import start
+from model_host.io.fetch import resolve
+from model_host.io.server import load_offer, start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid
-from tests.model_host.engine import tiny_model
+from tests.model_host.engine import tiny_folder, tiny_model
+from tests.model_host.engine.pages import Memory
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 
@@ -61,7 +62,9 @@ async def test_a_host_does_not_start_on_a_model_it_can_not_run(
 ):
     model = write(tmp_path / "model.gguf")
     before = model.read_bytes()
-    config = HostConfig(data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(model), dtype="fp32")
+    config = HostConfig(
+        data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(model), numerics="fp32"
+    )
     with pytest.raises(kind) as caught:
         async with start(config):
             pass
@@ -85,6 +88,23 @@ def test_the_operator_gets_the_reason_and_the_next_step(tmp_path: Path):
     *_, said, then = ended.stderr.splitlines()
     assert said.startswith("model_host: ")
     assert then == f"  next: {ModelFileTruncated.next_step} [{ModelFileTruncated.reason}]"
+
+
+CHAT = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n{{ message['content'] }}<|end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
+    folder = tiny_folder.write(tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(CHAT)
+    assert resolve(str(folder)) == folder
+    engine = TorchEngine.load(folder, numerics="fp32", threads=2)
+    offer = load_offer(engine)
+    assert offer.profile.name == "model"
+    assert offer.profile.weights_digest == engine.file.sha256
+    assert offer.stop_ids == {tiny_model.TOKENS.index("<|end|>")}
 
 
 def test_a_full_log_file_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch):
@@ -113,18 +133,19 @@ def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_pat
 
 
 def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny_path: Path):
-    shortest = TorchEngine.load(tiny_path, dtype="fp32", threads=2, context_tokens=2)
+    shortest = TorchEngine.load(tiny_path, numerics="fp32", threads=2, context_tokens=2)
     assert shortest.bitwise
     assert shortest.config.context_tokens == 2
     assert shortest.numerics_class == tiny.numerics_class
-    logits = [prefill(engine, engine.new_cache(), [5, 6]) for engine in (tiny, shortest)]
+    memories = [Memory(engine) for engine in (tiny, shortest)]
+    logits = [memory.compute(memory.pages(0), [5, 6]) for memory in memories]
     assert logits[0].tobytes() == logits[1].tobytes()
 
 
 async def test_a_context_shorter_than_the_self_tests_canary_serves(
     served: ServedHost, model_path: Path, engine_of: Callable[[str], TorchEngine]
 ):
-    short = TorchEngine.load(model_path, dtype="bf16", threads=2, context_tokens=64)
+    short = TorchEngine.load(model_path, numerics="bf16", threads=2, context_tokens=64)
     assert short.numerics_class == engine_of("bf16").numerics_class
     async with served.host(short) as host:
         talk = await Talk.begin(served.replica, host.key)

@@ -9,7 +9,7 @@ BASE = Namespace(
     weights_sha256=b"w" * 32,
     dequantisation=b"d" * 32,
     config="{}",
-    compute_dtype="bf16",
+    numerics="bf16",
     kv_dtype="bf16",
     page_layout="pages",
     shapes="{}",
@@ -27,12 +27,12 @@ def test_every_field_changes_the_digest() -> None:
 
 
 def test_fields_do_not_run_into_each_other() -> None:
-    moved = replace(BASE, compute_dtype="bf1", kv_dtype="6bf16")
+    moved = replace(BASE, numerics="bf1", kv_dtype="6bf16")
     assert moved.digest != BASE.digest
 
 
 def test_the_digest_is_fixed() -> None:
-    assert BASE.digest.hex().startswith("48e43dc798aa59f4")
+    assert BASE.digest.hex().startswith("5e2174971059a2f9")
 
 
 def test_canonical_json_is_exact_and_sorted() -> None:

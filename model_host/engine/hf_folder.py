@@ -1,0 +1,163 @@
+"""Hugging Face folders: config.json, safetensors, tokenizer.json (spec/07-host §7).
+
+Weights that are pickled are never read.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from model_host.engine.file_digest import file_sha256
+from model_host.engine.four_bits import FourBits
+from model_host.engine.hf_config import read_config
+from model_host.engine.hf_tokenizer import read_template, read_tokenizer
+from model_host.engine.json_file import read_json
+from model_host.engine.model_file import ModelFile, check_tensors
+from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
+
+CONFIG = "config.json"
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_STORED = ("F32", "F16", "BF16")
+_TOP = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_IN_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_PARTS = {value: key for key, value in _LAYER.items()}
+_GGUF_LAYER = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
+_COMPUTED = ".rotary_emb.inv_freq"
+"""Ends the names of buffers that old files hold and that follow from the configuration."""
+
+
+def _gguf_name(name: str) -> str:
+    """Return the GGUF name of a tensor; an unknown one keeps its own."""
+    if match := _IN_LAYER.fullmatch(name):
+        layer, part, kind = match.groups()
+        return f"blk.{layer}.{_LAYER[part]}.{kind}" if part in _LAYER else name
+    return _TOP.get(name, name)
+
+
+def _own_name(name: str) -> str:
+    """Return the folder's name of a tensor; the inverse of `_gguf_name`."""
+    if match := _GGUF_LAYER.fullmatch(name):
+        layer, part, kind = match.groups()
+        return f"model.layers.{layer}.{_PARTS[part]}.{kind}"
+    return {value: key for key, value in _TOP.items()}.get(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTensors:
+    """The tensors of a folder's safetensors files, a `TensorSource`."""
+
+    places: dict[str, tuple[Path, str]]
+    """By GGUF name: the file, and the tensor's name in it."""
+    shapes: dict[str, tuple[int, ...]]
+
+    def read(self, name: str) -> npt.NDArray[np.float32]:
+        """Read a tensor as float32. Raises ModelFileInvalid."""
+        path, own_name = self.places[name]
+        with _open(path) as file:
+            values: npt.NDArray[np.float32] = file.get_tensor(own_name).float().numpy()
+        return values
+
+    def is_four_bits(self, name: str) -> bool:  # noqa: ARG002  # the interface's
+        """Return False: such folders hold whole numbers of bytes."""
+        return False
+
+    def read_four_bits(self, name: str) -> FourBits:
+        """Raise AssertionError: there is no such matrix."""
+        raise AssertionError(name)
+
+
+def _open(path: Path) -> Any:
+    """Map a safetensors file. Raises ModelFileMissing or ModelFileInvalid."""
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise ModelFileInvalid(f"{path} isn't a whole safetensors file: {error}") from error
+    except OSError as error:
+        raise ModelFileMissing(f"{path} can't be read: {error}") from error
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the folder's safetensors files. Raises ModelFileMissing or ModelFileInvalid."""
+    if (folder / _WEIGHTS).is_file():
+        return [folder / _WEIGHTS]
+    if not (folder / _INDEX).is_file():
+        raise ModelFileMissing(f"{folder} has neither {_WEIGHTS} nor {_INDEX}.")
+    placed = read_json(folder / _INDEX).get("weight_map")
+    if not isinstance(placed, dict) or not placed:
+        raise ModelFileInvalid(f"{_INDEX} has no weight_map.")
+    names = sorted({str(name) for name in placed.values()})
+    for name in names:
+        if Path(name).name != name:
+            raise ModelFileInvalid(f"{_INDEX} names {name!r}, which isn't a file of the folder.")
+    return [folder / name for name in names]
+
+
+def _tensors(files: list[Path]) -> FolderTensors:
+    """Read the headers of the files. Raises a subclass of ModelFileError."""
+    places: dict[str, tuple[Path, str]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with _open(path) as file:
+            for own_name in file.keys():  # noqa: SIM118  # not a mapping
+                if own_name.endswith(_COMPUTED):
+                    continue
+                part = file.get_slice(own_name)
+                if part.get_dtype() not in _STORED:
+                    raise ModelArchitectureUnknown(f"{own_name} is stored as {part.get_dtype()}.")
+                name = _gguf_name(own_name)
+                if name in places:
+                    raise ModelFileInvalid(f"{own_name} is in two files.")
+                places[name], shapes[name] = (path, own_name), tuple(part.get_shape())
+    return FolderTensors(places, shapes)
+
+
+def folder_sha256(files: list[Path]) -> bytes:
+    """Return the digest of the files: SHA-256 of the lines that `sha256sum` prints for them."""
+    lines = (f"{file_sha256(path).hex()}  {path.name}\n" for path in sorted(files))
+    return hashlib.sha256("".join(lines).encode()).digest()
+
+
+def open_folder(folder: Path) -> ModelFile:
+    """Open a Hugging Face folder and check all of it.
+
+    Raises a subclass of ModelFileError, or TokenizerUnknown.
+    """
+    fields = read_json(folder / CONFIG)
+    files = _files(folder)
+    tensors = _tensors(files)
+    config = read_config(fields, tensors.shapes)
+    check_tensors(config, tensors.shapes, own_name=_own_name)
+    return ModelFile(
+        path=folder,
+        sha256=folder_sha256([folder / CONFIG, *files]),
+        name=folder.resolve().name,
+        config=config,
+        tokenizer=read_tokenizer(folder, fields, config.vocab),
+        template=read_template(folder),
+        interleaved=False,
+        tensors=tensors,
+    )

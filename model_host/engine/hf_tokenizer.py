@@ -1,0 +1,152 @@
+"""The tokenizer and the chat template of a Hugging Face folder (spec/07-host §7).
+
+They come out as a GGUF of the same model has them, so that both have one digest and render
+alike. Normalisation to NFC is left out, as llama.cpp does: a text keeps its bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from model_host.engine.json_file import read_json, read_text
+from model_host.engine.model_file import TokenizerData, check_token_id
+from model_host.engine.pre_tokenizer import name_pre_tokenizer
+from model_host.engine.tokenizer import CONTROL, NORMAL, UNUSED, USER_DEFINED
+from model_host.errors import ModelFileInvalid, TokenizerUnknown
+
+_TOKENIZER = "tokenizer.json"
+_SETTINGS = "tokenizer_config.json"
+_TEMPLATE = "chat_template.jinja"
+_EMPTY: tuple[object, ...] = (None, "", False, 0)
+_STRIPS = ("lstrip", "rstrip", "single_word")
+
+
+def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> TokenizerData:
+    """Read tokenizer.json; `fields` are those of config.json, `vocab` the embedding's rows.
+
+    Raises TokenizerUnknown for a kind that the host can't rebuild, or a ModelFileError.
+    """
+    whole = read_json(folder / _TOKENIZER)
+    model = whole.get("model")
+    if not isinstance(model, dict):
+        raise ModelFileInvalid(f"{_TOKENIZER} has no model.")
+    _check_kind(whole, model)
+    tokens, types = _tokens(_table(model, "vocab"), _added(whole), vocab)
+    settings = read_json(folder / _SETTINGS) if (folder / _SETTINGS).is_file() else {}
+    ignore_merges = bool(model.get("ignore_merges"))
+    return TokenizerData(
+        model="gpt2",
+        pre=name_pre_tokenizer(whole["pre_tokenizer"], ignore_merges=ignore_merges),
+        tokens=tokens,
+        types=types,
+        merges=tuple(map(_merge, _list(model, "merges"))),
+        bos_id=_special(settings, fields, "bos", tokens),
+        eos_id=_special(settings, fields, "eos", tokens),
+    )
+
+
+def read_template(folder: Path) -> str:
+    """Return the chat template; empty without one. Raises a ModelFileError."""
+    if (folder / _TEMPLATE).is_file():
+        return read_text(folder / _TEMPLATE)
+    if not (folder / _SETTINGS).is_file():
+        return ""
+    found = read_json(folder / _SETTINGS).get("chat_template") or ""
+    if isinstance(found, list):
+        named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}
+        found = named.get("default") or ""
+    if not isinstance(found, str):
+        raise ModelFileInvalid("chat_template isn't text.")
+    return found
+
+
+def _check_kind(whole: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    """Raise TokenizerUnknown for anything but byte-level BPE."""
+    kind = model.get("type")
+    if kind != "BPE":
+        raise TokenizerUnknown(f"The host can't rebuild a {kind!r} tokenizer.")
+    for option in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix", "dropout"):
+        if model.get(option) not in _EMPTY:
+            raise TokenizerUnknown(f"The host can't rebuild a tokenizer with {option}.")
+    normalizer = whole.get("normalizer")
+    if normalizer is not None and normalizer != {"type": "NFC"}:
+        raise TokenizerUnknown(f"The host doesn't normalise texts by {normalizer!r}.")
+    if not isinstance(whole.get("pre_tokenizer"), dict):
+        raise TokenizerUnknown("The host can't rebuild a tokenizer without a pre-tokenizer.")
+
+
+def _table(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = fields.get(key)
+    if not isinstance(value, dict):
+        raise ModelFileInvalid(f"{_TOKENIZER} has no {key}.")
+    return value
+
+
+def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
+    value = fields.get(key)
+    if not isinstance(value, list):
+        raise ModelFileInvalid(f"{_TOKENIZER} has no {key}.")
+    return value
+
+
+def _added(whole: Mapping[str, Any]) -> dict[str, tuple[Any, int]]:
+    """Return id and type of each token that is added to the vocabulary, by its text."""
+    found = {}
+    for token in _list(whole, "added_tokens"):
+        if not isinstance(token, dict) or not isinstance(token.get("content"), str):
+            raise ModelFileInvalid(f"{_TOKENIZER} adds a token that isn't text.")
+        text = token["content"]
+        if any(token.get(option) for option in _STRIPS):
+            raise TokenizerUnknown(f"The host can't rebuild the token {text!r}, which strips.")
+        is_control = token.get("special") or _looks_special(text)
+        found[text] = token.get("id"), CONTROL if is_control else USER_DEFINED
+    return found
+
+
+def _looks_special(text: str) -> bool:
+    """Say whether llama.cpp takes a token for a control token by its text."""
+    return (text.startswith("<|") and text.endswith("|>")) or (
+        text.startswith("<\uff5c") and text.endswith("\uff5c>")
+    )
+
+
+def _tokens(
+    vocabulary: Mapping[str, Any], added: Mapping[str, tuple[Any, int]], size: int
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return texts and types by id; ids without a token get a text that is never produced."""
+    tokens, types = [f"[PAD{index}]" for index in range(size)], [UNUSED] * size
+    placed = {text: (index, NORMAL) for text, index in vocabulary.items()} | dict(added)
+    for text, (value, kind) in placed.items():
+        index = check_token_id(value, f"the id of {text!r}", size)
+        if index is None or types[index] != UNUSED or vocabulary.get(text, index) != index:
+            raise ModelFileInvalid(f"{_TOKENIZER} has no id, or another token's, for {text!r}.")
+        tokens[index], types[index] = text, kind
+    return tuple(tokens), tuple(types)
+
+
+def _merge(value: object) -> str:
+    """Return a merge as "left right"."""
+    parts = value.split(" ") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or len(parts) != 2:
+        raise ModelFileInvalid(f"{_TOKENIZER} has the merge {value!r}, which isn't two tokens.")
+    left, right = parts
+    if not isinstance(left, str) or not isinstance(right, str) or " " in left + right:
+        raise ModelFileInvalid(f"{_TOKENIZER} has the merge {value!r}, which isn't two tokens.")
+    return f"{left} {right}"
+
+
+def _special(
+    settings: Mapping[str, Any], fields: Mapping[str, Any], name: str, tokens: Sequence[str]
+) -> int | None:
+    """Return the id of the BOS or EOS token: named by its text, or in config.json by id."""
+    token = settings.get(f"{name}_token")
+    text = token.get("content") if isinstance(token, dict) else token
+    if text is not None:
+        if text not in tokens:
+            raise ModelFileInvalid(f"{_SETTINGS} names {text!r}, which isn't a token.")
+        return tokens.index(text)
+    key = f"{name}_token_id"
+    value = fields.get(key)
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return check_token_id(value, key, len(tokens))

@@ -1,0 +1,154 @@
+"""A model as its files state it, whatever their format (spec/07-host §7). No torch here.
+
+Tensors have GGUF's names: token_embd, output_norm, output, and per block i blk.i.attn_q,
+attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down, the norms and the biases.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from model_host.engine.four_bits import FourBits
+from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelTensorMissing
+from model_host.model_config import ModelConfig
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Families of dense models that the engine runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerData:
+    """The tokenizer as the model's files state it; ids are indexes into `tokens`.
+
+    The flag to add a BOS token is left out: control tokens come from the template alone.
+    `types` are llama.cpp's: 1 normal, 3 control, 4 user defined, 5 unused, 6 byte. `pre` is
+    llama.cpp's name of the pre-tokenizer, or a JSON object that describes it.
+    """
+
+    model: str
+    pre: str
+    tokens: tuple[str, ...]
+    types: tuple[int, ...]
+    merges: tuple[str, ...]
+    bos_id: int | None
+    eos_id: int | None
+
+
+class TensorSource(Protocol):
+    """The tensors of a model, read one at a time by their GGUF names."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the shape of every tensor, outermost dimension first."""
+
+    def read(self, name: str) -> npt.NDArray[np.float32]:
+        """Read a tensor as float32. Raises a subclass of ModelFileError."""
+
+    def is_four_bits(self, name: str) -> bool:
+        """Say whether a tensor is a matrix of four-bit numbers."""
+
+    def read_four_bits(self, name: str) -> FourBits:
+        """Read such a matrix as it is. Raises a subclass of ModelFileError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model whose files passed every check and hold all of its tensors.
+
+    `sha256` covers the weights. With `interleaved` the query and key rows of a head are
+    pairs (2i, 2i + 1), as in GGUF's llama architecture, and not halves (i, i + D/2).
+    """
+
+    path: Path
+    sha256: bytes
+    name: str
+    config: ModelConfig
+    tokenizer: TokenizerData
+    template: str
+    interleaved: bool
+    tensors: TensorSource
+
+
+def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the tensors of one block, without the prefix blk.i."""
+    c, q, kv = config, config.heads * config.head_width, config.kv_heads * config.head_width
+    shapes: dict[str, tuple[int, ...]] = {
+        "attn_norm.weight": (c.width,),
+        "attn_q.weight": (q, c.width),
+        "attn_k.weight": (kv, c.width),
+        "attn_v.weight": (kv, c.width),
+        "attn_output.weight": (c.width, q),
+        "ffn_norm.weight": (c.width,),
+        "ffn_gate.weight": (c.ffn_width, c.width),
+        "ffn_up.weight": (c.ffn_width, c.width),
+        "ffn_down.weight": (c.width, c.ffn_width),
+    }
+    if c.qkv_bias:
+        shapes |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
+    if c.qk_norm:
+        shapes |= {"attn_q_norm.weight": (c.head_width,), "attn_k_norm.weight": (c.head_width,)}
+    return shapes
+
+
+def check_tensors(
+    config: ModelConfig,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    optional: Mapping[str, tuple[int, ...]] | None = None,
+    own_name: Callable[[str], str] = str,
+) -> None:
+    """Raise ModelTensorMissing or ModelArchitectureUnknown for tensors unlike the expected.
+
+    `own_name` turns a GGUF name into that of the file, for the messages.
+    """
+    expected: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (config.vocab, config.width),
+        "output_norm.weight": (config.width,),
+    }
+    if not config.tied:
+        expected["output.weight"] = (config.vocab, config.width)
+    expected |= {name: shape for name, shape in (optional or {}).items() if name in shapes}
+    block = layer_shapes(config)
+    for layer in range(config.layers):
+        expected |= {f"blk.{layer}.{name}": shape for name, shape in block.items()}
+    for name, shape in expected.items():
+        if name not in shapes:
+            raise ModelTensorMissing(f"{own_name(name)} is missing.")
+        if shapes[name] != shape:
+            raise ModelTensorMissing(f"{own_name(name)} has shape {shapes[name]}, not {shape}.")
+    if unknown := sorted(shapes.keys() - expected.keys()):
+        # A bias or a norm that is ignored would give wrong answers without an error.
+        raise ModelArchitectureUnknown(
+            f"The engine doesn't know the tensor {own_name(unknown[0])}."
+        )
+
+
+def number(fields: Mapping[str, object], key: str, default: float | None = None) -> float:
+    """Return a positive, finite number of a configuration. Raises ModelFileInvalid."""
+    value = fields.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ModelFileInvalid(f"{key} is missing or isn't a positive number.")
+    return value
+
+
+def count(fields: Mapping[str, object], key: str, default: int | None = None) -> int:
+    """Return a positive whole number of a configuration. Raises ModelFileInvalid."""
+    value = number(fields, key, default)
+    if not isinstance(value, int):
+        raise ModelFileInvalid(f"{key} isn't a whole number.")
+    return value
+
+
+def check_token_id(value: object, name: str, vocab: int) -> int | None:
+    """Return an optional id. Raises ModelFileInvalid if it is outside the vocabulary."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocab:
+        raise ModelFileInvalid(f"{name} is {value!r}, not an id below {vocab}.")
+    return value

@@ -1,0 +1,125 @@
+"""Each kernel computes the product, and no row depends on the others."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from model_host.engine.linear import (
+    Linear,
+    PackedLinear,
+    int4_available,
+    int4_fits,
+    make_int4,
+    make_linear,
+)
+from model_host.engine.numerics import synthetic, synthetic_four_bits
+from model_host.engine.shapes import FAST, SAFE
+
+ROOT = Path(__file__).parents[3]
+OUTPUTS, INPUTS = 80, 96
+
+
+def _rows(count: int, dtype: torch.dtype, inputs: int = INPUTS) -> torch.Tensor:
+    return synthetic((count, inputs), 5, 2.0).to(dtype)
+
+
+def _bias(dtype: torch.dtype) -> torch.Tensor:
+    return synthetic((OUTPUTS,), 6, 3.0).to(dtype)
+
+
+def _int4(outputs: int, inputs: int, bias: torch.Tensor | None) -> tuple[Linear, torch.Tensor]:
+    """Return a layer and the numbers [out, in] that it stands for, in float64."""
+    made = synthetic_four_bits("w", (outputs, inputs), 7)
+    nibbles, scales = made["w.nibbles"], made["w.scales"].bfloat16()
+    columns = torch.cat([nibbles & 15, nibbles >> 4], -1).double()
+    scale, zero = scales.double().permute(2, 1, 0)[..., None]
+    return make_int4(nibbles, scales, bias), ((columns - 8) * scale + zero).flatten(1)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("chosen", [FAST, SAFE])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_layer_of_plain_weights_is_the_product(
+    dtype: torch.dtype, chosen: object, has_bias: bool
+) -> None:
+    weight = synthetic((OUTPUTS, INPUTS), 8, 1.0).to(dtype)
+    bias = _bias(dtype) if has_bias else None
+    exact = _rows(33, dtype).double() @ weight.double().T + (0 if bias is None else bias.double())
+    got = make_linear(weight, bias, FAST if chosen is FAST else SAFE)(_rows(33, dtype))
+    bound = 0.2 if dtype is torch.bfloat16 else 1e-4
+    assert got.dtype is dtype
+    assert float((got.double() - exact).abs().max()) < bound
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_layer_of_four_bits_is_the_product(has_bias: bool) -> None:
+    bias = _bias(torch.bfloat16) if has_bias else None
+    linear, weight = _int4(OUTPUTS, INPUTS, bias)
+    rows = _rows(33, torch.bfloat16)
+    exact = rows.double() @ weight.T + (0 if bias is None else bias.double())
+    got = linear(rows)
+    assert float(exact.abs().max()) > 2
+    assert float((got.double() - exact).abs().max()) < 0.05
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(960, 576), (576, 1536), (48, 32), (80, 4864)])
+def test_a_row_of_a_four_bit_layer_is_the_same_alone_and_among_others(
+    outputs: int, inputs: int
+) -> None:
+    linear, _ = _int4(outputs, inputs, None)
+    rows = _rows(130, torch.bfloat16, inputs)
+    whole = linear(rows)
+    for size in (1, 2, 3, 4, 5, 7, 8, 11, 16, 31, 64, 65):
+        for at in range(0, len(rows) - size, size):
+            assert torch.equal(linear(rows[at : at + size]), whole[at : at + size])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_single_row_of_a_packed_layer_is_the_same_as_among_others(dtype: torch.dtype) -> None:
+    linear = make_linear(synthetic((576, 1536), 8, 1.0).to(dtype), None, FAST)
+    assert isinstance(linear, PackedLinear)
+    rows = _rows(64, dtype, 1536)
+    whole = linear(rows)
+    for at in range(64):
+        assert torch.equal(linear(rows[at : at + 1]), whole[at : at + 1])
+
+
+@pytest.mark.parametrize("outputs", [8, 16, 20, 48])
+def test_the_four_bit_kernel_accepts_what_int4_fits_says(outputs: int) -> None:
+    if int4_fits(outputs, 64):
+        linear, _ = _int4(outputs, 64, None)
+        assert linear(_rows(2, torch.bfloat16, 64)).shape == (2, outputs)
+    else:
+        with pytest.raises(RuntimeError):
+            _int4(outputs, 64, None)
+
+
+PROBE = """
+import sys
+from model_host.engine import TorchEngine
+from model_host.errors import NumericsUnsupported
+try:
+    TorchEngine.load("no such file", numerics="q4")
+except NumericsUnsupported as error:
+    print(error.reason, error.detail)
+"""
+
+
+def test_q4_is_refused_by_name_where_it_would_run_scalar_code() -> None:
+    assert int4_available()
+    for capability, refused in (("default", True), ("avx2", False)):
+        ended = subprocess.run(
+            [sys.executable, "-c", PROBE],
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "ATEN_CPU_CAPABILITY": capability},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ("NUMERICS_UNSUPPORTED" in ended.stdout) == refused, ended.stderr
+        assert ("DEFAULT" in ended.stdout) == refused
