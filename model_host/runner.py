@@ -223,7 +223,6 @@ class Run:
     run: int
     sampler_state: SamplerState
     text: Visible
-    stop_ids: frozenset[int]
     context_tokens_max: int
     token_ids: list[int] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
@@ -234,14 +233,17 @@ class Run:
         """Add a token, chosen now or read from the journal; it may finish the run."""
         self.token_ids.append(token_id)
         self.sampler_state.add(token_id)
-        shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
+        ends = token_id in self.sampler_state.end_ids
+        shown = b"" if ends else self.text.push(token_id)
         self.finished = self._finish_after(token_id)
         if self.finished is not None and self.text.stopped_by is None:
             shown += self.text.finish()
         self._draft(token_id, shown)
 
     def _finish_after(self, token_id: int) -> tuple[FinishReason, str] | None:
-        if token_id in self.stop_ids:
+        if token_id in self.plan.request.stop_tokens:
+            return FinishReason.STOP, f"stop token {token_id}"
+        if token_id in self.sampler_state.end_ids:
             return FinishReason.STOP, "end of turn"
         # Before the limits: an answer cut off by a limit can be continued, one that stopped can't.
         if self.text.stopped_by is not None:

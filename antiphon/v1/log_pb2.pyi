@@ -1014,6 +1014,7 @@ class Sampling(_message.Message):
     FREQUENCY_PENALTY_FIELD_NUMBER: _builtins.int
     PENALTY_WINDOW_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """0 is greedy."""
     top_k: _builtins.int
@@ -1034,6 +1035,10 @@ class Sampling(_message.Message):
     """Seed of the counter-based draw; logged always, minted by the client where
     the user gives none.
     """
+    @_builtins.property
+    def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
+        """Numbers added to logits, by ascending id; at most 1,024."""
+
     def __init__(
         self,
         *,
@@ -1046,14 +1051,41 @@ class Sampling(_message.Message):
         frequency_penalty: _builtins.float = ...,
         penalty_window: _builtins.int = ...,
         seed: _builtins.int = ...,
+        logit_bias: _abc.Iterable[Global___LogitBias] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "penalty_window", b"penalty_window", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "penalty_window", b"penalty_window", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Sampling: _TypeAlias = Sampling  # noqa: Y015
+
+@_typing.final
+class LogitBias(_message.Message):
+    """A number added to the logit of one token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    BIAS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    """The token."""
+    bias: _builtins.float
+    """The number, from -100 to 100."""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        bias: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bias", b"bias", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogitBias: _TypeAlias = LogitBias  # noqa: Y015
 
 @_typing.final
 class Request(_message.Message):
@@ -1069,6 +1101,8 @@ class Request(_message.Message):
     EXECUTOR_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_HEADS_FIELD_NUMBER: _builtins.int
     ANSWER_BY_MS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_MIN_FIELD_NUMBER: _builtins.int
+    STOP_TOKENS_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """Key of the host that shall answer, 32 bytes."""
     profile: _builtins.bytes
@@ -1080,6 +1114,10 @@ class Request(_message.Message):
     answer_by_ms: _builtins.int
     """Unix milliseconds after which the host refuses to begin; 0 for no limit.
     The host's own clock decides, and nothing but its refusal rests on it.
+    """
+    output_tokens_min: _builtins.int
+    """Neither a token nor a string ends the answer before this output index; 0
+    for no such bound. The limits end it all the same.
     """
     @_builtins.property
     def sampling(self) -> Global___Sampling:
@@ -1095,6 +1133,12 @@ class Request(_message.Message):
         informative, and not among what the entry lists.
         """
 
+    @_builtins.property
+    def stop_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that end the answer, besides the model's own, by ascending id; at
+        most 64. They enter the context and are not shown.
+        """
+
     def __init__(
         self,
         *,
@@ -1106,10 +1150,12 @@ class Request(_message.Message):
         executor: _builtins.bytes = ...,
         membership_heads: _abc.Iterable[_builtins.bytes] | None = ...,
         answer_by_ms: _builtins.int = ...,
+        output_tokens_min: _builtins.int = ...,
+        stop_tokens: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "profile", b"profile", "sampling", b"sampling", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

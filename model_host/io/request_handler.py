@@ -150,16 +150,23 @@ class RequestHandler:
 
     def _sampler_and_text(self, planned: Plan) -> tuple[SamplerState, Visible]:
         """Return the sampler state of a run and its visible text. Raises GenerationRefused."""
-        request = planned.request
-        shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
-        return SamplerState(request.sampling, planned.prompt, planned.draw_offset), shows
+        request, tokenizer = planned.request, self._offer.tokenizer
+        state = SamplerState(
+            request,
+            vocabulary=tokenizer.token_count,
+            context=planned.prompt,
+            output_index=planned.draw_offset,
+            end_ids=self._offer.stop_ids,
+        )
+        first_stop = request.output_tokens_min
+        return state, VisibleText(tokenizer, request.stop, planned.continued, first_stop)
 
     def _run(
         self, planned: Plan, seal_id: EntryId, number: int, state: SamplerState, shows: Visible
     ) -> Run:
         offer = self._offer
         limit = offer.profile.context_tokens_max
-        return Run(planned, seal_id, number, state, shows, offer.stop_ids, limit)
+        return Run(planned, seal_id, number, state, shows, limit)
 
     def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
         offer = self._offer
@@ -214,14 +221,20 @@ class RequestHandler:
         limit = request.output_tokens_max or _NO_LIMIT
         planned = Plan(held.id, request_id, request, node.seal, prompt, limit, continued)
         shows: Visible
+        first_stop = request.output_tokens_min
         try:
-            shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
+            shows = VisibleText(offer.tokenizer, request.stop, planned.continued, first_stop)
         except StopInvalid:
             shows = VisibleText(offer.tokenizer, (), planned.continued)
         # Without the prompt the ids are another model's, and have no text here.
         shows = shows if prompt else _NoText()
-        state = SamplerState(Sampling())  # nothing is chosen
-        return Run(planned, node.id, number, state, shows, offer.stop_ids, _NO_LIMIT)
+        # Nothing is chosen, and the present rules may refuse the request's own sampling.
+        state = SamplerState(
+            Request(request.host, Sampling()),
+            vocabulary=0,
+            end_ids=offer.stop_ids.union(request.stop_tokens),
+        )
+        return Run(planned, node.id, number, state, shows, _NO_LIMIT)
 
     def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
         """Return the prompt and the number of its tokens the answer continues.

@@ -71,6 +71,14 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LogitBias:
+    """A number added to the logit of one token."""
+
+    token_id: int
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How the next token is chosen; temperature 0 is greedy."""
 
@@ -83,6 +91,8 @@ class Sampling:
     frequency_penalty: float = 0.0
     penalty_window: int = 0
     seed: int = 0
+    logit_bias: tuple[LogitBias, ...] = ()
+    """By ascending id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +245,10 @@ class Request:
     membership_heads: tuple[EntryId, ...] = ()
     answer_by_ms: int = 0
     """Unix milliseconds after which the host no longer begins; 0 for no limit."""
+    output_tokens_min: int = 0
+    """Output index before which neither a token nor a string ends the answer."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens that end the answer, besides the model's own; by ascending id."""
 
 
 @dataclass(frozen=True, slots=True)

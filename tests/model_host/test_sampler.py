@@ -1,6 +1,7 @@
 """The sampling recipe against a naive twin: the generator of its vectors."""
 
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from model_host.sampler_state import SamplerState
 from model_host.sampler_weights import CANDIDATES_MAX
 from replica.log.body import Sampling
 from spec.vectors.make import sampler as naive
+from tests.support.sampling import sampled, state_of
 
 SAMPLER = Sampler()
 
 
 def one(logits: Logits, sampling: Sampling, index: int = 0, context: tuple[int, ...] = ()) -> int:
     """Choose one token."""
-    (choice,) = SAMPLER.sample(logits[None], [SamplerState(sampling, context, index)])
+    (choice,) = SAMPLER.sample(logits[None], [state_of(sampling, context, index)])
     return choice.token_id
 
 
@@ -28,15 +30,17 @@ def _bf16(rng: np.random.Generator, count: int, scale: float) -> Logits:
     return (words & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def test_the_recipe_agrees_with_its_naive_twin_on_16_bit_logits() -> None:
-    rng = np.random.default_rng(1)
-    ties = 0
-    for index in range(900):
-        logits = _bf16(
-            rng, int(rng.choice([1, 7, 64, 200, 1000])), float(rng.choice([0.5, 2.0, 8.0]))
-        )
-        ties += int((logits == logits.max()).sum() > 1)
-        chosen = {
+def a_request(rng: np.random.Generator, count: int, index: int) -> dict[str, Any]:
+    """Return any request for logits of `count` tokens, in the form of a vector."""
+    biased = sorted(set(rng.integers(0, count, 3).tolist())) if index % 5 == 0 else []
+    words = rng.integers(0, 2**32, -(-count // 32), np.uint32) | 1
+    return {
+        "mask": words.tobytes().hex() if index % 3 == 0 else None,
+        "context": rng.integers(0, count, 30).tolist(),
+        "output_index": index,
+        "output_tokens_min": int(rng.choice([0, 0, 2000])),
+        "end_ids": sorted(set(rng.integers(0, count, 3).tolist())),
+        "sampling": {
             "temperature": float(rng.choice([0.0, 0.01, 0.3, 0.7, 1.0, 2.0])),
             "top_k": int(rng.choice([0, 1, 2, 5, 40, 1000])),
             "top_p": float(rng.choice([0.0, 0.1, 0.5, 0.95, 1.0])),
@@ -45,32 +49,22 @@ def test_the_recipe_agrees_with_its_naive_twin_on_16_bit_logits() -> None:
             "presence_penalty": float(rng.choice([0.0, 0.5, -1.0])),
             "frequency_penalty": float(rng.choice([0.0, 0.25])),
             "penalty_window": int(rng.choice([0, 1, 16])),
-        }
-        context = rng.integers(0, len(logits), 30).tolist()
-        mask, bits = None, None
-        if index % 3 == 0:
-            mask = rng.integers(-(2**31), 2**31, -(-len(logits) // 32)).astype(np.int32)
-            mask[0] |= 1
-            bits = mask.astype("<i4").tobytes().hex()
-        given = {
-            "mask": bits, "context": context, "output_index": index,
-            "sampling": chosen | {"seed": str(index)},
-        }  # fmt: skip
-        weights, token = naive.choose(logits.tolist(), given)
-        state = SamplerState(Sampling(**chosen, seed=index), context, index)
-        (choice,) = SAMPLER.sample(logits[None], [state], [mask])
-        assert choice.token_id == token, given
-        if weights is not None:
-            assert weights_by_id(logits, state, mask) == weights, given
+            "seed": str(index),
+            "logit_bias": [[i, float(rng.normal(0, 3))] for i in biased],
+        },
+    }
+
+
+def test_the_recipe_agrees_with_its_naive_twin_on_16_bit_logits() -> None:
+    rng = np.random.default_rng(1)
+    ties = 0
+    for index in range(900):
+        count = int(rng.choice([1, 7, 64, 200, 1000]))
+        logits = _bf16(rng, count, float(rng.choice([0.5, 2.0, 8.0])))
+        ties += int((logits == logits.max()).sum() > 1)
+        given = a_request(rng, count, index)
+        assert sampled(SAMPLER, logits, given) == naive.choose(logits.tolist(), given), given
     assert ties > 5
-
-
-def weights_by_id(logits: Logits, state: SamplerState, mask: np.ndarray | None) -> list[int]:
-    scores = state.scores(logits, mask)
-    ids, weights = SAMPLER.weigh(scores, float(scores.max()), state.sampling)
-    by_id = np.zeros(len(logits))
-    by_id[ids if ids is not None else slice(None)] = weights
-    return [int(weight) for weight in by_id]
 
 
 def test_greedy_chooses_the_lowest_id_of_equals() -> None:
@@ -109,8 +103,10 @@ def test_a_vocabulary_of_common_size_agrees_with_the_naive_twin(sampling: Sampli
     rng = np.random.default_rng(8)
     for index, scale in enumerate((0.1, 3.0, 20.0)):
         logits = _bf16(rng, 49_152, scale)
-        chosen = asdict(sampling) | {"seed": "0"}
-        given = {"mask": None, "context": [], "output_index": index, "sampling": chosen}
+        given = {
+            "mask": None, "context": [], "output_index": index, "output_tokens_min": 0,
+            "sampling": asdict(sampling) | {"seed": "0"},
+        }  # fmt: skip
         _, token = naive.choose(logits.tolist(), given)
         assert one(logits, sampling, index) == token
 
@@ -124,7 +120,7 @@ def test_a_choice_depends_on_nothing_else_in_the_batch() -> None:
     ]  # fmt: skip
 
     def states() -> list[SamplerState]:
-        return [SamplerState(options[i % 4], list(range(i)), i) for i in range(20)]
+        return [state_of(options[i % 4], list(range(i)), i) for i in range(20)]
 
     together = SAMPLER.sample(logits, states())
     alone = [Sampler().sample(logits[i : i + 1], [s])[0] for i, s in enumerate(states())]
@@ -135,7 +131,7 @@ def test_a_choice_depends_on_nothing_else_in_the_batch() -> None:
 
 def test_sampled_frequencies_are_the_probabilities() -> None:
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
-    state, tokens = SamplerState(Sampling(temperature=1.0, seed=4)), []
+    state, tokens = state_of(Sampling(temperature=1.0, seed=4)), []
     for _ in range(8000):
         (choice,) = SAMPLER.sample(logits[None], [state])
         tokens.append(choice.token_id)
@@ -154,7 +150,7 @@ def test_a_grammar_mask_wins_over_everything() -> None:
     logits, mask = np.arange(100, dtype=np.float32), np.array([0b101000, 0, 0, 0], np.int32)
     penalised = Sampling(temperature=2.0, top_k=50, presence_penalty=-100.0)
     for sampling, expected in ((Sampling(), {5}), (penalised, {3, 5})):
-        states = [SamplerState(sampling, (99,), index) for index in range(99)]
+        states = [state_of(sampling, (99,), index) for index in range(99)]
         rows = np.repeat(logits[None], 99, axis=0)
         assert {c.token_id for c in SAMPLER.sample(rows, states, [mask] * 99)} == expected
 
@@ -171,7 +167,7 @@ def test_logits_without_a_choice_are_refused() -> None:
             one(np.full(9, -np.inf, np.float32), sampling)
         with pytest.raises(LogitsInvalid, match="allowed"):
             none = np.zeros(1, np.int32)
-            SAMPLER.sample(np.zeros((1, 9), np.float32), [SamplerState(sampling)], [none])
+            SAMPLER.sample(np.zeros((1, 9), np.float32), [state_of(sampling)], [none])
     with pytest.raises(LogitsInvalid, match=str(CANDIDATES_MAX)):
         one(np.zeros(CANDIDATES_MAX + 1, np.float32), warm)
 

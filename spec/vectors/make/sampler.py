@@ -41,21 +41,30 @@ def float32(value: float) -> float:
 
 
 def scores_of(logits: list[float], given: Vector) -> list[float]:
-    """Apply mask and penalties."""
+    """Apply mask, least length, bias and penalties."""
     scores = list(logits)
     if given["mask"] is not None:
         bits = int.from_bytes(bytes.fromhex(given["mask"]), "little")
         scores = [s if bits >> i & 1 else -INFINITY for i, s in enumerate(scores)]
+    if given["output_index"] < given["output_tokens_min"]:
+        early = [-INFINITY if i in given["end_ids"] else s for i, s in enumerate(scores)]
+        scores = early if max(early) > -INFINITY else scores
     s, context = given["sampling"], given["context"]
     window = context[-s["penalty_window"] :] if s["penalty_window"] else context
-    for token in set(window):
-        score = scores[token]
-        if s["repetition_penalty"] not in (0, 1):
-            penalty = s["repetition_penalty"]
-            score = score / penalty if score > 0 else score * penalty
-        score = score - window.count(token) * s["frequency_penalty"]
-        scores[token] = float32(score - s["presence_penalty"])
+    bias = dict(s["logit_bias"])
+    for token in {*window, *bias}:
+        score = scores[token] + bias.get(token, 0.0)
+        if token in window:
+            score = _penalised(score, window.count(token), s)
+        scores[token] = float32(score)
     return scores
+
+
+def _penalised(score: float, count: int, s: Vector) -> float:
+    if s["repetition_penalty"] not in (0, 1):
+        penalty = s["repetition_penalty"]
+        score = score / penalty if score > 0 else score * penalty
+    return score - count * s["frequency_penalty"] - s["presence_penalty"]
 
 
 def weight_of(score: float, best: float, temperature: float) -> int:
@@ -121,6 +130,7 @@ DEFAULTS: Vector = {
     "frequency_penalty": 0.0,
     "penalty_window": 0,
     "seed": "0",
+    "logit_bias": [],
 }
 
 
@@ -142,13 +152,17 @@ def _vector(
     context: list[int] | None = None,
     index: int = 0,
     mask: str | None = None,
-    **sampling: float | str,
+    least: int = 0,
+    ends: list[int] | None = None,
+    **sampling: object,
 ) -> Vector:
     given = {
         "logits": packed(logits),
         "mask": mask,
         "context": context or [],
         "output_index": index,
+        "output_tokens_min": least,
+        "end_ids": ends or [],
         "sampling": DEFAULTS | sampling,
     }
     weights, token = choose(unpacked(packed(logits)), given)
@@ -164,7 +178,7 @@ def _bf16(count: int, seed: int) -> list[float]:
 
 RAMP = [-i / 7 for i in range(200)]
 TIES = [1.0, 3.0, 2.0, 3.0, -INFINITY, 3.0, 2.0, 0.0]
-WARM: dict[str, float | str] = {"temperature": 0.9, "seed": "11"}
+WARM: dict[str, object] = {"temperature": 0.9, "seed": "11"}
 
 
 def _greedy() -> list[Vector]:
@@ -222,7 +236,7 @@ def _dropped() -> list[Vector]:
     ]
 
 
-def _changed() -> list[Vector]:
+def _penalties() -> list[Vector]:
     context = [0, 1, 1, 2, 2, 2, 5, 6, 6, 9]
     logits = _bf16(12, 3)
     low, high = [-FLOAT32_MAX, -1.0, 0.0], [FLOAT32_MAX, 1.0, 0.0]
@@ -263,6 +277,33 @@ def _changed() -> list[Vector]:
             "absent", "a token of -infinity stays out", TIES, context=[4],
             presence_penalty=-100.0, **WARM,
         ),
+    ]  # fmt: skip
+
+
+def _biased_and_masked() -> list[Vector]:
+    context = [0, 1, 1, 2, 2, 2, 5, 6, 6, 9]
+    logits = _bf16(12, 3)
+    return [
+        _vector(
+            "bias", "is added before the penalties", logits, context=context,
+            logit_bias=[[0, -2.5], [3, 4.0], [5, -1.0]], repetition_penalty=1.3, **WARM,
+        ),
+        _vector(
+            "bias-ban", "far below the rest, nothing is left", TIES,
+            logit_bias=[[1, -100.0], [3, -100.0]], **WARM,
+        ),
+        _vector("bias-greedy", "at temperature 0 too", TIES, logit_bias=[[2, 1.5]]),
+        _vector(
+            "early", "index 2 of at least 3: no token ends the answer", TIES, index=2, least=3,
+            ends=[1, 3], **WARM,
+        ),
+        _vector(
+            "late", "index 3: any may", TIES, index=3, least=3, ends=[1, 3], **WARM,
+        ),
+        _vector(
+            "early-alone", "a grammar leaves nothing else: it may end", TIES, mask="02000000",
+            least=3, ends=[1], **WARM,
+        ),
         _vector("mask", "a grammar allows ids 0, 2 and 6", TIES, mask="45000000", **WARM),
         _vector("mask-one", "or one id", TIES, mask="80000000", **WARM),
         _vector("mask-wide", "bits beyond the vocabulary", TIES, mask="4500000100000000", **WARM),
@@ -275,7 +316,7 @@ def build() -> dict[str, object]:
         "file": "sampler",
         "spec": "spec/07-host §3",
         "comment": "`logits`: float32, little-endian. `mask`: one bit per id, as little-endian"
-        " 32-bit words. `weights`: by id, after all steps that drop candidates; null at"
-        " temperature 0, where nothing is drawn.",
-        "vectors": [*_greedy(), *_drawn(), *_dropped(), *_changed()],
+        " 32-bit words. `end_ids`: the tokens that end an answer. `weights`: by id, after all"
+        " steps that drop candidates; null at temperature 0, where nothing is drawn.",
+        "vectors": [*_greedy(), *_drawn(), *_dropped(), *_penalties(), *_biased_and_masked()],
     }

@@ -19,6 +19,7 @@ from model_host.sampler import Sampler
 from model_host.sampler_state import SamplerState
 from replica.ids import ConversationId, EntryId
 from replica.log.body import Sampling
+from tests.support.sampling import state_of
 
 A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
 OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
@@ -183,13 +184,13 @@ async def test_stopping_cancels_a_prefill_without_blocking_the_loop(
 async def test_a_batch_of_logits_is_sampled(worker: Worker):
     logits = np.random.default_rng(1).normal(0, 3, (4, 5000)).astype(np.float32)
     warm = Sampling(temperature=1.0, seed=3)
-    states = [SamplerState(warm, (), index) for index in range(4)]
+    states = [state_of(warm, (), index) for index in range(4)]
     assert await worker.sample(logits, states) == Sampler().sample(logits, states)
     with pytest.raises(LogitsInvalid):
         await worker.sample(np.full((1, 9), np.nan, np.float32), states[:1])
 
 
 async def test_sampling_runs_in_the_thread_of_the_engine(worker: Worker):
-    states = Watched([SamplerState(Sampling())])
+    states = Watched([state_of(Sampling())])
     await worker.sample(np.zeros((1, 9), np.float32), states)
     assert states.thread.startswith("engine")

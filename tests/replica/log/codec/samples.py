@@ -21,9 +21,11 @@ words = st.text(max_size=8)
 enums = st.integers(0, 20)
 doubles = st.floats(allow_nan=False).filter(lambda x: x != 0 or math.copysign(1, x) > 0)
 heads = st.lists(ids, max_size=3, unique=True).map(lambda found: tuple(sorted(found)))
+biases = st.lists(st.builds(b.LogitBias, uint32, doubles), max_size=3).map(tuple)
 samplings = st.builds(
-    b.Sampling, doubles, uint32, doubles, doubles, doubles, doubles, doubles, uint32, uint64
-)
+    b.Sampling, doubles, uint32, doubles, doubles, doubles, doubles, doubles, uint32, uint64,
+    biases,
+)  # fmt: skip
 leaves = st.one_of(
     st.builds(b.Text, words),
     st.builds(b.Media, ids, uint64, words, uint32, uint32),
@@ -73,6 +75,7 @@ bodies = st.one_of(
     st.builds(
         b.Request, ids, samplings, optional_ids, uint32,
         st.lists(st.text(min_size=1, max_size=4), max_size=3).map(tuple), optional_ids, heads,
+        uint64, uint32, st.lists(uint32, max_size=3).map(tuple),
     ),
     seals(),
     st.builds(

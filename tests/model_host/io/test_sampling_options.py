@@ -1,0 +1,104 @@
+"""What a request can ask of the sampler, on the real model, hub and host."""
+
+from dataclasses import replace
+
+import pytest
+
+from model_host.refusals import SamplingInvalid, StopInvalid
+from replica.log.body import FinishReason, LogitBias, Sampling, text_of
+from tests.model_host.io.served_host import ServedHost
+from tests.support.talk import Talk
+
+GREEDY = Sampling()
+
+
+QUESTION = "What is the capital of France? Answer in one word."
+
+
+async def test_an_answer_goes_on_until_its_least_length(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        request, short = await talk.ask(QUESTION, tokens=60)
+        assert short.finish_reason == FinishReason.STOP
+        least = len(short.token_ids) + 8
+        longer = await talk.answer(await talk.regenerate(request, output_tokens_min=least))
+        assert len(longer.token_ids) > least
+        assert longer.token_ids[: len(short.token_ids) - 1] == short.token_ids[:-1]
+        assert not host.offer.stop_ids.intersection(longer.token_ids[:least])
+
+
+async def test_a_stop_string_does_not_end_an_answer_before_its_least_length(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        request, short = await talk.ask(QUESTION, tokens=60, stop=("Paris",))
+        assert short.finish_detail == "stop string 'Paris'"
+        least = len(short.token_ids) + 2
+        longer = await talk.answer(await talk.regenerate(request, output_tokens_min=least))
+        assert len(longer.token_ids) > least
+        assert "Paris" in text_of(longer.parts)
+
+
+async def test_a_continued_answer_counts_its_least_length_from_the_start_of_the_turn(
+    served: ServedHost,
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        whole, in_one_go = await talk.ask(QUESTION, tokens=40, output_tokens_min=12)
+        part = await talk.regenerate(whole, output_tokens_max=9)
+        first = await talk.answer(part)
+        assert first.finish_reason == FinishReason.LENGTH
+        node = talk.held.order.nodes[talk.held.order.seal_of[part]]
+        body = replace(talk.held.log.body(part), output_tokens_max=31)
+        rest = await talk.replica.append(talk.id, body, parents=(node.generation,), basis=node.id)
+        second = await talk.answer(rest.id)
+    assert (*first.token_ids, *second.token_ids) == in_one_go.token_ids
+
+
+async def test_a_stop_token_ends_the_answer_and_is_not_shown(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        request, whole = await talk.ask("Name three colours.", tokens=12)
+        stop = whole.token_ids[5]
+        assert stop not in whole.token_ids[:5]
+        answer = await talk.answer(await talk.regenerate(request, stop_tokens=(stop,)))
+        assert answer.token_ids == whole.token_ids[:6]
+        assert (answer.finish_reason, answer.finish_detail) == (
+            FinishReason.STOP,
+            f"stop token {stop}",
+        )
+        shown = host.offer.tokenizer.decode_bytes(answer.token_ids[:-1]).decode()
+        assert text_of(answer.parts) == shown
+        # The conversation goes on, with the token in its context.
+        _, more = await talk.ask("And a fourth.", tokens=3)
+        assert more.usage.prompt_tokens > whole.usage.prompt_tokens
+
+
+async def test_a_bias_bans_a_token_and_favours_another(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        request, plain = await talk.ask("Name a colour.", tokens=6)
+        banned = LogitBias(plain.token_ids[0], -100.0)
+        other = await talk.answer(
+            await talk.regenerate(request, sampling=replace(GREEDY, logit_bias=(banned,)))
+        )
+        assert banned.token_id not in other.token_ids
+        favoured = LogitBias(1234, 100.0)
+        same = await talk.answer(
+            await talk.regenerate(request, sampling=replace(GREEDY, logit_bias=(favoured,)))
+        )
+        assert set(same.token_ids) == {1234}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fields"),
+    [
+        (StopInvalid, {"stop_tokens": (49_152,)}),
+        (SamplingInvalid, {"sampling": Sampling(logit_bias=(LogitBias(49_152, 1.0),))}),
+    ],
+)
+async def test_a_token_outside_the_vocabulary_is_refused(served: ServedHost, refusal, fields):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        _, answer = await talk.ask("Hello.", **fields)
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert answer.finish_detail.startswith(f"{refusal.reason}: ")
