@@ -45,6 +45,7 @@ from replica.log import (
     Request,
     Seal,
     Text,
+    TokenLogprobs,
     ToolCall,
     ToolResult,
     Usage,
@@ -227,11 +228,17 @@ class Run:
     token_ids: list[int] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
     visible: bytearray = field(default_factory=bytearray)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
     finished: tuple[FinishReason, str] | None = None
 
-    def add_token(self, token_id: int) -> None:
-        """Add a token, chosen now or read from the journal; it may finish the run."""
+    def add_token(self, token_id: int, logprobs: TokenLogprobs | None = None) -> None:
+        """Add a token, chosen now or read from the journal; it may finish the run.
+
+        It has log probabilities if the request asks for them.
+        """
         self.token_ids.append(token_id)
+        if logprobs is not None:
+            self.logprobs.append(logprobs)
         self.sampler_state.add(token_id)
         ends = token_id in self.sampler_state.end_ids
         shown = b"" if ends else self.text.push(token_id)
@@ -317,4 +324,5 @@ class Run:
             draft_digest=self.digest,
             numerics_class=numerics_class,
             run=self.run,
+            logprobs=tuple(self.logprobs),
         )

@@ -26,10 +26,11 @@ from model_host.sampler_weights import (
     Scores,
     Workspace,
     locate,
+    natural_log,
     span,
 )
 from replica.ids import Digest
-from replica.log import Sampling
+from replica.log import Sampling, TokenLogprobs
 
 RECIPE = (
     "float64 unless said; mask; repetition (divides > 0, multiplies others), then frequency * "
@@ -67,10 +68,12 @@ class Sampler:
         Raises LogitsInvalid.
         """
         rows = masks if masks is not None else [None] * len(states)
-        return [
-            Choice(self._choose(row, state, mask))
-            for row, state, mask in zip(logits, states, rows, strict=True)
-        ]
+        choices = []
+        for row, state, mask in zip(logits, states, rows, strict=True):
+            token_id = self._choose(row, state, mask)
+            recorded = self._logprobs(row, token_id, state.logprobs) if state.logprobs else None
+            choices.append(Choice(token_id, recorded))
+        return choices
 
     def _choose(self, logits: Logits, state: SamplerState, mask: Mask | None) -> int:
         if len(logits) > CANDIDATES_MAX:
@@ -114,6 +117,20 @@ class Sampler:
         if kept is not None:
             ids = kept if ids is None else ids[kept]
         return ids, weights
+
+    def _logprobs(self, logits: Logits, token_id: int, count: int) -> TokenLogprobs:
+        """Return the log probabilities of a token and of the first `count`, from raw logits."""
+        best = float(logits.max())
+        weights, _ = self._workspace.weigh(logits, best, 1.0)
+        log_sum = natural_log(float(weights.sum()) / 2**BITS)
+        near = np.flatnonzero(logits >= _reached_by(logits, count))
+        top = near[first_of(logits[near], count)]
+        top = top[np.argsort(-logits[top], kind="stable")]
+        ids = [token_id, *top.tolist()]
+        exact = (logits[ids].astype(np.float64) - best) - log_sum
+        with np.errstate(over="ignore"):  # below the range of float32: -infinity
+            own, *others = exact.astype(np.float32).tolist()
+        return TokenLogprobs(own, tuple(ids[1:]), tuple(others))
 
 
 def _candidates(scores: Scores, best: float, temperature: float, top_k: int) -> Ids | None:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from model_host.engine_api import Logits
 from model_host.refusals import SamplingInvalid, StopInvalid
-from replica.limits import LOGIT_BIASES_MAX, STOP_TOKENS_MAX
-from replica.log import Request, Sampling
+from replica.limits import LOGIT_BIASES_MAX, LOGPROBS_MAX, STOP_TOKENS_MAX
+from replica.log import Request, Sampling, TokenLogprobs
 
 Mask = npt.NDArray[np.int32]
 """A grammar's mask: bit i % 32 of word i // 32 allows id i."""
@@ -32,9 +32,10 @@ _SCORE_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token chosen."""
+    """A token chosen, with log probabilities where the request asks for them."""
 
     token_id: int
+    logprobs: TokenLogprobs | None = None
 
 
 def check_request(request: Request, vocabulary: int) -> None:
@@ -57,6 +58,7 @@ def check_request(request: Request, vocabulary: int) -> None:
         value = getattr(sampling, name)
         if 0 < value < _DIVISOR_MIN:
             raise SamplingInvalid(f"{name} is {value}, neither 0 nor {_DIVISOR_MIN:g} or more.")
+    _check_between("logprobs", request.logprobs, 0, min(LOGPROBS_MAX, vocabulary))
     for one in sampling.logit_bias:
         _check_between(f"logit_bias of token {one.token_id}", one.bias, -_BIAS_MAX, _BIAS_MAX)
     biased = [one.token_id for one in sampling.logit_bias]
@@ -110,6 +112,8 @@ class SamplerState:
         self.output_index = output_index
         self.end_ids = frozenset(end_ids).union(request.stop_tokens)
         """The tokens that end this answer."""
+        self.logprobs = request.logprobs
+        """How many of the likeliest tokens are recorded with each token; 0 for no record."""
         self._first_end = request.output_tokens_min
         self._ends = np.array(sorted(self.end_ids), np.int64)
         self._changes = _Changes(sampling, context) if _changes(sampling) else None

@@ -110,6 +110,21 @@ class Workspace:
         return weights, steps
 
 
+def natural_log(value: float) -> float:
+    """Return ln of a number of at least 1, to about one unit in the last place.
+
+    With value = m * 2**e and m near 1: ln value = e * ln 2 + 2 * artanh((m - 1) / (m + 1)).
+    """
+    mantissa, exponent = math.frexp(value)
+    if mantissa < _SQRT_HALF:
+        mantissa, exponent = mantissa * 2, exponent - 1
+    ratio = (mantissa - 1) / (mantissa + 1)
+    square, series = ratio * ratio, 0.0
+    for divisor in range(_LAST_DIVISOR, 0, -2):
+        series = series * square + 1 / divisor
+    return exponent * _LN2 + (2 * ratio) * series
+
+
 _BLOCK = 256
 
 

@@ -69,6 +69,7 @@ MEANINGS = {
     "STOP_STRING_BYTES_MAX": ("quota", "bytes of a stop string, 1 at least", "STOP_INVALID"),
     "STOP_TOKENS_MAX": ("quota", "stop tokens of a request", "STOP_INVALID"),
     "LOGIT_BIASES_MAX": ("quota", "tokens with a logit bias, in a request", "SAMPLING_INVALID"),
+    "LOGPROBS_MAX": ("quota", "likeliest tokens recorded per output token", "SAMPLING_INVALID"),
     "DRAFT_BYTES_MAX": ("quota", "bytes of a running draft; the rest is dropped", ""),
     "BLOB_BYTES_MAX": ("quota", "bytes of a blob", "BLOB_TOO_LARGE"),
     "BLOBS_BYTES_MAX": ("quota", "bytes of all blobs of a conversation", "QUOTA_EXCEEDED"),

@@ -263,7 +263,8 @@ def test_the_digest_hashes_sorted_heads(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", _vectors("sampler.json"))
 def test_the_sampler_chooses_the_token_of_the_vector(vector: Vector) -> None:
     logits = np.frombuffer(bytes.fromhex(vector["logits"]), "<f4")
-    assert sampled(Sampler(), logits, vector) == (vector["weights"], vector["token"])
+    result = vector["weights"], vector["token"], vector["recorded"]
+    assert sampled(Sampler(), logits, vector) == result
 
 
 def test_the_folder_holds_nothing_but_vectors_and_their_makers() -> None:

@@ -1103,6 +1103,7 @@ class Request(_message.Message):
     ANSWER_BY_MS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_MIN_FIELD_NUMBER: _builtins.int
     STOP_TOKENS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """Key of the host that shall answer, 32 bytes."""
     profile: _builtins.bytes
@@ -1118,6 +1119,11 @@ class Request(_message.Message):
     output_tokens_min: _builtins.int
     """Neither a token nor a string ends the answer before this output index; 0
     for no such bound. The limits end it all the same.
+    """
+    logprobs: _builtins.int
+    """How many of the likeliest tokens the generation records at each output
+    token, with their log probabilities and that of the token itself; at most
+    20, and 0 for no record.
     """
     @_builtins.property
     def sampling(self) -> Global___Sampling:
@@ -1152,10 +1158,11 @@ class Request(_message.Message):
         answer_by_ms: _builtins.int = ...,
         output_tokens_min: _builtins.int = ...,
         stop_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        logprobs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "logprobs", b"logprobs", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1270,6 +1277,7 @@ class Generation(_message.Message):
     DRAFT_DIGEST_FIELD_NUMBER: _builtins.int
     NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
     """How many bytes of the decoded tokens are visible."""
     finish_reason: Global___FinishReason.ValueType
@@ -1298,6 +1306,10 @@ class Generation(_message.Message):
     def usage(self) -> Global___Usage:
         """What it cost."""
 
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprobs]:
+        """Where the request asks for them: one for each of `token_ids`, else none."""
+
     def __init__(
         self,
         *,
@@ -1312,14 +1324,51 @@ class Generation(_message.Message):
         draft_digest: _builtins.bytes = ...,
         numerics_class: _builtins.bytes = ...,
         run: _builtins.int = ...,
+        logprobs: _abc.Iterable[Global___TokenLogprobs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "logprobs", b"logprobs", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Generation: _TypeAlias = Generation  # noqa: Y015
+
+@_typing.final
+class TokenLogprobs(_message.Message):
+    """Natural logarithms of the model's probabilities at one output token, before
+    anything in the request changes them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOP_IDS_FIELD_NUMBER: _builtins.int
+    TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    logprob: _builtins.float
+    """Of the token itself."""
+    @_builtins.property
+    def top_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The likeliest tokens, likeliest first."""
+
+    @_builtins.property
+    def top_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Those of `top_ids`."""
+
+    def __init__(
+        self,
+        *,
+        logprob: _builtins.float = ...,
+        top_ids: _abc.Iterable[_builtins.int] | None = ...,
+        top_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "top_ids", b"top_ids", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenLogprobs: _TypeAlias = TokenLogprobs  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):

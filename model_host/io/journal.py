@@ -6,15 +6,17 @@ the same numerics class computes the same tokens again.
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from model_host.journal_records import (
     HEAD_BYTES,
-    TOKEN_BYTES,
     JournalHead,
     decode_journal,
     encode_token,
+    token_bytes,
 )
+from model_host.sampler_state import Choice
 from replica.conversation import extend_digest
 from replica.ids import Digest, EntryId
 from replica.io import sync_folder, typed_errors
@@ -31,12 +33,12 @@ class Journal:
         self._digest = digest
         self._descriptor: int | None = descriptor
 
-    def append(self, token_id: int) -> None:
+    def append(self, choice: Choice) -> None:
         """Write one token. Raises StoreFull or StoreError; use `Journals.resume` then."""
         assert self._descriptor is not None, "a closed journal is not written"
-        digest = extend_digest(self._digest, (token_id,))
+        digest = extend_digest(self._digest, (choice.token_id,))
         with typed_errors():
-            _write_all(self._descriptor, encode_token(token_id, digest))
+            _write_all(self._descriptor, encode_token(choice, digest))
         self._digest = digest
 
     def close(self) -> None:
@@ -72,22 +74,23 @@ class Journals:
                 raise
         return Journal(path, descriptor, head.digest)
 
-    def read(self, request: EntryId) -> tuple[JournalHead, list[int]] | None:
+    def read(self, request: EntryId, logprobs: int = 0) -> tuple[JournalHead, list[Choice]] | None:
         """Return head and tokens of a journal, None if there is none or its head is incomplete.
 
-        Raises StoreError.
+        `logprobs` is the number that the request asks for. Raises StoreError.
         """
         path = self._path(request)
         with typed_errors():
-            return decode_journal(path.read_bytes()) if path.exists() else None
+            return decode_journal(path.read_bytes(), logprobs) if path.exists() else None
 
-    def resume(self, head: JournalHead, token_ids: list[int]) -> Journal:
-        """Open a journal to write after `token_ids`; an incomplete token at the end is cut off.
+    def resume(self, head: JournalHead, choices: Sequence[Choice], logprobs: int = 0) -> Journal:
+        """Open a journal to write after `choices`; an incomplete token at the end is cut off.
 
-        Raises StoreError.
+        `logprobs` is as in `read`. Raises StoreError.
         """
         path = self._path(head.request)
-        size = HEAD_BYTES + len(token_ids) * TOKEN_BYTES
+        token_ids = tuple(choice.token_id for choice in choices)
+        size = HEAD_BYTES + len(choices) * token_bytes(logprobs)
         with typed_errors():
             descriptor = os.open(path, os.O_WRONLY)
             try:
@@ -96,7 +99,7 @@ class Journals:
             except OSError:
                 os.close(descriptor)
                 raise
-        return Journal(path, descriptor, extend_digest(head.digest, tuple(token_ids)))
+        return Journal(path, descriptor, extend_digest(head.digest, token_ids))
 
     def requests(self) -> list[EntryId]:
         """Return the requests that have journals. Raises StoreError."""

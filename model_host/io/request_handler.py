@@ -21,7 +21,7 @@ from model_host.profile import Profile
 from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Template, render, render_digests
 from model_host.runner import Plan, Run, Visible, context_items, plan
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import Choice, SamplerState
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
 from replica.conversation import Conversation, Sealable
@@ -100,7 +100,7 @@ class RequestHandler:
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
         """Resume a run after a crash with the same tokens, or close it if that is impossible."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(request_id, node.id)
+        head, journaled = self._journaled(held, request_id, node.id)
         try:
             planned = self._plan(held, _sealed(node, request_id))
             state, shows = self._sampler_and_text(planned)
@@ -173,22 +173,22 @@ class RequestHandler:
         return JournalHead(request_id, seal_id, number, offer.profile.digest, offer.numerics_class)
 
     def _journaled(
-        self, request_id: EntryId, seal_id: EntryId
-    ) -> tuple[JournalHead, list[int] | None]:
+        self, held: Conversation, request_id: EntryId, seal_id: EntryId
+    ) -> tuple[JournalHead, list[Choice] | None]:
         """Return head and tokens of a seal's journal; a new head and None if there is none."""
-        found = self._journals.read(request_id)
+        found = self._journals.read(request_id, _request(held, request_id).logprobs)
         if found is None or found[0].seal != seal_id:
             return self._head(request_id, seal_id, _new_run_number()), None
         return found
 
     # --- generations --------------------------------------------------------------
 
-    async def _generate(self, held: Conversation, run: Run, journaled: list[int] | None) -> None:
+    async def _generate(self, held: Conversation, run: Run, journaled: list[Choice] | None) -> None:
         head = self._head(run.plan.request_id, run.seal_id, run.run)
         if journaled is None:
             journal = self._journals.create(head)
         else:
-            journal = self._journals.resume(head, journaled)
+            journal = self._journals.resume(head, journaled, run.plan.request.logprobs)
         driver = RunDriver(self._worker, held, run, journal, self.runs.show)
         with closing(journal), self.runs.holding(driver):
             await driver.finish(journaled or ())
@@ -203,10 +203,10 @@ class RequestHandler:
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
         """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(request_id, node.id)
+        head, journaled = self._journaled(held, request_id, node.id)
         run = self._shown_run(held, request_id, node, head.run)
-        for token_id in journaled or ():
-            run.add_token(token_id)
+        for choice in journaled or ():
+            run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
         await self._append(held, run, Usage(), head.numerics_class)

@@ -19,6 +19,7 @@ from model_host.kv import Hold
 from model_host.prefill import Cancellation
 from model_host.refusals import finish_detail
 from model_host.runner import Run
+from model_host.sampler_state import Choice
 from replica.conversation import Conversation, Draft
 from replica.errors import HostError
 from replica.ids import EntryId
@@ -62,13 +63,13 @@ class RunDriver:
         if self._held.order.is_cancelled(self.run.plan.request_id):
             self._cancellation.set()
 
-    async def finish(self, journaled: Sequence[int]) -> None:
+    async def finish(self, journaled: Sequence[Choice]) -> None:
         """Replay the journaled tokens, then compute the rest until the run has finished.
 
         Raises StoreError if the journal can't be written.
         """
-        for token_id in journaled:
-            self.run.add_token(token_id)
+        for choice in journaled:
+            self.run.add_token(choice.token_id, choice.logprobs)
         for frame in self.run.drafts:
             self._show(frame)
         # The host may have crashed between the last token and the generation's entry.
@@ -102,18 +103,18 @@ class RunDriver:
         run = self.run
         if run.finished is None and self._cancellation.is_set:
             run.end(FinishReason.CANCELLED, "cancelled by a member")
-        size = len(run.token_ids) * _ID_BYTES_MAX + len(run.visible) + _OTHER_BYTES_MAX
+        per_token = _ID_BYTES_MAX + _logprobs_bytes_max(run.plan.request.logprobs)
+        size = len(run.token_ids) * per_token + len(run.visible) + _OTHER_BYTES_MAX
         if run.finished is None and size > BODY_BYTES_MAX:
             run.end(FinishReason.LENGTH, "no entry holds more")
         return run.finished is None
 
     async def _choose_next(self, logits: Logits) -> int:
         (choice,) = await self._worker.sample(logits[None], [self.run.sampler_state])
-        token_id = choice.token_id
-        self._journal.append(token_id)
-        self.run.add_token(token_id)
+        self._journal.append(choice)
+        self.run.add_token(choice.token_id, choice.logprobs)
         self._show(self.run.drafts[-1])
-        return token_id
+        return choice.token_id
 
     # --- the context ------------------------------------------------------------
 
@@ -150,6 +151,12 @@ class RunDriver:
             self._progress_shown_at = now
             usage = Usage(cached_tokens=found.cached_tokens, restored_tokens=found.restored_tokens)
             self._show(self.run.progress(usage, prefilled))
+
+
+def _logprobs_bytes_max(count: int) -> int:
+    """Return the most bytes of one token's log probabilities in a generation's body."""
+    framing = 14  # the keys and lengths of a message and its lists, and the token's own
+    return framing + count * (_ID_BYTES_MAX + 4) if count else 0
 
 
 def owner_of(held: Conversation) -> bytes:

@@ -249,6 +249,8 @@ class Request:
     """Output index before which neither a token nor a string ends the answer."""
     stop_tokens: tuple[int, ...] = ()
     """Tokens that end the answer, besides the model's own; by ascending id."""
+    logprobs: int = 0
+    """How many of the likeliest tokens the generation records at each output token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +291,18 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log probabilities at one output token: its own, and those of the likeliest, likeliest first.
+
+    They are numbers of float32.
+    """
+
+    logprob: float
+    top_ids: tuple[int, ...]
+    top_logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A model's output: all token ids that enter the context, and the parts shown to people."""
 
@@ -303,6 +317,8 @@ class Generation:
     draft_digest: Digest | None = None
     numerics_class: Digest | None = None
     run: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each token, or none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from model_host.runner import Plan, Run
 from model_host.sampler_state import SamplerState
 from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
 from replica.ids import Digest, EntryId
-from replica.log.body import FinishReason, Text, Usage
+from replica.log.body import FinishReason, Text, TokenLogprobs, Usage
 from tests.model_host.test_render import ENCODER, END
 from tests.model_host.test_runner import PROFILE, Scene, a_plan
 
@@ -173,3 +173,12 @@ def test_journaled_tokens_give_the_same_drafts_and_generation():
     assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(
         Usage(), profile=PROFILE, numerics_class=ANY
     )
+
+
+def test_log_probabilities_enter_the_generation():
+    run = new_run(a_plan())
+    recorded = [TokenLogprobs(-0.5, (97,), (-0.5,)), TokenLogprobs(-1.5, (98,), (-0.25,))]
+    for token_id, logprobs in zip((97, END), recorded, strict=True):
+        run.add_token(token_id, logprobs)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert body.logprobs == tuple(recorded)

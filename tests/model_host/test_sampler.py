@@ -40,6 +40,7 @@ def a_request(rng: np.random.Generator, count: int, index: int) -> dict[str, Any
         "output_index": index,
         "output_tokens_min": int(rng.choice([0, 0, 2000])),
         "end_ids": sorted(set(rng.integers(0, count, 3).tolist())),
+        "logprobs": int(rng.choice([0, 1, min(20, count)])),
         "sampling": {
             "temperature": float(rng.choice([0.0, 0.01, 0.3, 0.7, 1.0, 2.0])),
             "top_k": int(rng.choice([0, 1, 2, 5, 40, 1000])),
@@ -63,7 +64,9 @@ def test_the_recipe_agrees_with_its_naive_twin_on_16_bit_logits() -> None:
         logits = _bf16(rng, count, float(rng.choice([0.5, 2.0, 8.0])))
         ties += int((logits == logits.max()).sum() > 1)
         given = a_request(rng, count, index)
-        assert sampled(SAMPLER, logits, given) == naive.choose(logits.tolist(), given), given
+        weights, token = naive.choose(logits.tolist(), given)
+        recorded = naive.logprobs_of(logits.tolist(), token, given["logprobs"])
+        assert sampled(SAMPLER, logits, given) == (weights, token, recorded), given
     assert ties > 5
 
 
@@ -177,6 +180,34 @@ def test_at_the_bounds_of_their_ranges_every_choice_is_defined(factor: float) ->
     logits = np.array([3e38, -3e38, 3e38, 0, 1], np.float32)
     s = Sampling(temperature=factor, repetition_penalty=factor, min_p=1.0, top_k=2, seed=7)
     assert one(logits, s, 0, (0, 1, 4)) in (0, 2)
+
+
+def test_log_probabilities_are_those_of_the_logits_as_given() -> None:
+    logits = _bf16(np.random.default_rng(3), 49_152, 4.0)
+    hot = Sampling(temperature=5.0, top_k=3, presence_penalty=50.0, seed=1)
+    state = state_of(hot, (int(logits.argmax()),), logprobs=20)
+    (choice,) = SAMPLER.sample(logits[None], [state])
+    exact = logits - (np.log(np.exp(logits.astype(np.float64)).sum()))
+    assert choice.logprobs is not None
+    ids = [choice.token_id, *choice.logprobs.top_ids]
+    found = [choice.logprobs.logprob, *choice.logprobs.top_logprobs]
+    assert np.abs(exact[ids] - found).max() < 1e-5
+    assert list(choice.logprobs.top_ids) == np.argsort(-logits, kind="stable")[:20].tolist()
+    assert choice.token_id != choice.logprobs.top_ids[0]
+
+
+def test_log_probabilities_are_recorded_on_request_alone() -> None:
+    rows = np.zeros((3, 50), np.float32)
+    states = [state_of(Sampling(), logprobs=count) for count in (0, 5, 0)]
+    choices = SAMPLER.sample(rows, states)
+    assert [c.logprobs is None for c in choices] == [True, False, True]
+
+
+def test_log_probabilities_beyond_float32_are_infinite() -> None:
+    logits = np.array([3e38, -3e38, 0], np.float32)
+    (choice,) = SAMPLER.sample(logits[None], [state_of(Sampling(), logprobs=3)])
+    assert choice.logprobs is not None
+    assert choice.logprobs.top_logprobs == (0.0, float(np.float32(-3e38)), -np.inf)
 
 
 def test_the_digest_of_the_recipe_is_the_one_these_tests_check() -> None:

@@ -42,6 +42,13 @@ def test_the_greatest_integers_are_in_range() -> None:
     state_of(Sampling(top_k=2**32 - 1, penalty_window=2**32 - 1, seed=2**64 - 1))
 
 
+@pytest.mark.parametrize(("count", "vocabulary"), [(21, 49_152), (10, 9)])
+def test_more_log_probabilities_than_are_recorded_are_refused(count: int, vocabulary: int) -> None:
+    state_of(Sampling(), vocabulary=vocabulary, logprobs=min(20, vocabulary))
+    with pytest.raises(SamplingInvalid, match=f"logprobs is {count}, not between"):
+        state_of(Sampling(), vocabulary=vocabulary, logprobs=count)
+
+
 def biases(*pairs: tuple[int, float]) -> Sampling:
     return Sampling(logit_bias=tuple(LogitBias(*pair) for pair in pairs))
 

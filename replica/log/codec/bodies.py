@@ -214,6 +214,7 @@ def _request_to_pb(body: b.Request) -> pb.Request:
         answer_by_ms=body.answer_by_ms,
         output_tokens_min=body.output_tokens_min,
         stop_tokens=body.stop_tokens,
+        logprobs=body.logprobs,
     )
 
 
@@ -247,6 +248,10 @@ def _generation_to_pb(body: b.Generation) -> pb.Generation:
         finish_detail=body.finish_detail,
         usage=pb.Usage(**{name: getattr(body.usage, name) for name in _USAGE_FIELDS}),
         run=body.run,
+        logprobs=[
+            pb.TokenLogprobs(logprob=t.logprob, top_ids=t.top_ids, top_logprobs=t.top_logprobs)
+            for t in body.logprobs
+        ],
         **{name: getattr(body, name) or b"" for name in _DRAFT_FIELDS},
     )
 
@@ -317,6 +322,7 @@ def _request_from_pb(raw: pb.Request) -> b.Request:
         answer_by_ms=raw.answer_by_ms,
         output_tokens_min=raw.output_tokens_min,
         stop_tokens=tuple(raw.stop_tokens),
+        logprobs=raw.logprobs,
     )
 
 
@@ -354,5 +360,16 @@ def _generation_from_pb(raw: pb.Generation) -> b.Generation:
         finish_detail=raw.finish_detail,
         usage=b.Usage(**{name: getattr(raw.usage, name) for name in _USAGE_FIELDS}),
         run=raw.run,
+        logprobs=_logprobs_from_pb(raw),
         **digests,
+    )
+
+
+def _logprobs_from_pb(raw: pb.Generation) -> tuple[b.TokenLogprobs, ...]:
+    if len(raw.logprobs) not in (0, len(raw.token_ids)):
+        raise BodyMalformed("logprobs and token_ids differ in length")
+    if any(len(t.top_ids) != len(t.top_logprobs) for t in raw.logprobs):
+        raise BodyMalformed("top_logprobs and top_ids differ in length")
+    return tuple(
+        b.TokenLogprobs(t.logprob, tuple(t.top_ids), tuple(t.top_logprobs)) for t in raw.logprobs
     )

@@ -18,6 +18,8 @@ C2 = float.fromhex("0x1.ebfbdff82c58fp-15")
 C3 = float.fromhex("0x1.c6b08d704a0c0p-23")
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 INFINITY = math.inf
+LN2 = float.fromhex("0x1.62e42fefa39efp-1")
+SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 
 
 def _powers() -> list[float]:
@@ -104,6 +106,29 @@ def word_of(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
+def natural_log(value: float) -> float:
+    """Return ln of a number of at least 1."""
+    mantissa, exponent = math.frexp(value)
+    if mantissa < SQRT_HALF:
+        mantissa, exponent = mantissa * 2, exponent - 1
+    ratio = (mantissa - 1) / (mantissa + 1)
+    square, series = ratio * ratio, 0.0
+    for divisor in range(21, 0, -2):
+        series = series * square + 1 / divisor
+    return exponent * LN2 + (2 * ratio) * series
+
+
+def logprobs_of(logits: list[float], token: int, count: int) -> Vector | None:
+    """Return the log probabilities recorded with a token."""
+    if not count:
+        return None
+    best = max(logits)
+    log_sum = natural_log(sum(weight_of(x, best, 1.0) for x in logits) / 2**BITS)
+    top = sorted(range(len(logits)), key=lambda i: (-logits[i], i))[:count]
+    own, *others = [(logits[i] - best) - log_sum for i in (token, *top)]
+    return {"logprob": packed([own]), "top_ids": top, "top_logprobs": packed(others)}
+
+
 def choose(logits: list[float], given: Vector) -> tuple[list[int] | None, int]:
     """Return weights, None where nothing is drawn, and the token."""
     scores = scores_of(logits, given)
@@ -153,6 +178,7 @@ def _vector(
     index: int = 0,
     mask: str | None = None,
     least: int = 0,
+    count: int = 0,
     ends: list[int] | None = None,
     **sampling: object,
 ) -> Vector:
@@ -163,10 +189,13 @@ def _vector(
         "output_index": index,
         "output_tokens_min": least,
         "end_ids": ends or [],
+        "logprobs": count,
         "sampling": DEFAULTS | sampling,
     }
-    weights, token = choose(unpacked(packed(logits)), given)
-    return {"name": name, "comment": comment, **given, "weights": weights, "token": token}
+    exact = unpacked(packed(logits))
+    weights, token = choose(exact, given)
+    result = {"weights": weights, "token": token, "recorded": logprobs_of(exact, token, count)}
+    return {"name": name, "comment": comment, **given, **result}
 
 
 def _bf16(count: int, seed: int) -> list[float]:
@@ -310,6 +339,20 @@ def _biased_and_masked() -> list[Vector]:
     ]  # fmt: skip
 
 
+def _recorded() -> list[Vector]:
+    return [
+        _vector("logprobs", "of the token, and of the first three", RAMP[:40], count=3, **WARM),
+        _vector("logprobs-ties", "equal logits by id", TIES, count=5),
+        _vector(
+            "logprobs-raw", "of the logits before mask, bias, penalties and temperature", TIES,
+            mask="45000000", context=[2], logit_bias=[[6, 50.0]], presence_penalty=9.0, count=8,
+            temperature=0.2,
+        ),
+        _vector("logprobs-sure", "a certain token has 0", [50.0, 0.0, -5.0], count=2),
+        _vector("logprobs-equal", "each of 200 alike", [7.0] * 200, count=20, **WARM),
+    ]  # fmt: skip
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     return {
@@ -317,6 +360,14 @@ def build() -> dict[str, object]:
         "spec": "spec/07-host §3",
         "comment": "`logits`: float32, little-endian. `mask`: one bit per id, as little-endian"
         " 32-bit words. `end_ids`: the tokens that end an answer. `weights`: by id, after all"
-        " steps that drop candidates; null at temperature 0, where nothing is drawn.",
-        "vectors": [*_greedy(), *_drawn(), *_dropped(), *_penalties(), *_biased_and_masked()],
+        " steps that drop candidates; null at temperature 0, where nothing is drawn. `recorded`:"
+        " the log probabilities, as float32; null where `logprobs` is 0.",
+        "vectors": [
+            *_greedy(),
+            *_drawn(),
+            *_dropped(),
+            *_penalties(),
+            *_biased_and_masked(),
+            *_recorded(),
+        ],
     }

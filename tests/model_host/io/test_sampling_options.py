@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from model_host.io import run_driver
 from model_host.refusals import SamplingInvalid, StopInvalid
+from replica.log import codec
 from replica.log.body import FinishReason, LogitBias, Sampling, text_of
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
@@ -102,3 +104,46 @@ async def test_a_token_outside_the_vocabulary_is_refused(served: ServedHost, ref
         _, answer = await talk.ask("Hello.", **fields)
         assert answer.finish_reason == FinishReason.REFUSED
         assert answer.finish_detail.startswith(f"{refusal.reason}: ")
+
+
+async def test_log_probabilities_are_recorded_at_each_token(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        request, plain = await talk.ask("Name a colour.", tokens=6)
+        answer = await talk.answer(await talk.regenerate(request, logprobs=3))
+    assert plain.logprobs == ()
+    assert answer.token_ids == plain.token_ids
+    assert len(answer.logprobs) == len(answer.token_ids)
+    for token_id, recorded in zip(answer.token_ids, answer.logprobs, strict=True):
+        assert recorded.top_ids[0] == token_id  # the choice is greedy
+        assert recorded.logprob == recorded.top_logprobs[0] <= 0
+        assert sorted(recorded.top_logprobs, reverse=True) == list(recorded.top_logprobs)
+
+
+async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(served: ServedHost):
+    warm = Sampling(temperature=0.9, seed=5)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Write a very long story about the sea.")
+        request = await talk.request(tokens=60, sampling=warm, logprobs=20)
+        assert await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    assert talk.held.order.answer(request) is None
+    async with served.host():
+        resumed = await talk.answer(request)
+        whole = await talk.answer(await talk.regenerate(request))
+    assert len(resumed.logprobs) == len(resumed.token_ids) == 60
+    assert (resumed.token_ids, resumed.logprobs) == (whole.token_ids, whole.logprobs)
+
+
+async def test_log_probabilities_count_toward_the_size_of_an_answer(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_driver, "BODY_BYTES_MAX", 4096 + 1000)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        _, answer = await talk.ask("Write a story about the sea.", tokens=100, logprobs=20)
+    assert answer.finish_reason == FinishReason.LENGTH
+    body = codec.encode_body(answer)
+    assert 3 <= len(answer.token_ids) <= 6
+    assert len(body) < 4096 + 1000
+    assert len(codec.encode_body(replace(answer, logprobs=()))) < len(body) - 400
