@@ -307,8 +307,10 @@ class Run:
         self.visible += self.text.finish()
         self.finished = (finish, detail)
 
-    def generation(self, usage: Usage, *, profile: Profile, numerics_class: Digest) -> Generation:
-        """Return the generation of a finished run."""
+    def generation(
+        self, usage: Usage, *, profile: Profile | None, numerics_class: Digest
+    ) -> Generation:
+        """Return the generation of a finished run; `profile` is None if it ran under another."""
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
         text = bytes(self.visible).decode()
@@ -319,8 +321,8 @@ class Run:
             finish_reason=finish,
             finish_detail=detail,
             usage=replace(usage, output_tokens=len(self.token_ids)),
-            sampler_digest=profile.sampler_digest,
-            render_recipe_digest=profile.render_recipe_digest,
+            sampler_digest=profile.sampler_digest if profile else None,
+            render_recipe_digest=profile.render_recipe_digest if profile else None,
             draft_digest=self.digest,
             numerics_class=numerics_class,
             run=self.run,

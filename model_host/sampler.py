@@ -133,6 +133,15 @@ class Sampler:
         return TokenLogprobs(own, tuple(ids[1:]), tuple(others))
 
 
+_SAMPLERS: dict[Digest, type[Sampler]] = {RECIPE_DIGEST: Sampler}
+
+
+def sampler_for(recipe: Digest | None) -> Sampler | None:
+    """Return a sampler that executes the recipe with this digest; None if it is unknown here."""
+    kind = _SAMPLERS.get(recipe) if recipe is not None else None
+    return kind() if kind is not None else None
+
+
 def _candidates(scores: Scores, best: float, temperature: float, top_k: int) -> Ids | None:
     """Return the ids, ascending, that can be drawn, or None where those are most ids.
 

@@ -1285,9 +1285,11 @@ class Generation(_message.Message):
     finish_detail: _builtins.str
     """The cause in the host's own words: a stop string, an error's reason."""
     sampler_digest: _builtins.bytes
-    """Digest of the sampling recipe, 32 bytes."""
+    """Digest of the sampling recipe, 32 bytes; unset where the host that closes
+    the run does not know it.
+    """
     render_recipe_digest: _builtins.bytes
-    """Digest of the rendering recipe, 32 bytes."""
+    """Digest of the rendering recipe, 32 bytes; likewise."""
     draft_digest: _builtins.bytes
     """Running digest of the draft stream after its last token, 32 bytes."""
     numerics_class: _builtins.bytes

@@ -193,7 +193,7 @@ class RequestHandler:
         with closing(journal), self.runs.holding(driver):
             await driver.finish(journaled or ())
             usage = driver.usage
-            generation_id = await self._append(held, run, usage, self._offer.numerics_class)
+            generation_id = await self._append(held, run, usage, head)
             if usage.prompt_tokens:  # else nothing was computed, and memory may hold another branch
                 ids = [*run.plan.prompt, *run.token_ids]
                 await self._worker.checkpoint(
@@ -209,7 +209,7 @@ class RequestHandler:
             run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
-        await self._append(held, run, Usage(), head.numerics_class)
+        await self._append(held, run, Usage(), head)
 
     def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
@@ -253,10 +253,15 @@ class RequestHandler:
         return tuple(rendered.token_ids), rendered.continued_tokens
 
     async def _append(
-        self, held: Conversation, run: Run, usage: Usage, numerics_class: Digest
+        self, held: Conversation, run: Run, usage: Usage, head: JournalHead
     ) -> EntryId:
         """Append the generation of a finished run, then drop the journal; return its id."""
-        body = run.generation(usage, profile=self._offer.profile, numerics_class=numerics_class)
+        profile = self._offer.profile
+        body = run.generation(
+            usage,
+            profile=profile if head.profile == profile.digest else None,
+            numerics_class=head.numerics_class,
+        )
         entry = await self._replica.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         self._journals.discard(run.plan.request_id)
         self.counters.generations += 1

@@ -175,6 +175,15 @@ def test_journaled_tokens_give_the_same_drafts_and_generation():
     )
 
 
+def test_a_run_under_another_profile_states_no_recipes():
+    run = run_out(a_plan(), [*b"yes", END])
+    own = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert own.sampler_digest == PROFILE.sampler_digest
+    assert own.render_recipe_digest == PROFILE.render_recipe_digest
+    other = run.generation(Usage(), profile=None, numerics_class=ANY)
+    assert (other.sampler_digest, other.render_recipe_digest) == (None, None)
+
+
 def test_log_probabilities_enter_the_generation():
     run = new_run(a_plan())
     recorded = [TokenLogprobs(-0.5, (97,), (-0.5,)), TokenLogprobs(-1.5, (98,), (-0.25,))]

@@ -8,9 +8,10 @@ import pytest
 
 from model_host.engine_api import Logits
 from model_host.errors import LogitsInvalid
-from model_host.sampler import RECIPE_DIGEST, Sampler, first_of
+from model_host.sampler import RECIPE_DIGEST, Sampler, first_of, sampler_for
 from model_host.sampler_state import SamplerState
 from model_host.sampler_weights import CANDIDATES_MAX
+from replica.ids import Digest
 from replica.log.body import Sampling
 from spec.vectors.make import sampler as naive
 from tests.support.sampling import sampled, state_of
@@ -208,6 +209,15 @@ def test_log_probabilities_beyond_float32_are_infinite() -> None:
     (choice,) = SAMPLER.sample(logits[None], [state_of(Sampling(), logprobs=3)])
     assert choice.logprobs is not None
     assert choice.logprobs.top_logprobs == (0.0, float(np.float32(-3e38)), -np.inf)
+
+
+def test_a_sampler_is_found_by_the_digest_of_its_recipe() -> None:
+    found = sampler_for(RECIPE_DIGEST)
+    assert found is not None
+    logits, state = np.zeros((1, 50), np.float32), state_of(Sampling(temperature=1.0))
+    assert found.sample(logits, [state]) == SAMPLER.sample(logits, [state])
+    assert sampler_for(Digest(b"another recipe".ljust(32))) is None
+    assert sampler_for(None) is None
 
 
 def test_the_digest_of_the_recipe_is_the_one_these_tests_check() -> None:

@@ -147,3 +147,21 @@ async def test_log_probabilities_count_toward_the_size_of_an_answer(
     assert 3 <= len(answer.token_ids) <= 6
     assert len(body) < 4096 + 1000
     assert len(codec.encode_body(replace(answer, logprobs=()))) < len(body) - 400
+
+
+async def test_several_answers_are_several_requests(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        said = await talk.say("Tell me about rivers.")
+        requests = [
+            await talk.request(at=said.id, sampling=Sampling(temperature=1.5, seed=seed))
+            for seed in (1, 2, 2, 3)
+        ]
+        answers = [await talk.answer(request) for request in requests]
+    assert answers[1].token_ids == answers[2].token_ids
+    assert len({answer.token_ids for answer in answers}) == 3
+    nodes = [talk.held.order.nodes[talk.held.order.seal_of[request]] for request in requests]
+    assert {node.parent for node in nodes} == {None}
+    assert len({node.seal.entries[:-1] for node in nodes}) == 1
+    # The common context is computed once.
+    assert [a.usage.cached_tokens for a in answers[1:]] == [answers[0].usage.prompt_tokens - 1] * 3
