@@ -110,7 +110,7 @@ class RunDriver:
         return run.finished is None
 
     async def _choose_next(self, logits: Logits) -> int:
-        (choice,) = await self._worker.sample(logits[None], [self.run.sampler_state])
+        choice = await self._worker.choose(logits, self.run.sampler_state)
         self._journal.append(choice)
         self.run.add_token(choice.token_id, choice.logprobs)
         self._show(self.run.drafts[-1])

@@ -170,10 +170,10 @@ class Worker:
         last: Logits = logits[-1]
         return last
 
-    async def sample(self, logits: Logits, states: Sequence[SamplerState]) -> list[Choice]:
-        """Choose a token for each row of logits [n, V]. Raises LogitsInvalid."""
-        choices: list[Choice] = await self._call(self._sampler.sample, logits, states)
-        return choices
+    async def choose(self, logits: Logits, state: SamplerState) -> Choice:
+        """Choose a token from logits [V]. Raises LogitsInvalid."""
+        choice: Choice = await self._call(self._sampler.choose, logits, state)
+        return choice
 
     async def checkpoint(
         self,

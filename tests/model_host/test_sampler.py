@@ -9,7 +9,7 @@ import pytest
 from model_host.engine_api import Logits
 from model_host.errors import LogitsInvalid
 from model_host.sampler import RECIPE_DIGEST, Sampler, first_of, sampler_for
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import Choice, SamplerState
 from model_host.sampler_weights import CANDIDATES_MAX
 from replica.ids import Digest
 from replica.log.body import Sampling
@@ -21,8 +21,7 @@ SAMPLER = Sampler()
 
 def one(logits: Logits, sampling: Sampling, index: int = 0, context: tuple[int, ...] = ()) -> int:
     """Choose one token."""
-    (choice,) = SAMPLER.sample(logits[None], [state_of(sampling, context, index)])
-    return choice.token_id
+    return SAMPLER.choose(logits, state_of(sampling, context, index)).token_id
 
 
 def _bf16(rng: np.random.Generator, count: int, scale: float) -> Logits:
@@ -127,17 +126,28 @@ def test_a_choice_depends_on_nothing_else_in_the_batch() -> None:
         return [state_of(options[i % 4], list(range(i)), i) for i in range(20)]
 
     together = SAMPLER.sample(logits, states())
-    alone = [Sampler().sample(logits[i : i + 1], [s])[0] for i, s in enumerate(states())]
+    alone = [Sampler().choose(row, state) for row, state in zip(logits, states(), strict=True)]
     backwards = SAMPLER.sample(logits[::-1].copy(), states()[::-1])[::-1]
     assert together == alone == backwards
-    assert len({choice.token_id for choice in together}) > 10
+    assert len({choice.token_id for choice in alone}) > 10
+
+
+def test_a_row_without_a_choice_leaves_the_others_theirs() -> None:
+    logits = np.zeros((3, 9), np.float32)
+    logits[1, 4] = np.nan
+    masks = [None, None, np.zeros(1, np.int32)]
+    states = [state_of(Sampling()) for _ in range(3)]
+    first, second, third = SAMPLER.sample(logits, states, masks)
+    assert first == Choice(0)
+    assert isinstance(second, LogitsInvalid)
+    assert isinstance(third, LogitsInvalid)
 
 
 def test_sampled_frequencies_are_the_probabilities() -> None:
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
     state, tokens = state_of(Sampling(temperature=1.0, seed=4)), []
     for _ in range(8000):
-        (choice,) = SAMPLER.sample(logits[None], [state])
+        choice = SAMPLER.choose(logits, state)
         tokens.append(choice.token_id)
         state.add(choice.token_id)
     counts = np.bincount(tokens, minlength=4)
@@ -155,8 +165,7 @@ def test_a_grammar_mask_wins_over_everything() -> None:
     penalised = Sampling(temperature=2.0, top_k=50, presence_penalty=-100.0)
     for sampling, expected in ((Sampling(), {5}), (penalised, {3, 5})):
         states = [state_of(sampling, (99,), index) for index in range(99)]
-        rows = np.repeat(logits[None], 99, axis=0)
-        assert {c.token_id for c in SAMPLER.sample(rows, states, [mask] * 99)} == expected
+        assert {SAMPLER.choose(logits, state, mask).token_id for state in states} == expected
 
 
 def test_logits_without_a_choice_are_refused() -> None:
@@ -171,9 +180,31 @@ def test_logits_without_a_choice_are_refused() -> None:
             one(np.full(9, -np.inf, np.float32), sampling)
         with pytest.raises(LogitsInvalid, match="allowed"):
             none = np.zeros(1, np.int32)
-            SAMPLER.sample(np.zeros((1, 9), np.float32), [state_of(sampling)], [none])
+            SAMPLER.choose(np.zeros(9, np.float32), state_of(sampling), none)
     with pytest.raises(LogitsInvalid, match=str(CANDIDATES_MAX)):
         one(np.zeros(CANDIDATES_MAX + 1, np.float32), warm)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.5}], ids=str)
+def test_at_the_bounds_of_float32_every_choice_is_defined(
+    temperature: float, options: dict[str, float]
+) -> None:
+    greatest, least = (
+        float(np.finfo(np.float32).max),
+        float(np.finfo(np.float32).smallest_subnormal),
+    )
+    for value in (greatest, -greatest, least, -least):
+        logits = np.full(70, value, np.float32)
+        given = {
+            "mask": None, "context": [1, 2], "output_index": 0, "output_tokens_min": 0,
+            "end_ids": [], "logprobs": 3,
+            "sampling": naive.DEFAULTS
+            | {"temperature": temperature, "repetition_penalty": 100.0} | options,
+        }  # fmt: skip
+        weights, token = naive.choose(logits.tolist(), given)
+        recorded = naive.logprobs_of(logits.tolist(), token, 3)
+        assert sampled(SAMPLER, logits, given) == (weights, token, recorded)
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-3, 100.0])
@@ -187,7 +218,7 @@ def test_log_probabilities_are_those_of_the_logits_as_given() -> None:
     logits = _bf16(np.random.default_rng(3), 49_152, 4.0)
     hot = Sampling(temperature=5.0, top_k=3, presence_penalty=50.0, seed=1)
     state = state_of(hot, (int(logits.argmax()),), logprobs=20)
-    (choice,) = SAMPLER.sample(logits[None], [state])
+    choice = SAMPLER.choose(logits, state)
     exact = logits - (np.log(np.exp(logits.astype(np.float64)).sum()))
     assert choice.logprobs is not None
     ids = [choice.token_id, *choice.logprobs.top_ids]
@@ -200,13 +231,13 @@ def test_log_probabilities_are_those_of_the_logits_as_given() -> None:
 def test_log_probabilities_are_recorded_on_request_alone() -> None:
     rows = np.zeros((3, 50), np.float32)
     states = [state_of(Sampling(), logprobs=count) for count in (0, 5, 0)]
-    choices = SAMPLER.sample(rows, states)
+    choices = [SAMPLER.choose(row, state) for row, state in zip(rows, states, strict=True)]
     assert [c.logprobs is None for c in choices] == [True, False, True]
 
 
 def test_log_probabilities_beyond_float32_are_infinite() -> None:
     logits = np.array([3e38, -3e38, 0], np.float32)
-    (choice,) = SAMPLER.sample(logits[None], [state_of(Sampling(), logprobs=3)])
+    choice = SAMPLER.choose(logits, state_of(Sampling(), logprobs=3))
     assert choice.logprobs is not None
     assert choice.logprobs.top_logprobs == (0.0, float(np.float32(-3e38)), -np.inf)
 
@@ -221,4 +252,4 @@ def test_a_sampler_is_found_by_the_digest_of_its_recipe() -> None:
 
 
 def test_the_digest_of_the_recipe_is_the_one_these_tests_check() -> None:
-    assert RECIPE_DIGEST.hex().startswith("4c903c3ef2714c99")
+    assert RECIPE_DIGEST.hex().startswith("e8b352b55721db7f")

@@ -1,5 +1,7 @@
 """The state of one sequence: ranges of its parameters, counts, draws, masks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,6 +140,12 @@ def test_without_penalties_no_token_is_counted() -> None:
     changed = logits.copy()
     changed[3] += 2.5
     assert state.scores(logits).tolist() == changed.tolist()
+
+
+def test_a_token_that_is_absent_stays_absent() -> None:
+    logits = np.array([-np.inf, 0, 1], np.float32)
+    sampling = replace(biases((0, 100.0)), presence_penalty=-100.0)
+    assert state_of(sampling, [0]).scores(logits).tolist() == [-np.inf, 0, 1]
 
 
 def test_logits_given_are_not_changed() -> None:

@@ -101,6 +101,12 @@ def test_the_place_of_a_word_is_where_the_running_sum_exceeds_its_share() -> Non
             assert locate(weights, word) == expected
 
 
+def test_a_share_that_ends_at_the_end_of_a_block_is_looked_for_behind_it() -> None:
+    weights = np.ones(512)
+    weights[256:260] = 0
+    assert locate(weights, -(-(256 << 64) // 508)) == 260
+
+
 def test_a_candidate_without_a_weight_is_never_drawn() -> None:
     weights = np.array([0.0, 0.0, 3.0, 0.0, 1.0, 0.0])
     assert {locate(weights, word << 60) for word in range(16)} == {2, 4}

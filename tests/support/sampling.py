@@ -58,7 +58,7 @@ def sampled(
 ) -> tuple[list[int] | None, int, Given | None]:
     """Return the weights by id, None where nothing is drawn, the token, and its record."""
     state, mask = state_as_given(given), mask_as_given(given)
-    (choice,) = sampler.sample(logits[None], [state], [mask])
+    choice = sampler.choose(logits, state, mask)
     recorded = choice.logprobs and recorded_as_given(choice.logprobs)
     if not state.sampling.temperature:
         return None, choice.token_id, recorded

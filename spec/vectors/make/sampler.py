@@ -251,6 +251,13 @@ def _dropped() -> list[Vector]:
         _vector("top-p-first", "the first alone", RAMP[:40], top_p=1e-300, **WARM),
         _vector("top-p-one", "1 keeps all", TIES, top_p=1.0, **WARM),
         _vector("top-p-exact", "a sum that equals its share", [1.0] * 8, top_p=0.25, **WARM),
+        _vector(
+            "top-p-rounded-up",
+            "half a unit more than the first: the second too",
+            [1.0] * 3,
+            top_p=(2**34 + 0.5) / (3 * 2**34),
+            **WARM,
+        ),
         _vector("min-p", "at least a tenth of the best", RAMP[:40], min_p=0.1, **WARM),
         _vector("min-p-one", "the best alone, with its equals", TIES, min_p=1.0, **WARM),
         _vector(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from model_host.engine.torch_engine import TorchEngine
+from model_host.engine_api import Logits
 from model_host.errors import CacheBusy, LogitsInvalid, PrefillCancelled
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.worker import Found, OnProgress, Prefilled, Worker
@@ -16,10 +17,10 @@ from model_host.kv.pool import CachePool
 from model_host.prefill import Cancellation
 from model_host.prefill import prefill as run_prefill
 from model_host.sampler import Sampler
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import Mask, SamplerState
 from replica.ids import ConversationId, EntryId
-from replica.log.body import Sampling
-from tests.support.sampling import state_of
+from replica.log.body import Request, Sampling
+from tests.support.sampling import NOBODY, state_of
 
 A, B = ConversationId(b"a" * 32), ConversationId(b"b" * 32)
 OWNER, SEAL, GENERATION = b"o" * 32, EntryId(b"s" * 32), EntryId(b"g" * 32)
@@ -55,14 +56,14 @@ async def small_worker(tmp_path: Path, tiny: TorchEngine) -> AsyncIterator[Worke
     await worker.close()
 
 
-class Watched(list[SamplerState]):
-    """States that note the thread which reads them."""
+class Watched(SamplerState):
+    """A state that notes the thread which reads it."""
 
     thread = ""
 
-    def __iter__(self):
+    def scores(self, logits: Logits, mask: Mask | None = None) -> Logits:
         self.thread = threading.current_thread().name
-        return super().__iter__()
+        return super().scores(logits, mask)
 
 
 async def prefill(
@@ -181,16 +182,15 @@ async def test_stopping_cancels_a_prefill_without_blocking_the_loop(
     await closing
 
 
-async def test_a_batch_of_logits_is_sampled(worker: Worker):
-    logits = np.random.default_rng(1).normal(0, 3, (4, 5000)).astype(np.float32)
-    warm = Sampling(temperature=1.0, seed=3)
-    states = [state_of(warm, (), index) for index in range(4)]
-    assert await worker.sample(logits, states) == Sampler().sample(logits, states)
+async def test_a_token_is_chosen_in_the_thread_of_the_engine(worker: Worker):
+    logits = np.random.default_rng(1).normal(0, 3, 5000).astype(np.float32)
+    request = Request(NOBODY, Sampling(temperature=1.0, seed=3), logprobs=2)
+    state = Watched(request, vocabulary=5000)
+    assert await worker.choose(logits, state) == Sampler().choose(logits, state)
+    await worker.choose(logits, state)
+    assert state.thread.startswith("engine")
+
+
+async def test_logits_without_a_choice_raise_an_error(worker: Worker):
     with pytest.raises(LogitsInvalid):
-        await worker.sample(np.full((1, 9), np.nan, np.float32), states[:1])
-
-
-async def test_sampling_runs_in_the_thread_of_the_engine(worker: Worker):
-    states = Watched([state_of(Sampling())])
-    await worker.sample(np.zeros((1, 9), np.float32), states)
-    assert states.thread.startswith("engine")
+        await worker.choose(np.full(9, np.nan, np.float32), state_of(Sampling()))
