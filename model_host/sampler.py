@@ -90,7 +90,7 @@ class Sampler:
         token_id = int(np.argmax(logits))  # the first NaN, else the lowest of equal ids
         if not np.isfinite(logits[token_id]):
             raise LogitsInvalid("The logits have a NaN or an infinity, or are all absent.")
-        scores = state.scores(logits, mask)
+        scores = state.scores(logits, mask, self._workspace.scores(len(logits)))
         if scores is not logits:
             token_id = int(np.argmax(scores))
         best = float(scores[token_id])

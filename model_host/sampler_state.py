@@ -129,15 +129,19 @@ class SamplerState:
         if self._changes is not None:
             self._changes.add(token_id)
 
-    def scores(self, logits: Logits, mask: Mask | None = None) -> Logits:
-        """Return the scores of logits [V]; the array given is not changed.
+    def scores(
+        self, logits: Logits, mask: Mask | None = None, memory: Logits | None = None
+    ) -> Logits:
+        """Return the scores of logits [V], which are not changed.
 
-        They are the logits after mask, least length, bias and penalties.
+        They are the logits after mask, least length, bias and penalties, in `memory` if
+        there are any of these and it is given.
         """
         is_early = self.output_index < self._first_end
         if mask is None and self._changes is None and not is_early:
             return logits
-        scores = logits.copy()
+        scores = memory if memory is not None else np.empty_like(logits)
+        np.copyto(scores, logits)
         if mask is not None:
             np.copyto(scores, -np.inf, where=~_bits(mask, len(logits)))
         if is_early:

@@ -85,8 +85,15 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        """Start without memory; it grows with the vocabulary, 32 bytes per token."""
+        """Start without memory; it grows with the vocabulary, 36 bytes per token."""
         self._rows = _rows(4, 0)
+        self._scores = np.empty(0, np.float32)
+
+    def scores(self, count: int) -> Scores:
+        """Return memory for the scores of `count` tokens."""
+        if count > len(self._scores):
+            self._scores = np.empty(count, np.float32)
+        return self._scores[:count]
 
     def weigh(self, scores: Scores, best: float, temperature: float) -> tuple[Floats, Ids]:
         """Return each candidate's weight, and its whole steps below the best.

@@ -156,6 +156,13 @@ def test_logits_given_are_not_changed() -> None:
     assert (logits == 1).all()
 
 
+def test_scores_are_written_where_the_caller_says() -> None:
+    logits, memory = np.ones(40, np.float32), np.full(40, 7, np.float32)
+    state = state_of(Sampling(**PENALTIES), [1, 2])
+    assert state.scores(logits, None, memory) is memory
+    assert memory.tolist() == state.scores(logits).tolist()
+
+
 def test_without_mask_and_penalties_no_array_is_copied() -> None:
     logits = np.ones(40, np.float32)
     assert state_of(Sampling(temperature=1.0), [1, 2]).scores(logits) is logits

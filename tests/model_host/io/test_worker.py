@@ -61,9 +61,9 @@ class Watched(SamplerState):
 
     thread = ""
 
-    def scores(self, logits: Logits, mask: Mask | None = None) -> Logits:
+    def scores(self, *given: Logits | Mask | None) -> Logits:
         self.thread = threading.current_thread().name
-        return super().scores(logits, mask)
+        return super().scores(*given)
 
 
 async def prefill(
