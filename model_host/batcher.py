@@ -247,13 +247,14 @@ class Batcher:
             events.append((job, Computed(rows)))
             return
         try:
-            (choice,) = self._sampler.sample(result[-1:], [job.run.sampler_state])
+            choice = self._sampler.choose(result[-1], job.run.sampler_state)
         except HostError as error:
             self._fail(job, error, events)
             return
         job.ids.append(choice.token_id)
         job.is_decoding = True
-        events.append((job, Chosen(choice.token_id, job.run.add_token(choice.token_id))))
+        shown = job.run.add_token(choice.token_id, choice.logprobs)
+        events.append((job, Chosen(choice, shown)))
         if job.run.finished is not None:
             self._end(job, events)
 

@@ -8,6 +8,7 @@ and the frames after them begin behind all that was shown.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from model_host.sampler_state import Choice
 from replica.conversation import Draft, Progress, extend_digest, start_digest
 from replica.ids import ConversationId, Digest, EntryId
 from replica.log import Usage
@@ -26,7 +27,7 @@ class DraftFrames:
         """Start without tokens; `sign` adds the host's signature, once per frame."""
         self.frames: list[Draft] = []
         self._sign = sign
-        self._gathered: list[int] = []
+        self._gathered: list[Choice] = []
         self._gathered_bytes = bytearray()
         self._next = Draft(conversation, request, run, 0, (), 0, b"", start_digest(request, run))
 
@@ -36,19 +37,20 @@ class DraftFrames:
         return self._next.digest
 
     @property
-    def gathered(self) -> Sequence[int]:
+    def gathered(self) -> Sequence[Choice]:
         """The tokens that are in no frame yet; they are journaled before `take` (HOST-15)."""
         return self._gathered
 
-    def add(self, token_id: int, shown: bytes) -> None:
+    def add(self, choice: Choice, shown: bytes) -> None:
         """Gather a token with the bytes that it makes visible."""
-        self._gathered.append(token_id)
+        self._gathered.append(choice)
         self._gathered_bytes += shown
 
     def take(self) -> Draft:
         """Return a frame of the tokens gathered, at least one."""
         assert self._gathered, "a frame has tokens"
-        ids, shown, at = tuple(self._gathered), bytes(self._gathered_bytes), self._next
+        ids = tuple(choice.token_id for choice in self._gathered)
+        shown, at = bytes(self._gathered_bytes), self._next
         digest = extend_digest(at.digest, ids)
         frame = self._sign(replace(at, token_ids=ids, data=shown, digest=digest))
         self._next = replace(

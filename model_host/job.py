@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from model_host.kv import KVSequence
 from model_host.runner import Run
+from model_host.sampler_state import Choice
 from replica.errors import HostError
 
 
@@ -26,7 +27,7 @@ class Computed:
 class Chosen:
     """A token of the output, and the bytes that it makes visible."""
 
-    token_id: int
+    choice: Choice
     shown: bytes
 
 

@@ -1,17 +1,21 @@
 """The records of a journal (spec/07-host §4 step 5). Pure.
 
-    head    magic, request, seal, run, profile, numerics class     136 bytes
-    token   id as 4 bytes little-endian, first 4 bytes of the running draft digest
+    head    magic, request, seal, run, profile, numerics class     144 bytes
+    token   id as 4 bytes little-endian, check, log probabilities where the request asks for them
 
-The digest distinguishes a token from bytes that a power loss may leave: zeros, or
-earlier content of the file.
+The check distinguishes a token from bytes that a power loss may leave: zeros, or earlier
+content of the file. It is the first 4 bytes of the running draft digest; with log
+probabilities, of SHA-256(running draft digest ‖ log probabilities).
 """
 
+import hashlib
 import struct
 from dataclasses import dataclass
 
+from model_host.sampler_state import Choice
 from replica.conversation import extend_digest, start_digest
 from replica.ids import Digest, EntryId
+from replica.log import TokenLogprobs
 
 _HEAD = struct.Struct("<8s32s32sQ32s32s")
 _TOKEN = struct.Struct("<I4s")
@@ -19,6 +23,8 @@ _MAGIC = b"AJRNL02\n"
 
 HEAD_BYTES = _HEAD.size
 TOKEN_BYTES = _TOKEN.size
+"""Bytes of a token's record without log probabilities."""
+_ID_BYTES, _FLOAT_BYTES = 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +49,54 @@ class JournalHead:
         return start_digest(self.request, self.run)
 
 
-def decode_journal(data: bytes) -> tuple[JournalHead, list[int]] | None:
-    """Return head and token ids; None if the head is cut off or of another format.
+def token_bytes(logprobs: int) -> int:
+    """Return the size of a token's record, for requests with so many `logprobs`."""
+    return TOKEN_BYTES + (_FLOAT_BYTES + logprobs * (_ID_BYTES + _FLOAT_BYTES) if logprobs else 0)
 
-    The journal ends before the first token record that is torn or has a wrong digest.
+
+def decode_journal(data: bytes, logprobs: int = 0) -> tuple[JournalHead, list[Choice]] | None:
+    """Return head and tokens; None if the head is cut off or of another format.
+
+    `logprobs` is the number that the request asks for. The journal ends before the first
+    token record that is torn or has a wrong check.
     """
     if len(data) < HEAD_BYTES or not data.startswith(_MAGIC):
         return None
     _, request, seal, run, profile, numerics = _HEAD.unpack_from(data)
     head = JournalHead(EntryId(request), EntryId(seal), run, Digest(profile), Digest(numerics))
-    token_ids: list[int] = []
-    digest = head.digest
-    for at in range(HEAD_BYTES, len(data) - TOKEN_BYTES + 1, TOKEN_BYTES):
+    choices: list[Choice] = []
+    digest, size = head.digest, token_bytes(logprobs)
+    for at in range(HEAD_BYTES, len(data) - size + 1, size):
         token_id, check = _TOKEN.unpack_from(data, at)
+        recorded = data[at + TOKEN_BYTES : at + size]
         digest = extend_digest(digest, (token_id,))
-        if check != digest[:4]:
+        if check != _check(digest, recorded):
             break
-        token_ids.append(token_id)
-    return head, token_ids
+        choices.append(Choice(token_id, _decode_logprobs(recorded)))
+    return head, choices
 
 
-def encode_token(token_id: int, digest: Digest) -> bytes:
+def encode_token(choice: Choice, digest: Digest) -> bytes:
     """Return the record of a token; `digest` is the running draft digest after it."""
-    return _TOKEN.pack(token_id, digest[:4])
+    recorded = _encode_logprobs(choice.logprobs)
+    return _TOKEN.pack(choice.token_id, _check(digest, recorded)) + recorded
+
+
+def _check(digest: Digest, recorded: bytes) -> bytes:
+    return (hashlib.sha256(digest + recorded).digest() if recorded else digest)[:4]
+
+
+def _encode_logprobs(logprobs: TokenLogprobs | None) -> bytes:
+    if logprobs is None:
+        return b""
+    count = len(logprobs.top_ids)
+    numbers = (logprobs.logprob, *logprobs.top_ids, *logprobs.top_logprobs)
+    return struct.pack(f"<f{count}I{count}f", *numbers)
+
+
+def _decode_logprobs(recorded: bytes) -> TokenLogprobs | None:
+    if not recorded:
+        return None
+    count = (len(recorded) - _FLOAT_BYTES) // (_ID_BYTES + _FLOAT_BYTES)
+    own, *numbers = struct.unpack(f"<f{count}I{count}f", recorded)
+    return TokenLogprobs(own, tuple(numbers[:count]), tuple(numbers[count:]))

@@ -16,7 +16,7 @@
     ├── ContextTooLong         more tokens than the model's context holds
     ├── SealTooLarge           more entries than one seal holds
     ├── SamplingInvalid        a sampling parameter out of its range
-    └── StopInvalid            a stop string out of its range
+    └── StopInvalid            a stop string or stop token out of its range
 
 The other errors of the host are in model_host/errors.py.
 """
@@ -147,7 +147,7 @@ class SamplingInvalid(GenerationRefused):
 
 
 class StopInvalid(GenerationRefused):
-    """A stop string is empty or too long, or there are too many."""
+    """A stop string is empty or too long, a stop token unknown, or there are too many."""
 
     reason = "STOP_INVALID"
-    next_step = "Correct the stop strings of the request."
+    next_step = "Correct the stop strings and stop tokens of the request."

@@ -41,6 +41,7 @@ from replica.log import (
     Request,
     Seal,
     Text,
+    TokenLogprobs,
     ToolCall,
     ToolResult,
     Usage,
@@ -52,6 +53,12 @@ _ID_BYTES_MAX = 5
 """Most bytes of a token id as a varint."""
 _OTHER_BYTES_MAX = 4096
 """Most bytes of a generation's body without its ids and text, plus one more token's text."""
+
+
+def _logprobs_bytes_max(count: int) -> int:
+    """Return the most bytes of one token's log probabilities in a generation's body."""
+    framing = 14  # the keys and lengths of a message and its lists, and the token's own
+    return framing + count * (_ID_BYTES_MAX + 4) if count else 0
 
 
 class Visible(Protocol):
@@ -224,20 +231,23 @@ class Run:
     run: int
     sampler_state: SamplerState
     text: Visible
-    stop_ids: frozenset[int]
     context_tokens_max: int
     token_ids: list[int] = field(default_factory=list)
     visible: bytearray = field(default_factory=bytearray)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
     finished: tuple[FinishReason, str] | None = None
 
-    def add_token(self, token_id: int) -> bytes:
+    def add_token(self, token_id: int, logprobs: TokenLogprobs | None = None) -> bytes:
         """Add a token, chosen now or read from the journal; return the bytes it makes visible.
 
-        It may finish the run.
+        It has log probabilities if the request asks for them. It may finish the run.
         """
         self.token_ids.append(token_id)
+        if logprobs is not None:
+            self.logprobs.append(logprobs)
         self.sampler_state.add(token_id)
-        shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
+        ends = token_id in self.sampler_state.end_ids
+        shown = b"" if ends else self.text.push(token_id)
         self.finished = self._finish_after(token_id, len(shown))
         if self.finished is not None and self.text.stopped_by is None:
             shown += self.text.finish()
@@ -245,7 +255,9 @@ class Run:
         return shown
 
     def _finish_after(self, token_id: int, shown_bytes: int) -> tuple[FinishReason, str] | None:
-        if token_id in self.stop_ids:
+        if token_id in self.plan.request.stop_tokens:
+            return FinishReason.STOP, f"stop token {token_id}"
+        if token_id in self.sampler_state.end_ids:
             return FinishReason.STOP, "end of turn"
         # Before the limits: an answer cut off by a limit can be continued, one that stopped can't.
         if self.text.stopped_by is not None:
@@ -254,7 +266,8 @@ class Run:
             return FinishReason.CONTEXT_LIMIT, "the context is full"
         if len(self.token_ids) >= self.plan.output_tokens_max:
             return FinishReason.LENGTH, "output_tokens_max"
-        size = len(self.token_ids) * _ID_BYTES_MAX + len(self.visible) + shown_bytes
+        per_token = _ID_BYTES_MAX + _logprobs_bytes_max(self.plan.request.logprobs)
+        size = len(self.token_ids) * per_token + len(self.visible) + shown_bytes
         if size + _OTHER_BYTES_MAX > BODY_BYTES_MAX:
             return FinishReason.LENGTH, "no entry holds more"
         return None
@@ -270,9 +283,17 @@ class Run:
         self.finished = (finish, detail)
 
     def generation(
-        self, usage: Usage, draft_digest: Digest, *, profile: Profile, numerics_class: Digest
+        self,
+        usage: Usage,
+        draft_digest: Digest,
+        *,
+        profile: Profile | None,
+        numerics_class: Digest,
     ) -> Generation:
-        """Return the generation of a finished run, whose drafts have this digest."""
+        """Return the generation of a finished run, whose drafts have this digest.
+
+        `profile` is None if it ran under another.
+        """
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
         text = bytes(self.visible).decode()
@@ -283,9 +304,10 @@ class Run:
             finish_reason=finish,
             finish_detail=detail,
             usage=replace(usage, output_tokens=len(self.token_ids)),
-            sampler_digest=profile.sampler_digest,
-            render_recipe_digest=profile.render_recipe_digest,
+            sampler_digest=profile.sampler_digest if profile else None,
+            render_recipe_digest=profile.render_recipe_digest if profile else None,
             draft_digest=draft_digest,
             numerics_class=numerics_class,
             run=self.run,
+            logprobs=tuple(self.logprobs),
         )

@@ -1,6 +1,6 @@
 """The sampling recipe (spec/07-host §3): from logits, parameters and an index to a token. Pure.
 
-    logits ─ mask ─ penalties ─ temperature ─ top-k ─ top-p ─ min-p ─ draw
+    logits ─ mask, least length ─ bias, penalties ─ top-k ─ weights ─ top-p ─ min-p ─ draw
 
 Every machine chooses the same token: scores are float32, weights are integers, and sums of
 them are exact (model_host/sampler_weights.py). Candidates have an order only where a step
@@ -26,20 +26,23 @@ from model_host.sampler_weights import (
     Scores,
     Workspace,
     locate,
+    natural_log,
     span,
 )
 from replica.ids import Digest
-from replica.log import Sampling
+from replica.log import Sampling, TokenLogprobs
 
 RECIPE = (
-    "float64 unless said; mask; repetition (divides > 0, multiplies others), then frequency * "
-    "count, then presence penalty, over the window, clamped and rounded to float32; "
+    "float64 unless said; mask; no end before the least index unless nothing else is left; "
+    "bias, then repetition (divides > 0, multiplies others), then frequency * count, then presence "
+    "penalty, over the window; clamped and rounded to float32; "
     "temperature 0 greedy, lowest id; order (logit desc, id asc); top-k; "
     "t = (best - score) * (64 / ln 2 / temperature), n = rint(t), r = t - n, "
     "weight rint((((-c3 * r + c2) * r - c1) * r + 1) * 2^(34 - n / 64)); "
     "top-p: smallest prefix with sum >= ceil(p * sum); min-p: weight >= p * 2^34; "
     "lowest id whose running sum > floor(w * sum / 2^64); "
-    "w = first 8 bytes, big-endian, of SHA-256('antiphon/v1/draw' seed index little-endian); v3"
+    "w = first 8 bytes, big-endian, of SHA-256('antiphon/v1/draw' seed index little-endian); "
+    "logprobs (logit - best) - ln(sum / 2^34) of raw logits at temperature 1, float32; v3"
 )
 RECIPE_DIGEST = Digest(hashlib.sha256(RECIPE.encode()).digest())
 
@@ -60,25 +63,34 @@ class Sampler:
         logits: Logits,
         states: Sequence[SamplerState],
         masks: Sequence[Mask | None] | None = None,
-    ) -> list[Choice]:
+    ) -> list[Choice | LogitsInvalid]:
         """Choose a token for each row of logits [n, V] by its sequence's state.
 
-        `masks` are those of grammars. States are not changed: the caller adds the tokens.
-        Raises LogitsInvalid.
+        `masks` are those of grammars. States are not changed: the caller adds the tokens. A
+        row without a choice has its error in place of one, which ends that sequence alone.
         """
         rows = masks if masks is not None else [None] * len(states)
-        return [
-            Choice(self._choose(row, state, mask))
-            for row, state, mask in zip(logits, states, rows, strict=True)
-        ]
+        choices: list[Choice | LogitsInvalid] = []
+        for row, state, mask in zip(logits, states, rows, strict=True):
+            try:
+                choices.append(self.choose(row, state, mask))
+            except LogitsInvalid as error:
+                choices.append(error)
+        return choices
 
-    def _choose(self, logits: Logits, state: SamplerState, mask: Mask | None) -> int:
+    def choose(self, logits: Logits, state: SamplerState, mask: Mask | None = None) -> Choice:
+        """Choose a token from logits [V]. Raises LogitsInvalid."""
+        token_id = self._token(logits, state, mask)
+        recorded = self._logprobs(logits, token_id, state.logprobs) if state.logprobs else None
+        return Choice(token_id, recorded)
+
+    def _token(self, logits: Logits, state: SamplerState, mask: Mask | None) -> int:
         if len(logits) > CANDIDATES_MAX:
             raise LogitsInvalid(f"{len(logits)} tokens, more than {CANDIDATES_MAX}.")
         token_id = int(np.argmax(logits))  # the first NaN, else the lowest of equal ids
         if not np.isfinite(logits[token_id]):
             raise LogitsInvalid("The logits have a NaN or an infinity, or are all absent.")
-        scores = state.scores(logits, mask)
+        scores = state.scores(logits, mask, self._workspace.scores(len(logits)))
         if scores is not logits:
             token_id = int(np.argmax(scores))
         best = float(scores[token_id])
@@ -115,13 +127,37 @@ class Sampler:
             ids = kept if ids is None else ids[kept]
         return ids, weights
 
+    def _logprobs(self, logits: Logits, token_id: int, count: int) -> TokenLogprobs:
+        """Return the log probabilities of a token and of the first `count`, from raw logits."""
+        best = float(logits.max())
+        weights, _ = self._workspace.weigh(logits, best, 1.0)
+        log_sum = natural_log(float(weights.sum()) / 2**BITS)
+        near = np.flatnonzero(logits >= _reached_by(logits, count))
+        top = near[first_of(logits[near], count)]
+        top = top[np.argsort(-logits[top], kind="stable")]
+        ids = [token_id, *top.tolist()]
+        exact = (logits[ids].astype(np.float64) - best) - log_sum
+        with np.errstate(over="ignore"):  # below the range of float32: -infinity
+            own, *others = exact.astype(np.float32).tolist()
+        return TokenLogprobs(own, tuple(ids[1:]), tuple(others))
+
+
+_SAMPLERS: dict[Digest, type[Sampler]] = {RECIPE_DIGEST: Sampler}
+
+
+def sampler_for(recipe: Digest | None) -> Sampler | None:
+    """Return a sampler that executes the recipe with this digest; None if it is unknown here."""
+    kind = _SAMPLERS.get(recipe) if recipe is not None else None
+    return kind() if kind is not None else None
+
 
 def _candidates(scores: Scores, best: float, temperature: float, top_k: int) -> Ids | None:
     """Return the ids, ascending, that can be drawn, or None where those are most ids.
 
     Beyond the first `top_k`, none has a weight; without top-k some may have a weight of 0.
     """
-    lowest = np.nextafter(np.float32(best - span(temperature)), np.float32(-np.inf))
+    with np.errstate(over="ignore"):  # below the range of float32: -infinity
+        lowest = np.nextafter(np.float32(best - span(temperature)), np.float32(-np.inf))
     limits = 0 < top_k < len(scores)
     if limits:
         lowest = max(lowest, _reached_by(scores, top_k))

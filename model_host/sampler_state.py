@@ -9,33 +9,38 @@ the whole context costs no more at its end than at its beginning.
 import hashlib
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from model_host.engine_api import Logits
-from model_host.refusals import SamplingInvalid
-from replica.log import Sampling
+from model_host.refusals import SamplingInvalid, StopInvalid
+from replica.limits import LOGIT_BIASES_MAX, LOGPROBS_MAX, STOP_TOKENS_MAX
+from replica.log import Request, Sampling, TokenLogprobs
 
 Mask = npt.NDArray[np.int32]
 """A grammar's mask: bit i % 32 of word i // 32 allows id i."""
 
 # With a divisor this small every draw is greedy already; a smaller one would overflow.
 _DIVISOR_MIN = 1e-3
+_BIAS_MAX = 100.0
 _SCORE_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token chosen."""
+    """A token chosen, with log probabilities where the request asks for them."""
 
     token_id: int
+    logprobs: TokenLogprobs | None = None
 
 
-def check_sampling(sampling: Sampling) -> None:
-    """Raise SamplingInvalid, with its name, for a parameter out of range (spec/07-host §3)."""
+def check_request(request: Request, vocabulary: int) -> None:
+    """Raise SamplingInvalid or StopInvalid for a parameter out of range (spec/07-host §3)."""
+    sampling = request.sampling
     bounds: dict[str, tuple[float, float]] = {
         "temperature": (0.0, 100.0),
         "top_p": (0.0, 1.0),
@@ -48,13 +53,35 @@ def check_sampling(sampling: Sampling) -> None:
         "seed": (0, 2**64 - 1),
     }
     for name, (low, high) in bounds.items():
-        value = getattr(sampling, name)
-        if not low <= value <= high:  # also refuses a NaN
-            raise SamplingInvalid(f"{name} is {value}, not between {low:g} and {high:g}.")
+        _check_between(name, getattr(sampling, name), low, high)
     for name in ("temperature", "repetition_penalty"):
         value = getattr(sampling, name)
         if 0 < value < _DIVISOR_MIN:
             raise SamplingInvalid(f"{name} is {value}, neither 0 nor {_DIVISOR_MIN:g} or more.")
+    _check_between("logprobs", request.logprobs, 0, min(LOGPROBS_MAX, vocabulary))
+    for one in sampling.logit_bias:
+        _check_between(f"logit_bias of token {one.token_id}", one.bias, -_BIAS_MAX, _BIAS_MAX)
+    biased = [one.token_id for one in sampling.logit_bias]
+    if wrong := _wrong_ids(biased, LOGIT_BIASES_MAX, vocabulary):
+        raise SamplingInvalid(f"logit_bias {wrong}.")
+    if wrong := _wrong_ids(request.stop_tokens, STOP_TOKENS_MAX, vocabulary):
+        raise StopInvalid(f"stop_tokens {wrong}.")
+
+
+def _check_between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:  # also refuses a NaN
+        raise SamplingInvalid(f"{name} is {value}, not between {low:g} and {high:g}.")
+
+
+def _wrong_ids(ids: Sequence[int], count_max: int, vocabulary: int) -> str:
+    """Return the problem with a list of ids; empty if there is none."""
+    if len(ids) > count_max:
+        return f"has {len(ids)} tokens, more than {count_max}"
+    if any(a >= b for a, b in pairwise(ids)):
+        return "is not in ascending order of ids"
+    if ids and not 0 <= ids[0] <= ids[-1] < vocabulary:
+        return f"names a token outside the vocabulary of {vocabulary}"
+    return ""
 
 
 def draw_word(seed: int, output_index: int) -> int:
@@ -67,16 +94,29 @@ class SamplerState:
     """The parameters of one sequence, and the tokens so far as far as sampling needs them."""
 
     def __init__(
-        self, sampling: Sampling, context: Sequence[int] = (), output_index: int = 0
+        self,
+        request: Request,
+        *,
+        vocabulary: int,
+        context: Sequence[int] = (),
+        output_index: int = 0,
+        end_ids: Iterable[int] = (),
     ) -> None:
         """Start behind `context`, every token so far, at an index counted from the turn's start.
 
-        Raises SamplingInvalid.
+        `end_ids` end an answer for any request. Raises SamplingInvalid or StopInvalid.
         """
-        check_sampling(sampling)
+        check_request(request, vocabulary)
+        sampling = request.sampling
         self.sampling = sampling
         self.output_index = output_index
-        self._penalties = _Penalties(sampling, context) if _penalises(sampling) else None
+        self.end_ids = frozenset(end_ids).union(request.stop_tokens)
+        """The tokens that end this answer."""
+        self.logprobs = request.logprobs
+        """How many of the likeliest tokens are recorded with each token; 0 for no record."""
+        self._first_end = request.output_tokens_min
+        self._ends = np.array(sorted(self.end_ids), np.int64)
+        self._changes = _Changes(sampling, context) if _changes(sampling) else None
 
     @property
     def word(self) -> int:
@@ -86,19 +126,37 @@ class SamplerState:
     def add(self, token_id: int) -> None:
         """Count the token chosen last."""
         self.output_index += 1
-        if self._penalties is not None:
-            self._penalties.add(token_id)
+        if self._changes is not None:
+            self._changes.add(token_id)
 
-    def scores(self, logits: Logits, mask: Mask | None = None) -> Logits:
-        """Return logits [V] with mask and penalties applied; the array given is not changed."""
-        if mask is None and self._penalties is None:
+    def scores(
+        self, logits: Logits, mask: Mask | None = None, memory: Logits | None = None
+    ) -> Logits:
+        """Return the scores of logits [V], which are not changed.
+
+        They are the logits after mask, least length, bias and penalties, in `memory` if
+        there are any of these and it is given.
+        """
+        is_early = self.output_index < self._first_end
+        if mask is None and self._changes is None and not is_early:
             return logits
-        scores = logits.copy()
+        scores = memory if memory is not None else np.empty_like(logits)
+        np.copyto(scores, logits)
         if mask is not None:
             np.copyto(scores, -np.inf, where=~_bits(mask, len(logits)))
-        if self._penalties is not None:
-            self._penalties.apply(scores)
+        if is_early:
+            _exclude(scores, self._ends)
+        if self._changes is not None:
+            self._changes.apply(scores)
         return scores
+
+
+def _exclude(scores: Logits, ids: npt.NDArray[np.int64]) -> None:
+    """Exclude tokens, in place, unless no other is left."""
+    before = scores[ids]
+    scores[ids] = -np.inf
+    if np.isneginf(scores.max()):
+        scores[ids] = before
 
 
 def _bits(mask: Mask, count: int) -> npt.NDArray[np.bool_]:
@@ -106,31 +164,49 @@ def _bits(mask: Mask, count: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(octets, count=count, bitorder="little").view(np.bool_)
 
 
+def _changes(sampling: Sampling) -> bool:
+    return bool(sampling.logit_bias) or _penalises(sampling)
+
+
 def _penalises(sampling: Sampling) -> bool:
     changes = sampling.presence_penalty or sampling.frequency_penalty
     return bool(changes) or sampling.repetition_penalty not in (0, 1)
 
 
-class _Penalties:
-    """How often each token is in the window, token by token; memory grows with distinct ones."""
+class _Changes:
+    """The bias of tokens, and how often each is in the window of the penalties.
+
+    Memory grows with the number of distinct tokens.
+    """
 
     def __init__(self, sampling: Sampling, context: Sequence[int]) -> None:
         self._repetition = sampling.repetition_penalty or 1.0
         self._presence = sampling.presence_penalty
         self._frequency = sampling.frequency_penalty
+        self._counts_tokens = _penalises(sampling)
         self._width = sampling.penalty_window
         window = context[-self._width :] if self._width else context
+        window = window if self._counts_tokens else ()
         self._leaving = deque(window if self._width else ())
-        ids, counts = np.unique(np.asarray(window, np.int64), return_counts=True)
+        biased = [one.token_id for one in sampling.logit_bias]
+        ids, counts = np.unique(np.array([*window, *biased], np.int64), return_counts=True)
         self._slots = {token_id: slot for slot, token_id in enumerate(ids.tolist())}
         self._ids, self._counts = ids, counts.astype(np.float64)
+        self._bias = np.zeros(len(ids))
+        for one in sampling.logit_bias:
+            slot = self._slots[one.token_id]
+            self._bias[slot] = one.bias
+            self._counts[slot] -= 1  # it stands in the list once without being in the window
 
     def add(self, token_id: int) -> None:
+        if not self._counts_tokens:
+            return
         slot = self._slots.setdefault(token_id, len(self._slots))
         if slot == len(self._ids):
-            more = slot + 64
-            self._ids = np.concatenate([self._ids, np.zeros(more, np.int64)])
-            self._counts = np.concatenate([self._counts, np.zeros(more)])
+            more = np.zeros(slot + 64)
+            self._ids = np.concatenate([self._ids, more.astype(np.int64)])
+            self._counts = np.concatenate([self._counts, more])
+            self._bias = np.concatenate([self._bias, more])
         self._ids[slot] = token_id
         self._counts[slot] += 1
         if self._width:
@@ -139,13 +215,16 @@ class _Penalties:
                 self._counts[self._slots[self._leaving.popleft()]] -= 1
 
     def apply(self, scores: Logits) -> None:
-        """Lower the scores of tokens in the window, in place."""
-        present = np.flatnonzero(self._counts)
+        """Add the bias and subtract the penalties, in place."""
+        present = np.flatnonzero((self._counts > 0) | (self._bias != 0))
         ids, counts = self._ids[present], self._counts[present]
-        seen = scores[ids].astype(np.float64)
-        absent = np.isneginf(seen)
-        seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
-        seen = seen - counts * self._frequency - self._presence
-        seen = np.clip(seen, -_SCORE_MAX, _SCORE_MAX)
-        seen[absent] = -np.inf
-        scores[ids] = seen
+        changed = scores[ids].astype(np.float64)
+        absent = np.isneginf(changed)
+        changed += self._bias[present]
+        repeated = np.where(changed > 0, changed / self._repetition, changed * self._repetition)
+        changed = np.where(counts > 0, repeated, changed)
+        changed -= counts * self._frequency
+        changed -= np.where(counts > 0, self._presence, 0.0)
+        changed = np.clip(changed, -_SCORE_MAX, _SCORE_MAX)
+        changed[absent] = -np.inf
+        scores[ids] = changed

@@ -32,6 +32,9 @@ _C1 = float.fromhex("0x1.62e42fefa39efp-7")
 _C2 = float.fromhex("0x1.ebfbdff82c58fp-15")
 _C3 = float.fromhex("0x1.c6b08d704a0c0p-23")
 
+_LINE = 8
+"""Numbers of a cache line."""
+
 _LN2 = float.fromhex("0x1.62e42fefa39efp-1")
 _SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 _LAST_DIVISOR = 21
@@ -67,6 +70,14 @@ def span(temperature: float) -> float:
     return (STEPS_DOWN + STEPS) * temperature / _SCALE
 
 
+def _rows(number: int, count: int) -> Floats:
+    """Return rows of at least `count` that begin at cache lines, where arithmetic is faster."""
+    width = -(-count // _LINE) * _LINE
+    floats = np.empty(number * width + _LINE)
+    skipped = -floats.ctypes.data // floats.itemsize % _LINE
+    return floats[skipped : skipped + number * width].reshape(number, width)
+
+
 class Workspace:
     """Arrays that one thread reuses, since new ones would cost more than the arithmetic.
 
@@ -74,9 +85,15 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        """Start without memory; it grows with the vocabulary, 32 bytes per token."""
-        self._floats = np.empty((3, 0), np.float64)
-        self._steps = np.empty(0, np.int64)
+        """Start without memory; it grows with the vocabulary, 36 bytes per token."""
+        self._rows = _rows(4, 0)
+        self._scores = np.empty(0, np.float32)
+
+    def scores(self, count: int) -> Scores:
+        """Return memory for the scores of `count` tokens."""
+        if count > len(self._scores):
+            self._scores = np.empty(count, np.float32)
+        return self._scores[:count]
 
     def weigh(self, scores: Scores, best: float, temperature: float) -> tuple[Floats, Ids]:
         """Return each candidate's weight, and its whole steps below the best.
@@ -84,11 +101,10 @@ class Workspace:
         `best` is finite and the greatest score. A higher score has no more steps.
         """
         count = len(scores)
-        if count > len(self._steps):
-            self._floats = np.empty((3, count), np.float64)
-            self._steps = np.empty(count, np.int64)
-        rest, whole, weights = (row[:count] for row in self._floats)
-        steps = self._steps[:count]
+        if count > self._rows.shape[1]:
+            self._rows = _rows(4, count)
+        rest, whole, weights, last = (row[:count] for row in self._rows)
+        steps = last.view(np.int64)
         scale = _SCALE / temperature
         np.copyto(rest, scores)
         np.subtract(best, rest, out=rest)
@@ -108,6 +124,21 @@ class Workspace:
         weights *= power
         np.rint(weights, out=weights)
         return weights, steps
+
+
+def natural_log(value: float) -> float:
+    """Return ln of a number of at least 1, to about one unit in the last place.
+
+    With value = m * 2**e and m near 1: ln value = e * ln 2 + 2 * artanh((m - 1) / (m + 1)).
+    """
+    mantissa, exponent = math.frexp(value)
+    if mantissa < _SQRT_HALF:
+        mantissa, exponent = mantissa * 2, exponent - 1
+    ratio = (mantissa - 1) / (mantissa + 1)
+    square, series = ratio * ratio, 0.0
+    for divisor in range(_LAST_DIVISOR, 0, -2):
+        series = series * square + 1 / divisor
+    return exponent * _LN2 + (2 * ratio) * series
 
 
 _BLOCK = 256

@@ -43,11 +43,14 @@ class StopMatcher:
         self._held = begun
         self.stopped_by: str | None = None
 
-    def feed(self, data: bytes) -> Shown:
-        """Add the bytes of one token; return the bytes that may be shown now."""
+    def feed(self, data: bytes, *, may_stop: bool = True) -> Shown:
+        """Add the bytes of one token; return the bytes that may be shown now.
+
+        Without `may_stop` no stop string ends in them; one that begins there may end later.
+        """
         assert self.stopped_by is None, "a stop string ends the output"
         before, self._held = len(self._held), self._held + data
-        found = self._find(before)
+        found = self._find(before) if may_stop else None
         if found is not None:
             start, stop = found
             text, self._held, self.stopped_by = self._held[:start], b"", self._stops[stop]

@@ -20,15 +20,22 @@ class VisibleText:
     """The visible bytes of one run: whole characters, no stop strings, no control tokens."""
 
     def __init__(
-        self, tokenizer: Decoder, stops: Iterable[str], continued: Sequence[int] = ()
+        self,
+        tokenizer: Decoder,
+        stops: Iterable[str],
+        continued: Sequence[int] = (),
+        tokens_min: int = 0,
     ) -> None:
         """Start a run that continues after the tokens `continued`. Raises StopInvalid.
 
         They may end inside a character, which was not shown: the output begins with it.
+        Before the output index `tokens_min`, counted from the turn's start, no stop string
+        ends the output.
         """
         self._tokenizer = tokenizer
         self._matcher = StopMatcher(stops, unfinished(tokenizer.decode_bytes(continued)))
         self._characters = PartialText()
+        self._tokens_left = tokens_min - len(continued)
 
     @property
     def stopped_by(self) -> str | None:
@@ -40,7 +47,9 @@ class VisibleText:
 
         Bytes that are not UTF-8 become the replacement character.
         """
-        shown = self._matcher.feed(self._tokenizer.token_bytes(token_id))
+        may_stop = self._tokens_left <= 0
+        self._tokens_left -= 1
+        shown = self._matcher.feed(self._tokenizer.token_bytes(token_id), may_stop=may_stop)
         return self._characters.feed(shown.text).encode()
 
     def finish(self) -> bytes:

@@ -47,6 +47,9 @@ DENIED_RECHECK_S = 60.0
 
 STOP_STRING_BYTES_MAX = 256
 """Most bytes of an answer that a host holds back to look for a stop string."""
+STOP_TOKENS_MAX = 64
+LOGIT_BIASES_MAX = 1_024
+LOGPROBS_MAX = 20
 DRAFT_BYTES_MAX = 4 * 1024 * 1024
 """Most bytes of a running draft that a hub keeps, per request."""
 BLOB_BYTES_MAX = 1024 * 1024 * 1024

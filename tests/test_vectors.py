@@ -12,14 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.v1 import log_pb2 as pb
 from model_host.sampler import Sampler
-from model_host.sampler_state import SamplerState
 from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import sealable
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ENTRY_TAG, ConversationId, Digest, EntryId, Lane, Position, PublicKey, pae
 from replica.log import codec, wire
 from replica.log.admission import Admitted, Duplicate, Pending
-from replica.log.body import Sampling
 from replica.log.codec.entries import shape_of
 from replica.log.digest import digest_of
 from replica.log.entry import Entry, Header, body_digest, entry_id, sign, verify
@@ -27,6 +25,7 @@ from replica.log.log import Log
 from replica.order.tail import frontier, tail
 from replica.order.verdict import VoidReason
 from spec.vectors.make.__main__ import FILES, FOLDER, text
+from tests.support.sampling import sampled
 
 Vector = dict[str, Any]
 SHUFFLES = 8
@@ -261,25 +260,11 @@ def test_the_digest_hashes_sorted_heads(vector: Vector) -> None:
 # --- sampler -------------------------------------------------------------------------
 
 
-def _sampled(vector: Vector) -> tuple[list[int] | None, int]:
-    """Return the weights by id and the token, as the vector states them."""
-    logits = np.frombuffer(bytes.fromhex(vector["logits"]), "<f4")
-    words = vector["mask"] and np.frombuffer(bytes.fromhex(vector["mask"]), "<i4")
-    sampling = Sampling(**vector["sampling"] | {"seed": int(vector["sampling"]["seed"])})
-    state = SamplerState(sampling, vector["context"], vector["output_index"])
-    sampler = Sampler()
-    (choice,) = sampler.sample(logits[None], [state], [words])
-    if not sampling.temperature:
-        return None, choice.token_id
-    scores = state.scores(logits, words)
-    ids, weights = sampler.weigh(scores, float(scores.max()), sampling)
-    by_id = dict(zip(range(len(logits)) if ids is None else ids.tolist(), weights, strict=True))
-    return [int(by_id.get(token, 0)) for token in range(len(logits))], choice.token_id
-
-
 @pytest.mark.parametrize("vector", _vectors("sampler.json"))
 def test_the_sampler_chooses_the_token_of_the_vector(vector: Vector) -> None:
-    assert _sampled(vector) == (vector["weights"], vector["token"])
+    logits = np.frombuffer(bytes.fromhex(vector["logits"]), "<f4")
+    result = vector["weights"], vector["token"], vector["recorded"]
+    assert sampled(Sampler(), logits, vector) == result
 
 
 def test_the_folder_holds_nothing_but_vectors_and_their_makers() -> None:

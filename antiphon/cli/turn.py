@@ -5,7 +5,7 @@ A request may state its latest start (DECISIONS D56).
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 from antiphon.cli.errors import MessageTooLong, ReadOnlyHere
@@ -65,10 +65,10 @@ def options_for(
     tokens_max = given.pop("output_tokens_max", choices.output_tokens_max)
     genesis = held.log.body(EntryId(held.id))
     defaults = genesis.default_sampling if isinstance(genesis, Genesis) else None
-    sampling = Sampling(**(asdict(defaults or Sampling()) | given))
+    sampling = replace(defaults or Sampling(), **given)
     if not sampling.seed:
         seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
-        sampling = Sampling(**(asdict(sampling) | {"seed": seed}))
+        sampling = replace(sampling, seed=seed)
     linked = tuple(known.key for known in replica.hub.hosts)
     return RequestOptions(
         choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms

@@ -1014,6 +1014,7 @@ class Sampling(_message.Message):
     FREQUENCY_PENALTY_FIELD_NUMBER: _builtins.int
     PENALTY_WINDOW_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """0 is greedy."""
     top_k: _builtins.int
@@ -1034,6 +1035,10 @@ class Sampling(_message.Message):
     """Seed of the counter-based draw; logged always, minted by the client where
     the user gives none.
     """
+    @_builtins.property
+    def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
+        """Numbers added to logits, by ascending id; at most 1,024."""
+
     def __init__(
         self,
         *,
@@ -1046,14 +1051,41 @@ class Sampling(_message.Message):
         frequency_penalty: _builtins.float = ...,
         penalty_window: _builtins.int = ...,
         seed: _builtins.int = ...,
+        logit_bias: _abc.Iterable[Global___LogitBias] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "penalty_window", b"penalty_window", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "penalty_window", b"penalty_window", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Sampling: _TypeAlias = Sampling  # noqa: Y015
+
+@_typing.final
+class LogitBias(_message.Message):
+    """A number added to the logit of one token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    BIAS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    """The token."""
+    bias: _builtins.float
+    """The number, from -100 to 100."""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        bias: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bias", b"bias", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogitBias: _TypeAlias = LogitBias  # noqa: Y015
 
 @_typing.final
 class Request(_message.Message):
@@ -1069,6 +1101,9 @@ class Request(_message.Message):
     EXECUTOR_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_HEADS_FIELD_NUMBER: _builtins.int
     ANSWER_BY_MS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_MIN_FIELD_NUMBER: _builtins.int
+    STOP_TOKENS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """Key of the host that shall answer, 32 bytes."""
     profile: _builtins.bytes
@@ -1080,6 +1115,15 @@ class Request(_message.Message):
     answer_by_ms: _builtins.int
     """Unix milliseconds after which the host refuses to begin; 0 for no limit.
     The host's own clock decides, and nothing but its refusal rests on it.
+    """
+    output_tokens_min: _builtins.int
+    """Neither a token nor a string ends the answer before this output index; 0
+    for no such bound. The limits end it all the same.
+    """
+    logprobs: _builtins.int
+    """How many of the likeliest tokens the generation records at each output
+    token, with their log probabilities and that of the token itself; at most
+    20, and 0 for no record.
     """
     @_builtins.property
     def sampling(self) -> Global___Sampling:
@@ -1095,6 +1139,12 @@ class Request(_message.Message):
         informative, and not among what the entry lists.
         """
 
+    @_builtins.property
+    def stop_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that end the answer, besides the model's own, by ascending id; at
+        most 64. They enter the context and are not shown.
+        """
+
     def __init__(
         self,
         *,
@@ -1106,10 +1156,13 @@ class Request(_message.Message):
         executor: _builtins.bytes = ...,
         membership_heads: _abc.Iterable[_builtins.bytes] | None = ...,
         answer_by_ms: _builtins.int = ...,
+        output_tokens_min: _builtins.int = ...,
+        stop_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        logprobs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "profile", b"profile", "sampling", b"sampling", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "logprobs", b"logprobs", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1224,6 +1277,7 @@ class Generation(_message.Message):
     DRAFT_DIGEST_FIELD_NUMBER: _builtins.int
     NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
     """How many bytes of the decoded tokens are visible."""
     finish_reason: Global___FinishReason.ValueType
@@ -1231,9 +1285,11 @@ class Generation(_message.Message):
     finish_detail: _builtins.str
     """The cause in the host's own words: a stop string, an error's reason."""
     sampler_digest: _builtins.bytes
-    """Digest of the sampling recipe, 32 bytes."""
+    """Digest of the sampling recipe, 32 bytes; unset where the host that closes
+    the run does not know it.
+    """
     render_recipe_digest: _builtins.bytes
-    """Digest of the rendering recipe, 32 bytes."""
+    """Digest of the rendering recipe, 32 bytes; likewise."""
     draft_digest: _builtins.bytes
     """Running digest of the draft stream after its last token, 32 bytes."""
     numerics_class: _builtins.bytes
@@ -1252,6 +1308,10 @@ class Generation(_message.Message):
     def usage(self) -> Global___Usage:
         """What it cost."""
 
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprobs]:
+        """Where the request asks for them: one for each of `token_ids`, else none."""
+
     def __init__(
         self,
         *,
@@ -1266,14 +1326,51 @@ class Generation(_message.Message):
         draft_digest: _builtins.bytes = ...,
         numerics_class: _builtins.bytes = ...,
         run: _builtins.int = ...,
+        logprobs: _abc.Iterable[Global___TokenLogprobs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "logprobs", b"logprobs", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Generation: _TypeAlias = Generation  # noqa: Y015
+
+@_typing.final
+class TokenLogprobs(_message.Message):
+    """Natural logarithms of the model's probabilities at one output token, before
+    anything in the request changes them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOP_IDS_FIELD_NUMBER: _builtins.int
+    TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    logprob: _builtins.float
+    """Of the token itself."""
+    @_builtins.property
+    def top_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The likeliest tokens, likeliest first."""
+
+    @_builtins.property
+    def top_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Those of `top_ids`."""
+
+    def __init__(
+        self,
+        *,
+        logprob: _builtins.float = ...,
+        top_ids: _abc.Iterable[_builtins.int] | None = ...,
+        top_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "top_ids", b"top_ids", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenLogprobs: _TypeAlias = TokenLogprobs  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):

@@ -6,16 +6,17 @@ the same numerics class computes the same tokens again.
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from model_host.journal_records import (
     HEAD_BYTES,
-    TOKEN_BYTES,
     JournalHead,
     decode_journal,
     encode_token,
+    token_bytes,
 )
+from model_host.sampler_state import Choice
 from replica.conversation import extend_digest
 from replica.ids import Digest, EntryId
 from replica.io import sync_folder, typed_errors
@@ -32,13 +33,13 @@ class Journal:
         self._digest = digest
         self._descriptor: int | None = descriptor
 
-    def append(self, token_ids: Iterable[int]) -> None:
+    def append(self, choices: Sequence[Choice]) -> None:
         """Write tokens. Raises StoreFull or StoreError; use `Journals.resume` then."""
         assert self._descriptor is not None, "a closed journal is not written"
         records, digest = [], self._digest
-        for token_id in token_ids:
-            digest = extend_digest(digest, (token_id,))
-            records.append(encode_token(token_id, digest))
+        for choice in choices:
+            digest = extend_digest(digest, (choice.token_id,))
+            records.append(encode_token(choice, digest))
         with typed_errors():
             _write_all(self._descriptor, b"".join(records))
         self._digest = digest
@@ -76,22 +77,23 @@ class Journals:
                 raise
         return Journal(path, descriptor, head.digest)
 
-    def read(self, request: EntryId) -> tuple[JournalHead, list[int]] | None:
+    def read(self, request: EntryId, logprobs: int = 0) -> tuple[JournalHead, list[Choice]] | None:
         """Return head and tokens of a journal, None if there is none or its head is incomplete.
 
-        Raises StoreError.
+        `logprobs` is the number that the request asks for. Raises StoreError.
         """
         path = self._path(request)
         with typed_errors():
-            return decode_journal(path.read_bytes()) if path.exists() else None
+            return decode_journal(path.read_bytes(), logprobs) if path.exists() else None
 
-    def resume(self, head: JournalHead, token_ids: list[int]) -> Journal:
-        """Open a journal to write after `token_ids`; an incomplete token at the end is cut off.
+    def resume(self, head: JournalHead, choices: Sequence[Choice], logprobs: int = 0) -> Journal:
+        """Open a journal to write after `choices`; an incomplete token at the end is cut off.
 
-        Raises StoreError.
+        `logprobs` is as in `read`. Raises StoreError.
         """
         path = self._path(head.request)
-        size = HEAD_BYTES + len(token_ids) * TOKEN_BYTES
+        token_ids = tuple(choice.token_id for choice in choices)
+        size = HEAD_BYTES + len(choices) * token_bytes(logprobs)
         with typed_errors():
             descriptor = os.open(path, os.O_WRONLY)
             try:
@@ -100,7 +102,7 @@ class Journals:
             except OSError:
                 os.close(descriptor)
                 raise
-        return Journal(path, descriptor, extend_digest(head.digest, tuple(token_ids)))
+        return Journal(path, descriptor, extend_digest(head.digest, token_ids))
 
     def requests(self) -> list[EntryId]:
         """Return the requests that have journals. Raises StoreError."""

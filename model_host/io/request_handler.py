@@ -23,7 +23,7 @@ from model_host.profile import Profile
 from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Template, render, render_digests
 from model_host.runner import Plan, Run, Visible, context_items, plan
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import Choice, SamplerState
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
 from replica.conversation import Conversation, Sealable, extend_digest, start_digest
@@ -104,7 +104,7 @@ class RequestHandler:
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
         """Resume a run after a crash with the same tokens, or close it if that is impossible."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(request_id, node.id)
+        head, journaled = self._journaled(held, request_id, node.id)
         try:
             planned = self._plan(held, _sealed(node, request_id))
             state, shows = self._sampler_and_text(planned)
@@ -154,38 +154,45 @@ class RequestHandler:
 
     def _sampler_and_text(self, planned: Plan) -> tuple[SamplerState, Visible]:
         """Return the sampler state of a run and its visible text. Raises GenerationRefused."""
-        request = planned.request
-        shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
-        return SamplerState(request.sampling, planned.prompt, planned.draw_offset), shows
+        request, tokenizer = planned.request, self._offer.tokenizer
+        state = SamplerState(
+            request,
+            vocabulary=tokenizer.token_count,
+            context=planned.prompt,
+            output_index=planned.draw_offset,
+            end_ids=self._offer.stop_ids,
+        )
+        first_stop = request.output_tokens_min
+        return state, VisibleText(tokenizer, request.stop, planned.continued, first_stop)
 
     def _run(
         self, planned: Plan, seal_id: EntryId, number: int, state: SamplerState, shows: Visible
     ) -> Run:
         offer = self._offer
         limit = offer.profile.context_tokens_max
-        return Run(planned, seal_id, number, state, shows, offer.stop_ids, limit)
+        return Run(planned, seal_id, number, state, shows, limit)
 
     def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
         offer = self._offer
         return JournalHead(request_id, seal_id, number, offer.profile.digest, offer.numerics_class)
 
     def _journaled(
-        self, request_id: EntryId, seal_id: EntryId
-    ) -> tuple[JournalHead, list[int] | None]:
+        self, held: Conversation, request_id: EntryId, seal_id: EntryId
+    ) -> tuple[JournalHead, list[Choice] | None]:
         """Return head and tokens of a seal's journal; a new head and None if there is none."""
-        found = self._journals.read(request_id)
+        found = self._journals.read(request_id, _request(held, request_id).logprobs)
         if found is None or found[0].seal != seal_id:
             return self._head(request_id, seal_id, _new_run_number()), None
         return found
 
     # --- generations --------------------------------------------------------------
 
-    async def _generate(self, held: Conversation, run: Run, journaled: list[int] | None) -> None:
+    async def _generate(self, held: Conversation, run: Run, journaled: list[Choice] | None) -> None:
         head = self._head(run.plan.request_id, run.seal_id, run.run)
         if journaled is None:
             journal = self._journals.create(head)
         else:
-            journal = self._journals.resume(head, journaled)
+            journal = self._journals.resume(head, journaled, run.plan.request.logprobs)
         driver = RunDriver(self._thread, held, run, journal, self.runs)
         spaces = self._namespaces
         with closing(journal), self.runs.holding(driver):
@@ -195,9 +202,7 @@ class RequestHandler:
                 domain=spaces.pages(held),
                 namespace=spaces.stored(held),
             )
-            generation_id = await self._append(
-                held, run, driver.usage, driver.frames.digest, self._offer.numerics_class
-            )
+            generation_id = await self._append(held, run, driver.usage, driver.frames.digest, head)
             if driver.usage.prompt_tokens:  # else nothing was computed
                 ids = [*run.plan.prompt, *run.token_ids]
                 await self._thread.checkpoint(
@@ -207,14 +212,15 @@ class RequestHandler:
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
         """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(request_id, node.id)
+        head, journaled = self._journaled(held, request_id, node.id)
         run = self._shown_run(held, request_id, node, head.run)
-        for token_id in journaled or ():
-            run.add_token(token_id)
+        for choice in journaled or ():
+            run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
-        digest = extend_digest(start_digest(request_id, head.run), tuple(journaled or ()))
-        await self._append(held, run, Usage(), digest, head.numerics_class)
+        ids = tuple(choice.token_id for choice in journaled or ())
+        digest = extend_digest(start_digest(request_id, head.run), ids)
+        await self._append(held, run, Usage(), digest, head)
 
     def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
@@ -226,14 +232,20 @@ class RequestHandler:
         limit = request.output_tokens_max or _NO_LIMIT
         planned = Plan(held.id, request_id, request, node.seal, prompt, limit, continued)
         shows: Visible
+        first_stop = request.output_tokens_min
         try:
-            shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
+            shows = VisibleText(offer.tokenizer, request.stop, planned.continued, first_stop)
         except StopInvalid:
             shows = VisibleText(offer.tokenizer, (), planned.continued)
         # Without the prompt the ids are another model's, and have no text here.
         shows = shows if prompt else _NoText()
-        state = SamplerState(Sampling())  # nothing is chosen
-        return Run(planned, node.id, number, state, shows, offer.stop_ids, _NO_LIMIT)
+        # Nothing is chosen, and the present rules may refuse the request's own sampling.
+        state = SamplerState(
+            Request(request.host, Sampling()),
+            vocabulary=0,
+            end_ids=offer.stop_ids.union(request.stop_tokens),
+        )
+        return Run(planned, node.id, number, state, shows, _NO_LIMIT)
 
     def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
         """Return the prompt and the number of its tokens the answer continues.
@@ -257,11 +269,15 @@ class RequestHandler:
         run: Run,
         usage: Usage,
         draft_digest: Digest,
-        numerics_class: Digest,
+        head: JournalHead,
     ) -> EntryId:
         """Append the generation of a finished run, then drop the journal; return its id."""
+        profile = self._offer.profile
         body = run.generation(
-            usage, draft_digest, profile=self._offer.profile, numerics_class=numerics_class
+            usage,
+            draft_digest,
+            profile=profile if head.profile == profile.digest else None,
+            numerics_class=head.numerics_class,
         )
         entry = await self._replica.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         self._journals.discard(run.plan.request_id)

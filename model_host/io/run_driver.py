@@ -16,6 +16,7 @@ from model_host.io.journal import Journal
 from model_host.io.run_table import RunTable
 from model_host.job import Chosen, Computed, Ended, Event, Found, Job
 from model_host.runner import Run
+from model_host.sampler_state import Choice
 from replica.conversation import Conversation, Draft
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
@@ -83,15 +84,15 @@ class RunDriver:
             self._job.cancel()
 
     async def finish(
-        self, journaled: Sequence[int], *, owner: bytes, domain: bytes, namespace: bytes
+        self, journaled: Sequence[Choice], *, owner: bytes, domain: bytes, namespace: bytes
     ) -> None:
         """Replay the journaled tokens, then compute the rest until the run has finished.
 
         The keyword arguments are those of the job. Raises StoreError if the journal can't be
         written, and HostError if the engine stops.
         """
-        for token_id in journaled:
-            self.frames.add(token_id, self.run.add_token(token_id))
+        for choice in journaled:
+            self.frames.add(choice, self.run.add_token(choice.token_id, choice.logprobs))
             self._show(self.frames.take())
         # The host may have crashed between the last token and the generation's entry.
         if self.run.finished is not None:
@@ -114,8 +115,8 @@ class RunDriver:
             case Computed(tokens):
                 self._prompt_done += tokens
                 self._show_progress()
-            case Chosen(token_id, shown):
-                self.frames.add(token_id, shown)
+            case Chosen(choice, shown):
+                self.frames.add(choice, shown)
                 if self._first_token is None:
                     self._first_token = time.monotonic()
                     self._flush()

@@ -71,6 +71,14 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LogitBias:
+    """A number added to the logit of one token."""
+
+    token_id: int
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How the next token is chosen; temperature 0 is greedy."""
 
@@ -83,6 +91,8 @@ class Sampling:
     frequency_penalty: float = 0.0
     penalty_window: int = 0
     seed: int = 0
+    logit_bias: tuple[LogitBias, ...] = ()
+    """By ascending id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +245,12 @@ class Request:
     membership_heads: tuple[EntryId, ...] = ()
     answer_by_ms: int = 0
     """Unix milliseconds after which the host no longer begins; 0 for no limit."""
+    output_tokens_min: int = 0
+    """Output index before which neither a token nor a string ends the answer."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens that end the answer, besides the model's own; by ascending id."""
+    logprobs: int = 0
+    """How many of the likeliest tokens the generation records at each output token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +291,18 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log probabilities at one output token: its own, and those of the likeliest, likeliest first.
+
+    They are numbers of float32.
+    """
+
+    logprob: float
+    top_ids: tuple[int, ...]
+    top_logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A model's output: all token ids that enter the context, and the parts shown to people."""
 
@@ -289,6 +317,8 @@ class Generation:
     draft_digest: Digest | None = None
     numerics_class: Digest | None = None
     run: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each token, or none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Form(IntEnum):
     MESSAGE = 6
     PACKED_UINT32 = 7
     ENUM = 8
+    FIXED32 = 9
+    PACKED_FIXED32 = 10
 
 
 _WIRE_TYPES = {
@@ -45,6 +47,7 @@ _WIRE_TYPES = {
     Form.ENUM: WireType.VARINT,
     Form.BOOL: WireType.VARINT,
     Form.FIXED64: WireType.FIXED64,
+    Form.FIXED32: WireType.FIXED32,
 }
 # Enums are int32 to some parsers and uint32 to others; below 2^31 all agree.
 _VARINT_MAX = {
@@ -156,9 +159,12 @@ def _check_content(content: bytes, number: int, known: Field, nesting: int) -> N
                 content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise WireMalformed(f"field {number} is not UTF-8") from error
+        case Form.PACKED_UINT32 | Form.PACKED_FIXED32 if not content:
+            raise WireMalformed(f"field {number} is packed and empty")
+        case Form.PACKED_FIXED32:
+            if len(content) % 4:
+                raise WireMalformed(f"field {number} is cut off")
         case Form.PACKED_UINT32:
-            if not content:
-                raise WireMalformed(f"field {number} is packed and empty")
             at = 0
             while at < len(content):
                 value, at = read_varint(content, at)

@@ -1,5 +1,7 @@
 """The records of a journal: written ones are read, and a torn or foreign one is no token."""
 
+import math
+
 import pytest
 
 from model_host.journal_records import (
@@ -8,19 +10,27 @@ from model_host.journal_records import (
     JournalHead,
     decode_journal,
     encode_token,
+    token_bytes,
 )
+from model_host.sampler_state import Choice
 from replica.conversation.drafts import extend_digest, start_digest
 from replica.ids import Digest, EntryId
+from replica.log.body import TokenLogprobs
 
 HEAD = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, Digest(b"p" * 32), Digest(b"c" * 32))
-TOKENS = [5, 70_000, 0, 0, 3, 2**32 - 1]
+TOKENS = [Choice(i) for i in (5, 70_000, 0, 0, 3, 2**32 - 1)]
+RECORDED = [
+    Choice(5, TokenLogprobs(-0.5, (5, 9), (-0.5, -1.5))),
+    Choice(0, TokenLogprobs(-7.25, (1, 2**32 - 1), (-0.125, -math.inf))),
+    Choice(0, TokenLogprobs(0.0, (0, 3), (0.0, -20.0))),
+]
 
 
-def journal(head: JournalHead = HEAD, tokens: list[int] = TOKENS) -> bytes:
+def journal(head: JournalHead = HEAD, tokens: list[Choice] = TOKENS) -> bytes:
     data, digest = head.encode(), head.digest
-    for token_id in tokens:
-        digest = extend_digest(digest, (token_id,))
-        data += encode_token(token_id, digest)
+    for choice in tokens:
+        digest = extend_digest(digest, (choice.token_id,))
+        data += encode_token(choice, digest)
     return data
 
 
@@ -36,6 +46,25 @@ def test_a_head_cut_off_is_no_journal_and_a_torn_token_is_no_token() -> None:
     for size in range(len(data)):
         whole = TOKENS[: max(0, size - HEAD_BYTES) // TOKEN_BYTES]
         assert decode_journal(data[:size]) == (None if size < HEAD_BYTES else (HEAD, whole))
+
+
+def test_log_probabilities_are_read_back() -> None:
+    data = journal(tokens=RECORDED)
+    assert len(data) == HEAD_BYTES + len(RECORDED) * token_bytes(2)
+    assert decode_journal(data, 2) == (HEAD, RECORDED)
+
+
+def test_a_torn_or_damaged_log_probability_ends_the_journal() -> None:
+    data = journal(tokens=RECORDED)
+    for size in range(HEAD_BYTES, len(data)):
+        whole = RECORDED[: (size - HEAD_BYTES) // token_bytes(2)]
+        assert decode_journal(data[:size], 2) == (HEAD, whole)
+        assert decode_journal(data[:size] + bytes(len(data) - size), 2) == (HEAD, whole)
+    for at in range(HEAD_BYTES + token_bytes(2), len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        whole = RECORDED[: (at - HEAD_BYTES) // token_bytes(2)]
+        assert decode_journal(bytes(damaged), 2) == (HEAD, whole)
 
 
 def test_another_magic_is_no_journal() -> None:

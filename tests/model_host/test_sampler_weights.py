@@ -13,6 +13,7 @@ from model_host.sampler_weights import (
     STEPS_DOWN,
     Workspace,
     locate,
+    natural_log,
     powers,
     span,
 )
@@ -100,6 +101,19 @@ def test_the_place_of_a_word_is_where_the_running_sum_exceeds_its_share() -> Non
             assert locate(weights, word) == expected
 
 
+def test_a_share_that_ends_at_the_end_of_a_block_is_looked_for_behind_it() -> None:
+    weights = np.ones(512)
+    weights[256:260] = 0
+    assert locate(weights, -(-(256 << 64) // 508)) == 260
+
+
 def test_a_candidate_without_a_weight_is_never_drawn() -> None:
     weights = np.array([0.0, 0.0, 3.0, 0.0, 1.0, 0.0])
     assert {locate(weights, word << 60) for word in range(16)} == {2, 4}
+
+
+def test_the_logarithm_is_right_to_the_last_place_or_two() -> None:
+    rng = np.random.default_rng(6)
+    for value in [1.0, 2.0, 2**0.5, float(2**19), *np.exp(rng.uniform(0, 13, 500)).tolist()]:
+        assert abs(natural_log(value) - math.log(value)) <= 2 * math.ulp(math.log(value))
+        assert natural_log(value) == naive.natural_log(value)

@@ -9,9 +9,12 @@ from model_host.refusals import StopInvalid
 from model_host.stop import PartialText, StopMatcher, unfinished
 
 
-def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
-    """Search the whole output for the stop that ends first, of those the longest."""
-    for end in range(len(data) + 1):
+def naive(data: bytes, stops: list[str], early: int = 0) -> tuple[bytes, str | None]:
+    """Search the whole output for the stop that ends first, of those the longest.
+
+    None ends in the first `early` bytes.
+    """
+    for end in range(early + 1, len(data) + 1):
         ending = [stop for stop in stops if stop.encode() and data[:end].endswith(stop.encode())]
         if ending:
             stop = max(ending, key=lambda s: len(s.encode()))
@@ -19,10 +22,11 @@ def naive(data: bytes, stops: list[str]) -> tuple[bytes, str | None]:
     return data[: len(data) - len(unfinished(data))], None
 
 
-def run(pieces: list[bytes], stops: list[str]) -> tuple[bytes, str | None]:
+def run(pieces: list[bytes], stops: list[str], early: int = 0) -> tuple[bytes, str | None]:
+    """Feed all pieces; no stop ends in the first `early` ones."""
     matcher, shown = StopMatcher(stops), b""
-    for piece in pieces:
-        shown += matcher.feed(piece).text
+    for index, piece in enumerate(pieces):
+        shown += matcher.feed(piece, may_stop=index >= early).text
         if matcher.stopped_by is not None:
             return shown, matcher.stopped_by
     return shown + matcher.finish(), None
@@ -30,6 +34,11 @@ def run(pieces: list[bytes], stops: list[str]) -> tuple[bytes, str | None]:
 
 def test_a_stop_string_over_the_border_of_tokens_is_found() -> None:
     assert run([b"one tw", b"o st", b"op thr", b"ee"], ["stop"]) == (b"one two ", "stop")
+
+
+def test_a_stop_string_may_begin_early_and_end_later() -> None:
+    assert run([b"##a", b"#", b"#b"], ["##"], 2) == (b"##a", "##")
+    assert run([b"##", b"#"], ["##"], 1) == (b"#", "##")
 
 
 def test_a_stop_string_inside_one_token_is_found() -> None:
@@ -57,6 +66,8 @@ def test_random_outputs_agree_with_the_naive_twin() -> None:
         cuts = sorted(rng.choices(range(len(data) + 1), k=4))
         pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
         assert run(pieces, stops) == naive(data, stops)
+        early = rng.randint(0, 3)
+        assert run(pieces, stops, early) == naive(data, stops, sum(map(len, pieces[:early])))
 
 
 def test_the_bytes_shown_never_end_inside_a_character() -> None:

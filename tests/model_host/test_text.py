@@ -53,6 +53,18 @@ def test_a_stop_string_is_not_shown() -> None:
     assert visible.stopped_by == "##"
 
 
+def test_a_stop_string_does_not_end_a_text_before_its_least_length() -> None:
+    visible = VisibleText(Bytes(), ["##"], tokens_min=3)
+    assert "".join(pushed(visible, b"##a##")) == "##a"
+    assert visible.stopped_by == "##"
+
+
+def test_the_least_length_counts_from_the_start_of_the_turn() -> None:
+    visible = VisibleText(Bytes(), ["#"], b"ab", tokens_min=3)
+    assert "".join(pushed(visible, b"##")) == "#"
+    assert visible.stopped_by == "#"
+
+
 def test_a_stop_string_out_of_range_is_refused() -> None:
     with pytest.raises(StopInvalid):
         VisibleText(Bytes(), [""])

@@ -11,7 +11,7 @@ from replica.ids import ID_BYTES, KEY_BYTES, Digest, EntryId, PublicKey
 from replica.log import body as b
 from replica.refusals import BodyMalformed
 
-_SAMPLING_FIELDS = tuple(f.name for f in pb.Sampling.DESCRIPTOR.fields)
+_SAMPLING_FIELDS = tuple(f.name for f in pb.Sampling.DESCRIPTOR.fields if not f.is_repeated)
 _USAGE_FIELDS = tuple(f.name for f in pb.Usage.DESCRIPTOR.fields)
 _DRAFT_FIELDS = ("sampler_digest", "render_recipe_digest", "draft_digest", "numerics_class")
 
@@ -45,12 +45,15 @@ def _heads(values: "list[bytes] | tuple[bytes, ...]") -> tuple[EntryId, ...]:
 
 def sampling_to_pb(sampling: b.Sampling) -> pb.Sampling:
     """Convert sampling parameters to their message."""
-    return pb.Sampling(**{name: getattr(sampling, name) for name in _SAMPLING_FIELDS})
+    biases = [pb.LogitBias(token_id=one.token_id, bias=one.bias) for one in sampling.logit_bias]
+    plain = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
+    return pb.Sampling(logit_bias=biases, **plain)
 
 
 def sampling_from_pb(raw: pb.Sampling) -> b.Sampling:
     """Convert a message to sampling parameters; the sampler checks their ranges."""
-    return b.Sampling(**{name: getattr(raw, name) for name in _SAMPLING_FIELDS})
+    biases = tuple(b.LogitBias(one.token_id, one.bias) for one in raw.logit_bias)
+    return b.Sampling(**{name: getattr(raw, name) for name in _SAMPLING_FIELDS}, logit_bias=biases)
 
 
 def part_to_pb(part: b.Part) -> pb.Part:
@@ -209,6 +212,9 @@ def _request_to_pb(body: b.Request) -> pb.Request:
         executor=body.executor or b"",
         membership_heads=body.membership_heads,
         answer_by_ms=body.answer_by_ms,
+        output_tokens_min=body.output_tokens_min,
+        stop_tokens=body.stop_tokens,
+        logprobs=body.logprobs,
     )
 
 
@@ -242,6 +248,10 @@ def _generation_to_pb(body: b.Generation) -> pb.Generation:
         finish_detail=body.finish_detail,
         usage=pb.Usage(**{name: getattr(body.usage, name) for name in _USAGE_FIELDS}),
         run=body.run,
+        logprobs=[
+            pb.TokenLogprobs(logprob=t.logprob, top_ids=t.top_ids, top_logprobs=t.top_logprobs)
+            for t in body.logprobs
+        ],
         **{name: getattr(body, name) or b"" for name in _DRAFT_FIELDS},
     )
 
@@ -310,6 +320,9 @@ def _request_from_pb(raw: pb.Request) -> b.Request:
         executor=_key(raw.executor, "the executor key") if raw.executor else None,
         membership_heads=_heads(list(raw.membership_heads)),
         answer_by_ms=raw.answer_by_ms,
+        output_tokens_min=raw.output_tokens_min,
+        stop_tokens=tuple(raw.stop_tokens),
+        logprobs=raw.logprobs,
     )
 
 
@@ -347,5 +360,16 @@ def _generation_from_pb(raw: pb.Generation) -> b.Generation:
         finish_detail=raw.finish_detail,
         usage=b.Usage(**{name: getattr(raw.usage, name) for name in _USAGE_FIELDS}),
         run=raw.run,
+        logprobs=_logprobs_from_pb(raw),
         **digests,
+    )
+
+
+def _logprobs_from_pb(raw: pb.Generation) -> tuple[b.TokenLogprobs, ...]:
+    if len(raw.logprobs) not in (0, len(raw.token_ids)):
+        raise BodyMalformed("logprobs and token_ids differ in length")
+    if any(len(t.top_ids) != len(t.top_logprobs) for t in raw.logprobs):
+        raise BodyMalformed("top_logprobs and top_ids differ in length")
+    return tuple(
+        b.TokenLogprobs(t.logprob, tuple(t.top_ids), tuple(t.top_logprobs)) for t in raw.logprobs
     )

@@ -51,10 +51,17 @@ _FORMS = {
     FieldDescriptor.TYPE_BOOL: wire.Form.BOOL,
     FieldDescriptor.TYPE_FIXED64: wire.Form.FIXED64,
     FieldDescriptor.TYPE_DOUBLE: wire.Form.FIXED64,
+    FieldDescriptor.TYPE_FLOAT: wire.Form.FIXED32,
     FieldDescriptor.TYPE_BYTES: wire.Form.BYTES,
     FieldDescriptor.TYPE_STRING: wire.Form.STRING,
     FieldDescriptor.TYPE_MESSAGE: wire.Form.MESSAGE,
 }
+
+_PACKED = {
+    wire.Form.UINT32: wire.Form.PACKED_UINT32,
+    wire.Form.FIXED32: wire.Form.PACKED_FIXED32,
+}
+"""Repeated numbers: one field occurrence holds them all."""
 
 _SHAPES: dict[str, wire.Shape] = {}
 
@@ -68,9 +75,8 @@ def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
     shape = _SHAPES[descriptor.full_name] = wire.Shape(fields)
     for item in descriptor.fields:
         form = _FORMS[item.type]
-        if item.is_repeated and form == wire.Form.UINT32:
-            # Packed: one field occurrence holds all the numbers.
-            fields[item.number] = wire.Field(wire.Form.PACKED_UINT32)
+        if item.is_repeated and form in _PACKED:
+            fields[item.number] = wire.Field(_PACKED[form])
             continue
         nested = shape_of(item.message_type) if item.message_type else None
         oneof = item.containing_oneof.name if item.containing_oneof is not None else None

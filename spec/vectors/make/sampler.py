@@ -18,6 +18,8 @@ C2 = float.fromhex("0x1.ebfbdff82c58fp-15")
 C3 = float.fromhex("0x1.c6b08d704a0c0p-23")
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 INFINITY = math.inf
+LN2 = float.fromhex("0x1.62e42fefa39efp-1")
+SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 
 
 def _powers() -> list[float]:
@@ -41,21 +43,30 @@ def float32(value: float) -> float:
 
 
 def scores_of(logits: list[float], given: Vector) -> list[float]:
-    """Apply mask and penalties."""
+    """Apply mask, least length, bias and penalties."""
     scores = list(logits)
     if given["mask"] is not None:
         bits = int.from_bytes(bytes.fromhex(given["mask"]), "little")
         scores = [s if bits >> i & 1 else -INFINITY for i, s in enumerate(scores)]
+    if given["output_index"] < given["output_tokens_min"]:
+        early = [-INFINITY if i in given["end_ids"] else s for i, s in enumerate(scores)]
+        scores = early if max(early) > -INFINITY else scores
     s, context = given["sampling"], given["context"]
     window = context[-s["penalty_window"] :] if s["penalty_window"] else context
-    for token in set(window):
-        score = scores[token]
-        if s["repetition_penalty"] not in (0, 1):
-            penalty = s["repetition_penalty"]
-            score = score / penalty if score > 0 else score * penalty
-        score = score - window.count(token) * s["frequency_penalty"]
-        scores[token] = float32(score - s["presence_penalty"])
+    bias = dict(s["logit_bias"])
+    for token in {*window, *bias}:
+        score = scores[token] + bias.get(token, 0.0)
+        if token in window:
+            score = _penalised(score, window.count(token), s)
+        scores[token] = float32(score)
     return scores
+
+
+def _penalised(score: float, count: int, s: Vector) -> float:
+    if s["repetition_penalty"] not in (0, 1):
+        penalty = s["repetition_penalty"]
+        score = score / penalty if score > 0 else score * penalty
+    return score - count * s["frequency_penalty"] - s["presence_penalty"]
 
 
 def weight_of(score: float, best: float, temperature: float) -> int:
@@ -95,6 +106,29 @@ def word_of(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
+def natural_log(value: float) -> float:
+    """Return ln of a number of at least 1."""
+    mantissa, exponent = math.frexp(value)
+    if mantissa < SQRT_HALF:
+        mantissa, exponent = mantissa * 2, exponent - 1
+    ratio = (mantissa - 1) / (mantissa + 1)
+    square, series = ratio * ratio, 0.0
+    for divisor in range(21, 0, -2):
+        series = series * square + 1 / divisor
+    return exponent * LN2 + (2 * ratio) * series
+
+
+def logprobs_of(logits: list[float], token: int, count: int) -> Vector | None:
+    """Return the log probabilities recorded with a token."""
+    if not count:
+        return None
+    best = max(logits)
+    log_sum = natural_log(sum(weight_of(x, best, 1.0) for x in logits) / 2**BITS)
+    top = sorted(range(len(logits)), key=lambda i: (-logits[i], i))[:count]
+    own, *others = [(logits[i] - best) - log_sum for i in (token, *top)]
+    return {"logprob": packed([own]), "top_ids": top, "top_logprobs": packed(others)}
+
+
 def choose(logits: list[float], given: Vector) -> tuple[list[int] | None, int]:
     """Return weights, None where nothing is drawn, and the token."""
     scores = scores_of(logits, given)
@@ -121,6 +155,7 @@ DEFAULTS: Vector = {
     "frequency_penalty": 0.0,
     "penalty_window": 0,
     "seed": "0",
+    "logit_bias": [],
 }
 
 
@@ -142,17 +177,25 @@ def _vector(
     context: list[int] | None = None,
     index: int = 0,
     mask: str | None = None,
-    **sampling: float | str,
+    least: int = 0,
+    count: int = 0,
+    ends: list[int] | None = None,
+    **sampling: object,
 ) -> Vector:
     given = {
         "logits": packed(logits),
         "mask": mask,
         "context": context or [],
         "output_index": index,
+        "output_tokens_min": least,
+        "end_ids": ends or [],
+        "logprobs": count,
         "sampling": DEFAULTS | sampling,
     }
-    weights, token = choose(unpacked(packed(logits)), given)
-    return {"name": name, "comment": comment, **given, "weights": weights, "token": token}
+    exact = unpacked(packed(logits))
+    weights, token = choose(exact, given)
+    result = {"weights": weights, "token": token, "recorded": logprobs_of(exact, token, count)}
+    return {"name": name, "comment": comment, **given, **result}
 
 
 def _bf16(count: int, seed: int) -> list[float]:
@@ -164,7 +207,7 @@ def _bf16(count: int, seed: int) -> list[float]:
 
 RAMP = [-i / 7 for i in range(200)]
 TIES = [1.0, 3.0, 2.0, 3.0, -INFINITY, 3.0, 2.0, 0.0]
-WARM: dict[str, float | str] = {"temperature": 0.9, "seed": "11"}
+WARM: dict[str, object] = {"temperature": 0.9, "seed": "11"}
 
 
 def _greedy() -> list[Vector]:
@@ -208,6 +251,13 @@ def _dropped() -> list[Vector]:
         _vector("top-p-first", "the first alone", RAMP[:40], top_p=1e-300, **WARM),
         _vector("top-p-one", "1 keeps all", TIES, top_p=1.0, **WARM),
         _vector("top-p-exact", "a sum that equals its share", [1.0] * 8, top_p=0.25, **WARM),
+        _vector(
+            "top-p-rounded-up",
+            "half a unit more than the first: the second too",
+            [1.0] * 3,
+            top_p=(2**34 + 0.5) / (3 * 2**34),
+            **WARM,
+        ),
         _vector("min-p", "at least a tenth of the best", RAMP[:40], min_p=0.1, **WARM),
         _vector("min-p-one", "the best alone, with its equals", TIES, min_p=1.0, **WARM),
         _vector(
@@ -222,7 +272,7 @@ def _dropped() -> list[Vector]:
     ]
 
 
-def _changed() -> list[Vector]:
+def _penalties() -> list[Vector]:
     context = [0, 1, 1, 2, 2, 2, 5, 6, 6, 9]
     logits = _bf16(12, 3)
     low, high = [-FLOAT32_MAX, -1.0, 0.0], [FLOAT32_MAX, 1.0, 0.0]
@@ -263,9 +313,50 @@ def _changed() -> list[Vector]:
             "absent", "a token of -infinity stays out", TIES, context=[4],
             presence_penalty=-100.0, **WARM,
         ),
+    ]  # fmt: skip
+
+
+def _biased_and_masked() -> list[Vector]:
+    context = [0, 1, 1, 2, 2, 2, 5, 6, 6, 9]
+    logits = _bf16(12, 3)
+    return [
+        _vector(
+            "bias", "is added before the penalties", logits, context=context,
+            logit_bias=[[0, -2.5], [3, 4.0], [5, -1.0]], repetition_penalty=1.3, **WARM,
+        ),
+        _vector(
+            "bias-ban", "far below the rest, nothing is left", TIES,
+            logit_bias=[[1, -100.0], [3, -100.0]], **WARM,
+        ),
+        _vector("bias-greedy", "at temperature 0 too", TIES, logit_bias=[[2, 1.5]]),
+        _vector(
+            "early", "index 2 of at least 3: no token ends the answer", TIES, index=2, least=3,
+            ends=[1, 3], **WARM,
+        ),
+        _vector(
+            "late", "index 3: any may", TIES, index=3, least=3, ends=[1, 3], **WARM,
+        ),
+        _vector(
+            "early-alone", "a grammar leaves nothing else: it may end", TIES, mask="02000000",
+            least=3, ends=[1], **WARM,
+        ),
         _vector("mask", "a grammar allows ids 0, 2 and 6", TIES, mask="45000000", **WARM),
         _vector("mask-one", "or one id", TIES, mask="80000000", **WARM),
         _vector("mask-wide", "bits beyond the vocabulary", TIES, mask="4500000100000000", **WARM),
+    ]  # fmt: skip
+
+
+def _recorded() -> list[Vector]:
+    return [
+        _vector("logprobs", "of the token, and of the first three", RAMP[:40], count=3, **WARM),
+        _vector("logprobs-ties", "equal logits by id", TIES, count=5),
+        _vector(
+            "logprobs-raw", "of the logits before mask, bias, penalties and temperature", TIES,
+            mask="45000000", context=[2], logit_bias=[[6, 50.0]], presence_penalty=9.0, count=8,
+            temperature=0.2,
+        ),
+        _vector("logprobs-sure", "a certain token has 0", [50.0, 0.0, -5.0], count=2),
+        _vector("logprobs-equal", "each of 200 alike", [7.0] * 200, count=20, **WARM),
     ]  # fmt: skip
 
 
@@ -275,7 +366,15 @@ def build() -> dict[str, object]:
         "file": "sampler",
         "spec": "spec/07-host §3",
         "comment": "`logits`: float32, little-endian. `mask`: one bit per id, as little-endian"
-        " 32-bit words. `weights`: by id, after all steps that drop candidates; null at"
-        " temperature 0, where nothing is drawn.",
-        "vectors": [*_greedy(), *_drawn(), *_dropped(), *_changed()],
+        " 32-bit words. `end_ids`: the tokens that end an answer. `weights`: by id, after all"
+        " steps that drop candidates; null at temperature 0, where nothing is drawn. `recorded`:"
+        " the log probabilities, as float32; null where `logprobs` is 0.",
+        "vectors": [
+            *_greedy(),
+            *_drawn(),
+            *_dropped(),
+            *_penalties(),
+            *_biased_and_masked(),
+            *_recorded(),
+        ],
     }

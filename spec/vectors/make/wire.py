@@ -4,6 +4,7 @@ from spec.vectors.make.build import Fixed, Key, grant, message, one_field, varin
 
 KEY = Key("ada").public
 ID = bytes(range(32))
+FLOAT = varint(1 << 3 | 5) + b"\x00\x00\x80\xbf"
 
 
 def _header(**extra: bytes) -> bytes:
@@ -46,6 +47,8 @@ def _valid() -> list[tuple[str, str, str, bytes]]:
         ("uint64", "Header", "the greatest varint", _header(seq=one_field(5, 2**64 - 1))),
         ("enum", "Header", "the greatest enum number", _header(x=one_field(10, 2**31 - 1))),
         ("packed", "Seal", "tokens_per_entry, packed", one_field(7, b"\x00\x05\xac\x02")),
+        ("float", "TokenLogprobs", "a float has 4 bytes", FLOAT),
+        ("packed-float", "TokenLogprobs", "floats, packed", one_field(3, bytes(8))),
         ("oneof", "Member", "one member of the oneof", grant(Key("bob"), 2)),
         ("oneof-empty", "Member", "a chosen message may be empty", one_field(1, b"")),
         ("message-empty", "Genesis", "so may any message that is there", one_field(2, b"")),
@@ -99,6 +102,8 @@ def _broken() -> list[tuple[str, str, str, bytes]]:
         ("cut-off", "Header", "fixed64 of seven bytes", _header(epoch=b"\x19" + bytes(7))[:75]),
         ("cut-off", "Header", "unknown fixed32 of three bytes",
          _header(x=varint(99 << 3 | 5) + b"\x01\x01\x01")),
+        ("cut-off", "TokenLogprobs", "a packed float of three bytes", one_field(3, bytes(7))),
+        ("default", "TokenLogprobs", "a float 0 spelled out", FLOAT[:1] + bytes(4)),
         ("range", "Header", "critical 2", _header(x=one_field(11, 2))),
         ("range", "Header", "body_bytes 2^32", _header(x=one_field(13, 2**32))),
         ("range", "Header", "kind 2^31: a negative number to some parsers",
@@ -106,6 +111,7 @@ def _broken() -> list[tuple[str, str, str, bytes]]:
         ("range", "Header", "kind -1 in ten bytes", _header(x=one_field(10, 2**64 - 1))),
         ("range", "Seal", "a packed number of 33 bits", one_field(7, varint(2**32))),
         ("packed-empty", "Seal", "packs nothing", one_field(7, b"")),
+        ("packed-empty", "TokenLogprobs", "packs no float", one_field(3, b"")),
         ("oneof-once", "Member", "a grant and a revocation",
          grant(Key("bob"), 2) + one_field(2, message({1: KEY}))),
         ("nested", "Member", "the rule holds inside messages", one_field(1, one_field(2, 2)[:1])),

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.cli.session import Choices
+from antiphon.cli.turn import options_for
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
 from replica.errors import AntiphonError
@@ -16,7 +18,16 @@ from replica.ids import ConversationId, EntryId
 from replica.io import turns
 from replica.io.replica import Replica
 from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
-from replica.log.body import FinishReason, Genesis, Grant, Member, Role, Sampling, text_of
+from replica.log.body import (
+    FinishReason,
+    Genesis,
+    Grant,
+    LogitBias,
+    Member,
+    Role,
+    Sampling,
+    text_of,
+)
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
 from syncd.io.config import HubConfig
@@ -90,6 +101,16 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 def text_shown(events: list[turns.TurnEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+async def test_a_request_has_all_sampling_defaults_of_its_conversation(scene: Scene) -> None:
+    defaults = Sampling(0.7, 40, seed=3, logit_bias=(LogitBias(5, -1.5), LogitBias(9, 2.0)))
+    created = await scene.replica.create(Genesis((scene.replica.public,), defaults))
+    grant = Member(Grant(scene.host.replica.public, Role.HOST))
+    await scene.replica.append(created, grant, parents=(EntryId(created),))
+    held = scene.replica.shelf[created]
+    options = options_for(scene.replica, held, Choices(), changes={"temperature": 0.2})
+    assert options.sampling == replace(defaults, temperature=0.2)
 
 
 async def test_the_streamed_answer_is_the_logged_one(scene: Scene) -> None:

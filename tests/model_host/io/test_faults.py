@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from model_host import runner, schedule
+from model_host import runner, sampler, schedule
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io import request_handler
 from model_host.io.server import HostServer
@@ -15,7 +15,7 @@ from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
 from replica.conversation.next_seal import sealable
 from replica.errors import StoreError
-from replica.ids import EntryId, PublicKey
+from replica.ids import Digest, EntryId, PublicKey
 from replica.log.body import (
     FinishReason,
     Generation,
@@ -209,6 +209,25 @@ async def test_tokens_of_another_recipe_are_kept_and_not_decoded(served: ServedH
         assert len(answer.token_ids) > 3
         assert (answer.parts, answer.visible_bytes) == ((), 0)
         assert await is_well(served, host)
+
+
+async def test_a_run_of_another_sampling_recipe_is_closed_with_the_text_shown(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler, "RECIPE_DIGEST", Digest(b"another recipe".ljust(32)))
+        async with served.host() as host:
+            talk = await Talk.begin(served.replica, host.key)
+            request = await some_words(served, talk)
+    async with served.host() as host:
+        answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert text_of(answer.parts).startswith(talk.shown(request))
+        # Whoever verifies the tokens must not take them for those of the present recipe.
+        assert (answer.sampler_digest, answer.render_recipe_digest) == (None, None)
+        _, more = await talk.ask("Name a colour.", tokens=3)
+        assert more.sampler_digest == sampler.RECIPE_DIGEST
+        assert more.render_recipe_digest is not None
 
 
 async def test_a_run_closed_without_computing_leaves_no_checkpoint(

@@ -7,18 +7,20 @@ import pytest
 
 from model_host.io.journal import Journals
 from model_host.journal_records import JournalHead
+from model_host.sampler_state import Choice
 from replica.errors import StoreError
 from replica.ids import Digest, EntryId
+from replica.log.body import TokenLogprobs
 
 HEAD = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, Digest(b"p" * 32), Digest(b"c" * 32))
-TOKENS = [5, 70_000, 0, 0, 3]
+TOKENS = [Choice(i) for i in (5, 70_000, 0, 0, 3)]
 
 
 def written(folder: Path) -> Path:
     """Write a journal of TOKENS; return its file."""
     journal = Journals(folder).create(HEAD)
-    for token in TOKENS:
-        journal.append([token])
+    journal.append(TOKENS[:2])
+    journal.append(TOKENS[2:])
     journal.close()
     (path,) = folder.glob("*.journal")
     return path
@@ -37,9 +39,23 @@ def test_a_resumed_journal_continues_after_the_last_whole_token(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:-3])
     journals = Journals(tmp_path)
     journal = journals.resume(HEAD, TOKENS[:4])
-    journal.append([9])
+    journal.append([Choice(9)])
     journal.close()
-    assert journals.read(HEAD.request) == (HEAD, [*TOKENS[:4], 9])
+    assert journals.read(HEAD.request) == (HEAD, [*TOKENS[:4], Choice(9)])
+
+
+def test_a_resumed_journal_continues_with_log_probabilities(tmp_path: Path):
+    journals = Journals(tmp_path)
+    first, second = (Choice(i, TokenLogprobs(-0.5, (i,), (-0.5,))) for i in (7, 8))
+    journal = journals.create(HEAD)
+    journal.append([first])
+    journal.close()
+    (path,) = tmp_path.glob("*.journal")
+    path.write_bytes(path.read_bytes() + b"torn")
+    journal = journals.resume(HEAD, [first], 1)
+    journal.append([second])
+    journal.close()
+    assert journals.read(HEAD.request, 1) == (HEAD, [first, second])
 
 
 def test_a_half_written_token_is_cut_off_before_the_next(tmp_path: Path):
@@ -50,12 +66,12 @@ def test_a_half_written_token_is_cut_off_before_the_next(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, hard))
     try:
         with pytest.raises(StoreError):
-            journal.append([8])
+            journal.append([Choice(8)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         journal.close()
     assert journals.read(HEAD.request) == (HEAD, TOKENS)
     journal = journals.resume(HEAD, TOKENS)
-    journal.append([8])
+    journal.append([Choice(8)])
     journal.close()
-    assert journals.read(HEAD.request) == (HEAD, [*TOKENS, 8])
+    assert journals.read(HEAD.request) == (HEAD, [*TOKENS, Choice(8)])

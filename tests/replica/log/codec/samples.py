@@ -21,9 +21,11 @@ words = st.text(max_size=8)
 enums = st.integers(0, 20)
 doubles = st.floats(allow_nan=False).filter(lambda x: x != 0 or math.copysign(1, x) > 0)
 heads = st.lists(ids, max_size=3, unique=True).map(lambda found: tuple(sorted(found)))
+biases = st.lists(st.builds(b.LogitBias, uint32, doubles), max_size=3).map(tuple)
 samplings = st.builds(
-    b.Sampling, doubles, uint32, doubles, doubles, doubles, doubles, doubles, uint32, uint64
-)
+    b.Sampling, doubles, uint32, doubles, doubles, doubles, doubles, doubles, uint32, uint64,
+    biases,
+)  # fmt: skip
 leaves = st.one_of(
     st.builds(b.Text, words),
     st.builds(b.Media, ids, uint64, words, uint32, uint32),
@@ -61,6 +63,27 @@ def seals(draw: st.DrawFn) -> b.Seal:
     )  # fmt: skip
 
 
+floats = st.floats(allow_nan=False, width=32).filter(lambda x: x != 0 or math.copysign(1, x) > 0)
+
+
+@st.composite
+def logprobs(draw: st.DrawFn) -> b.TokenLogprobs:
+    top = draw(st.lists(st.tuples(uint32, floats), max_size=3))
+    return b.TokenLogprobs(draw(floats), tuple(i for i, _ in top), tuple(x for _, x in top))
+
+
+@st.composite
+def generations(draw: st.DrawFn) -> b.Generation:
+    tokens = tuple(draw(st.lists(uint32, max_size=4)))
+    size = draw(st.sampled_from([0, len(tokens)]))
+    usage = st.builds(b.Usage, *[uint32] * 5, uint64, uint64)
+    return b.Generation(
+        tokens, draw(part_lists), draw(uint32), draw(enums), draw(words), draw(usage),
+        *(draw(optional_ids) for _ in range(4)), draw(uint64),
+        tuple(draw(st.lists(logprobs(), min_size=size, max_size=size))),
+    )  # fmt: skip
+
+
 bodies = st.one_of(
     st.builds(
         b.Genesis,
@@ -73,13 +96,10 @@ bodies = st.one_of(
     st.builds(
         b.Request, ids, samplings, optional_ids, uint32,
         st.lists(st.text(min_size=1, max_size=4), max_size=3).map(tuple), optional_ids, heads,
+        uint64, uint32, st.lists(uint32, max_size=3).map(tuple), uint32,
     ),
     seals(),
-    st.builds(
-        b.Generation, st.lists(uint32, max_size=4).map(tuple), part_lists, uint32, enums, words,
-        st.builds(b.Usage, *[uint32] * 5, uint64, uint64), optional_ids, optional_ids,
-        optional_ids, optional_ids, uint64,
-    ),
+    generations(),
     st.builds(b.Cancel, words),
     st.builds(b.DocumentUpdate, st.binary(max_size=8)),
     st.just(b.Join()),

@@ -81,6 +81,8 @@ KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
         replace(SEAL, profile=Digest(b"")),
         replace(SEAL, projections=(b.Projected(EntryId(b""), 0, 1),)),
         b.Generation((), (), 0, 1, draft_digest=Digest(b"x")),
+        b.Generation((1, 2), (), 0, 1, logprobs=(b.TokenLogprobs(-1.0, (), ()),)),
+        b.Generation((1,), (), 0, 1, logprobs=(b.TokenLogprobs(-1.0, (5,), ()),)),
     ],
     ids=lambda body: type(body).__name__,
 )

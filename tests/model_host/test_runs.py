@@ -1,0 +1,193 @@
+"""One run from its first token to its generation, without a model: the runner is pure."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from model_host.runner import Plan, Run
+from model_host.sampler_state import SamplerState
+from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
+from replica.ids import Digest, EntryId
+from replica.log.body import FinishReason, Text, TokenLogprobs, Usage
+from tests.model_host.test_render import ENCODER, END
+from tests.model_host.test_runner import PROFILE, Scene, a_plan
+
+ANY = Digest(bytes(32))
+
+
+class Bytes:
+    """Visible text of the byte tokenizer, with one stop string."""
+
+    def __init__(self, stop: bytes = b"") -> None:
+        self.stop, self.held, self.stopped_by = stop, b"", None
+
+    def push(self, token_id: int) -> bytes:
+        self.held += bytes([token_id])
+        if self.stop and self.held == self.stop:
+            self.stopped_by = self.stop.decode()
+            return b""
+        if self.stop.startswith(self.held):
+            return b""
+        data, self.held = self.held, b""
+        return data
+
+    def finish(self) -> bytes:
+        data, self.held = self.held, b""
+        return data
+
+
+def new_run(planned: Plan, stop: bytes = b"") -> Run:
+    state = SamplerState(
+        planned.request,
+        vocabulary=ENCODER.token_count,
+        context=planned.prompt,
+        output_index=planned.draw_offset,
+        end_ids=(END,),
+    )
+    return Run(planned, EntryId(b"s" * 32), 9, state, Bytes(stop), 200)
+
+
+def run_out(planned: Plan, ids: Sequence[int], stop: bytes = b"") -> Run:
+    """Add the tokens `ids` until the run has finished."""
+    return add(new_run(planned, stop), ids)
+
+
+def add(run: Run, ids: Sequence[int]) -> Run:
+    for token_id in ids:
+        if run.finished is None:
+            run.add_token(token_id)
+    assert run.finished is not None
+    return run
+
+
+def test_progress_is_the_first_frame_of_a_draft_and_counts_the_prompt():
+    planned = a_plan()
+    run = new_run(planned)
+    frame = run.progress(Usage(cached_tokens=3, restored_tokens=2), 5)
+    assert frame.progress == Progress(len(planned.prompt), 3, 2, 5)
+    stream = DraftStream(planned.conversation, planned.request_id, 9)
+    assert stream.receive(frame)
+    assert (stream.token_count, stream.byte_count) == (0, 0)
+
+
+def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
+    run = run_out(a_plan(), [*b"yes", END])
+    assert run.finished[0] is FinishReason.STOP
+    assert bytes(run.visible) == b"yes"
+    assert run.token_ids[-1] == END
+    assert run.sampler_state.output_index == len(run.token_ids)
+
+
+def test_a_stop_token_ends_the_run_likewise():
+    scene = Scene()
+    run = run_out(scene.plan(scene.ask(stop_tokens=(ord("s"),))), b"yes")
+    assert run.finished == (FinishReason.STOP, "stop token 115")
+    assert bytes(run.visible) == b"ye"
+    assert run.token_ids == list(b"yes")
+
+
+def test_a_stop_string_ends_the_run_and_is_not_shown():
+    run = run_out(a_plan(), list(b"yes##"), b"##")
+    assert run.finished == (FinishReason.STOP, "stop string '##'")
+    assert bytes(run.visible) == b"yes"
+    assert len(run.token_ids) == 5
+
+
+@pytest.mark.parametrize("limit", ["output_tokens_max", "context"])
+def test_a_stop_string_ended_by_the_last_token_allowed_is_a_stop(limit: str):
+    # LENGTH could be continued, right behind the stop string.
+    scene = Scene()
+    if limit == "context":
+        planned = scene.plan(scene.ask())
+        rest = 200 - len(planned.prompt)
+        run = run_out(planned, [*b"x" * (rest - 2), *b"##"], b"##")
+    else:
+        run = run_out(scene.plan(scene.ask(output_tokens_max=5)), list(b"yes##"), b"##")
+    assert run.finished == (FinishReason.STOP, "stop string '##'")
+    assert not bytes(run.visible).endswith(b"#")
+
+
+def test_bytes_held_back_are_shown_when_no_stop_string_came():
+    run = run_out(a_plan(), [*b"yes#", END], b"##")
+    assert bytes(run.visible) == b"yes#"
+
+
+def test_the_request_limits_the_output():
+    scene = Scene()
+    run = run_out(scene.plan(scene.ask(output_tokens_max=2)), list(b"abcdef"))
+    assert run.finished[0] is FinishReason.LENGTH
+    assert run.token_ids == list(b"ab")
+
+
+def test_a_full_context_ends_the_run():
+    scene = Scene()
+    planned = scene.plan(scene.ask())
+    run = run_out(planned, list(b"x" * 300))
+    assert run.finished[0] is FinishReason.CONTEXT_LIMIT
+    assert len(planned.prompt) + len(run.token_ids) == 200
+
+
+def test_a_cancelled_run_keeps_the_bytes_shown():
+    run = new_run(a_plan())
+    run.add_token(ord("a"))
+    run.end(FinishReason.CANCELLED, "cancelled by a member")
+    body = run.generation(Usage(prompt_tokens=3), profile=PROFILE, numerics_class=ANY)
+    assert (body.token_ids, body.visible_bytes) == ((97,), 1)
+    assert body.finish_reason == FinishReason.CANCELLED
+    assert body.usage.output_tokens == 1
+
+
+def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
+    # The text of a continuation follows it directly.
+    run = new_run(a_plan(), b"##")
+    run.add_token(ord("a"))
+    run.add_token(ord("#"))
+    assert bytes(run.visible) == b"a"
+    run.end(FinishReason.CANCELLED, "cancelled by a member")
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (body.parts, body.visible_bytes) == ((Text("a#"),), 2)
+
+
+def test_the_generation_commits_to_the_draft_stream():
+    run = run_out(a_plan(), [*b"yes", END])
+    stream = DraftStream(run.plan.conversation, run.plan.request_id, run.run)
+    assert all(stream.receive(frame) for frame in run.drafts)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (
+        body.draft_digest
+        == stream.digest
+        == extend_digest(start_digest(run.plan.request_id, run.run), body.token_ids)
+    )
+    assert stream.data == b"yes"
+
+
+def test_journaled_tokens_give_the_same_drafts_and_generation():
+    scene = Scene()
+    planned = scene.plan(scene.ask())
+    whole = run_out(planned, [*b"hello", END])
+    resumed = new_run(planned)
+    for token in whole.token_ids[:3]:
+        resumed.add_token(token)
+    add(resumed, whole.token_ids[3:])
+    assert resumed.drafts == whole.drafts
+    assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(
+        Usage(), profile=PROFILE, numerics_class=ANY
+    )
+
+
+def test_a_run_under_another_profile_states_no_recipes():
+    run = run_out(a_plan(), [*b"yes", END])
+    own = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert own.sampler_digest == PROFILE.sampler_digest
+    assert own.render_recipe_digest == PROFILE.render_recipe_digest
+    other = run.generation(Usage(), profile=None, numerics_class=ANY)
+    assert (other.sampler_digest, other.render_recipe_digest) == (None, None)
+
+
+def test_log_probabilities_enter_the_generation():
+    run = new_run(a_plan())
+    recorded = [TokenLogprobs(-0.5, (97,), (-0.5,)), TokenLogprobs(-1.5, (98,), (-0.25,))]
+    for token_id, logprobs in zip((97, END), recorded, strict=True):
+        run.add_token(token_id, logprobs)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert body.logprobs == tuple(recorded)
