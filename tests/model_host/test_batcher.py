@@ -66,9 +66,8 @@ class Scene:
         self, prompt: Sequence[int], count: int = 5, *, owner: bytes = A, conversation: int = 1
     ) -> Job:
         plan = replace(PLAN, prompt=tuple(prompt), output_tokens_max=count)
-        run = Run(
-            plan, EntryId(b"s" * 32), 1, SamplerState(Sampling()), Silent(), frozenset(), 4096
-        )
+        state = SamplerState(ASKED, vocabulary=2 * VOCAB)
+        run = Run(plan, EntryId(b"s" * 32), 1, state, Silent(), 4_096)
         return Job(run, bytes([conversation]) * 32, owner, DOMAIN, NAMESPACE)
 
     def add(self, prompt: Sequence[int], count: int = 5, **fields: object) -> Job:

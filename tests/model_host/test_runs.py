@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from model_host import runner
 from model_host.runner import Plan, Run
 from model_host.sampler_state import SamplerState
-from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
 from replica.ids import Digest, EntryId
 from replica.log.body import FinishReason, Text, TokenLogprobs, Usage
 from tests.model_host.test_render import ENCODER, END
@@ -58,16 +58,6 @@ def add(run: Run, ids: Sequence[int]) -> Run:
             run.add_token(token_id)
     assert run.finished is not None
     return run
-
-
-def test_progress_is_the_first_frame_of_a_draft_and_counts_the_prompt():
-    planned = a_plan()
-    run = new_run(planned)
-    frame = run.progress(Usage(cached_tokens=3, restored_tokens=2), 5)
-    assert frame.progress == Progress(len(planned.prompt), 3, 2, 5)
-    stream = DraftStream(planned.conversation, planned.request_id, 9)
-    assert stream.receive(frame)
-    assert (stream.token_count, stream.byte_count) == (0, 0)
 
 
 def test_a_run_ends_at_the_end_of_turn_token_which_enters_the_context_unseen():
@@ -131,7 +121,7 @@ def test_a_cancelled_run_keeps_the_bytes_shown():
     run = new_run(a_plan())
     run.add_token(ord("a"))
     run.end(FinishReason.CANCELLED, "cancelled by a member")
-    body = run.generation(Usage(prompt_tokens=3), profile=PROFILE, numerics_class=ANY)
+    body = run.generation(Usage(prompt_tokens=3), ANY, profile=PROFILE, numerics_class=ANY)
     assert (body.token_ids, body.visible_bytes) == ((97,), 1)
     assert body.finish_reason == FinishReason.CANCELLED
     assert body.usage.output_tokens == 1
@@ -144,24 +134,16 @@ def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
     run.add_token(ord("#"))
     assert bytes(run.visible) == b"a"
     run.end(FinishReason.CANCELLED, "cancelled by a member")
-    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    body = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
     assert (body.parts, body.visible_bytes) == ((Text("a#"),), 2)
 
 
-def test_the_generation_commits_to_the_draft_stream():
-    run = run_out(a_plan(), [*b"yes", END])
-    stream = DraftStream(run.plan.conversation, run.plan.request_id, run.run)
-    assert all(stream.receive(frame) for frame in run.drafts)
-    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
-    assert (
-        body.draft_digest
-        == stream.digest
-        == extend_digest(start_digest(run.plan.request_id, run.run), body.token_ids)
-    )
-    assert stream.data == b"yes"
+def test_a_token_gives_the_bytes_it_makes_visible():
+    run = new_run(a_plan(), b"##")
+    assert [run.add_token(token) for token in b"a#b"] == [b"a", b"", b"#b"]
 
 
-def test_journaled_tokens_give_the_same_drafts_and_generation():
+def test_journaled_tokens_give_the_same_generation():
     scene = Scene()
     planned = scene.plan(scene.ask())
     whole = run_out(planned, [*b"hello", END])
@@ -169,18 +151,25 @@ def test_journaled_tokens_give_the_same_drafts_and_generation():
     for token in whole.token_ids[:3]:
         resumed.add_token(token)
     add(resumed, whole.token_ids[3:])
-    assert resumed.drafts == whole.drafts
-    assert resumed.generation(Usage(), profile=PROFILE, numerics_class=ANY) == whole.generation(
-        Usage(), profile=PROFILE, numerics_class=ANY
-    )
+    bodies = [
+        r.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY) for r in (resumed, whole)
+    ]
+    assert bodies[0] == bodies[1]
+
+
+def test_an_answer_ends_before_no_entry_could_hold_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 60)
+    run = run_out(a_plan(), list(b"x" * 100))
+    assert run.finished == (FinishReason.LENGTH, "no entry holds more")
+    assert 9 < len(run.token_ids) < 12
 
 
 def test_a_run_under_another_profile_states_no_recipes():
     run = run_out(a_plan(), [*b"yes", END])
-    own = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    own = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
     assert own.sampler_digest == PROFILE.sampler_digest
     assert own.render_recipe_digest == PROFILE.render_recipe_digest
-    other = run.generation(Usage(), profile=None, numerics_class=ANY)
+    other = run.generation(Usage(), ANY, profile=None, numerics_class=ANY)
     assert (other.sampler_digest, other.render_recipe_digest) == (None, None)
 
 
@@ -189,5 +178,5 @@ def test_log_probabilities_enter_the_generation():
     recorded = [TokenLogprobs(-0.5, (97,), (-0.5,)), TokenLogprobs(-1.5, (98,), (-0.25,))]
     for token_id, logprobs in zip((97, END), recorded, strict=True):
         run.add_token(token_id, logprobs)
-    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    body = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
     assert body.logprobs == tuple(recorded)
