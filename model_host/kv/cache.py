@@ -6,12 +6,9 @@ handle bytes; their meaning is known to the engine alone.
 
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from model_host.kv.memory import SLAB_TOKENS, Bytes
 
-SLAB_TOKENS = 512
-
-Bytes = npt.NDArray[np.uint8]
+__all__ = ["SLAB_TOKENS", "Bytes", "KVCache"]
 
 
 class KVCache(Protocol):

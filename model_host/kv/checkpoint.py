@@ -1,24 +1,21 @@
-"""KV checkpoints: lineage, manifest, usable prefix (spec/08-checkpoint). Pure.
-
-    K_0 = SHA-256(namespace)      K_i = SHA-256(K_{i-1} || le32 token ids of page i)
+"""KV checkpoints: manifest, usable prefix (spec/08-checkpoint). Pure.
 
 A lineage key identifies the tokens and the namespace of some keys and values; the BLAKE3
-of a group identifies their bytes. A page has 16 tokens, and a group, the unit of storage,
-has 64. The last page and the last group may be shorter.
+of a group identifies their bytes. A group, the unit of storage, has 64 tokens; the last
+group may be shorter.
 
 A manifest is 8 bytes magic, 32 bytes HMAC-SHA256 of the rest, then, little-endian, the
 fields of `Manifest` in order. `file` is one byte of length and that many of [a-z0-9.-].
 """
 
-import hashlib
 import hmac
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_host.errors import CheckpointCorrupt
-from model_host.kv.namespace import GROUP_TOKENS, PAGE_TOKENS
+from model_host.kv.lineage import Lineage
+from model_host.kv.namespace import GROUP_TOKENS
 
 MAGIC = b"ANTKVM1\n"
 TOKENS_MAX = 1 << 24
@@ -60,29 +57,6 @@ class Manifest:
     def end_of(self, group: int) -> int:
         """Return the token position at which a group ends."""
         return min(self.tokens, (group + 1) * GROUP_TOKENS)
-
-
-class Lineage:
-    """The lineage keys of a run of tokens under a namespace."""
-
-    def __init__(self, namespace: bytes, ids: Sequence[int]) -> None:
-        """Chain the whole pages of `ids`, 16 tokens each."""
-        self._ids = ids
-        self._chain = [hashlib.sha256(namespace).digest()]
-        for at in range(0, len(ids) - PAGE_TOKENS + 1, PAGE_TOKENS):
-            self._chain.append(_extend(self._chain[-1], ids[at : at + PAGE_TOKENS]))
-
-    def at(self, tokens: int) -> bytes:
-        """Return the key after the first `tokens` tokens."""
-        assert tokens <= len(self._ids), "a lineage has keys for its own tokens alone"
-        page, rest = divmod(tokens, PAGE_TOKENS)
-        if not rest:
-            return self._chain[page]
-        return _extend(self._chain[page], self._ids[tokens - rest : tokens])
-
-
-def _extend(key: bytes, page: Sequence[int]) -> bytes:
-    return hashlib.sha256(key + struct.pack(f"<{len(page)}I", *page)).digest()
 
 
 def group_bounds(tokens: int) -> list[tuple[int, int]]:

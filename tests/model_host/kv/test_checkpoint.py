@@ -1,8 +1,6 @@
 """Lineage and manifests: the claims of a checkpoint, and reasons to refuse it."""
 
-import hashlib
 import random
-import struct
 from dataclasses import replace
 
 import pytest
@@ -11,13 +9,13 @@ from model_host.errors import CheckpointCorrupt
 from model_host.kv import checkpoint
 from model_host.kv.checkpoint import (
     Group,
-    Lineage,
     Manifest,
     decode_manifest,
     encode_manifest,
     group_bounds,
     usable_tokens,
 )
+from model_host.kv.lineage import Lineage
 
 KEY = b"k" * 32
 NAMESPACE = b"n" * 32
@@ -30,27 +28,6 @@ def manifest(ids: list[int], namespace: bytes = NAMESPACE) -> Manifest:
         for start, stop in group_bounds(len(ids))
     )
     return Manifest(b"s" * 32, b"", len(ids), lineage.at(len(ids)), namespace, groups)
-
-
-def test_lineage_is_the_chain_the_specification_names() -> None:
-    ids = list(range(40))
-    key = hashlib.sha256(NAMESPACE).digest()
-    lineage = Lineage(NAMESPACE, ids)
-    assert lineage.at(0) == key
-    for page in (ids[:16], ids[16:32]):
-        key = hashlib.sha256(key + struct.pack("<16I", *page)).digest()
-    assert lineage.at(32) == key
-    assert lineage.at(40) == hashlib.sha256(key + struct.pack("<8I", *ids[32:])).digest()
-
-
-def test_lineage_depends_on_every_token_before_and_on_no_token_after() -> None:
-    ids = list(range(100))
-    base = Lineage(NAMESPACE, ids)
-    for changed in (0, 15, 16, 50, 99):
-        other = Lineage(NAMESPACE, [*ids[:changed], 7777, *ids[changed + 1 :]])
-        for tokens in range(101):
-            assert (other.at(tokens) == base.at(tokens)) == (tokens <= changed)
-    assert Lineage(b"m" * 32, ids).at(64) != base.at(64)
 
 
 def test_a_manifest_survives_the_round_trip() -> None:

@@ -1,0 +1,184 @@
+"""The cached pages of conversations, running or not: read, pinned, listed, evicted. Pure.
+
+Each call is about the pages that one conversation uses itself, and shows nothing of others
+unless it says so (spec/08-checkpoint §6).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from model_host.errors import CacheBudgetExceeded, CacheBusy
+from model_host.kv.lineage import Lineage
+from model_host.kv.lookup import Conversation, Match, Node, chain
+from model_host.kv.memory import SLAB_TOKENS
+from model_host.kv.namespace import GROUP_TOKENS
+from model_host.kv.prefix import PrefixIndex
+from model_host.kv.slabs import SLAB_GROUPS, Slabs
+
+CONVERSATIONS_MAX = 16384
+"""Conversations with cached pages that are kept, besides pinned and running ones."""
+PINS_MAX = 1024
+"""Most pins of a pool; together they hold at most half of its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedGroup:
+    """Up to 64 positions of a context, in one slab."""
+
+    lineage: bytes
+    """Lineage key at the last of them, in the conversation's domain, 32 bytes."""
+    slab: int
+    start: int
+    """First position within the slab."""
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSlab:
+    """One slab that a conversation uses, for its owner or the operator."""
+
+    index: int
+    """Number of slabs before it."""
+    tokens: int
+    shared_with: int
+    """Number of other conversations that use it. Nobody but the owner may learn it (PAGE-8)."""
+    running: int
+    """Number of sequences and readers that hold it now."""
+    pinned_until: float | None
+
+
+class Reading:
+    """The cached prefix of a context; it stays while the block of `reading` runs."""
+
+    def __init__(self, node: Node | None, lineage: Lineage) -> None:
+        """Read what `node` and the chain before it hold of a lineage's tokens."""
+        self.node = node
+        self._lineage = lineage
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of tokens that are cached."""
+        return len(self._lineage)
+
+    def groups(self) -> Iterator[CachedGroup]:
+        """Yield the groups of 64 positions, the last one perhaps shorter, with their slabs.
+
+        Read each before the next call of the pool: a running sequence's tail may move.
+        """
+        nodes = chain(self.node)
+        for at in range(0, self.tokens, GROUP_TOKENS):
+            stop = min(at + GROUP_TOKENS, self.tokens)
+            index, start = divmod(at, SLAB_TOKENS)
+            slab = nodes[index].slab
+            yield CachedGroup(self._lineage.at(stop), slab, start, start + stop - at)
+
+
+class CachedPages:
+    """The pages of each conversation of a pool, by its id."""
+
+    def __init__(self, index: PrefixIndex, slabs: Slabs) -> None:
+        """Look up and change the nodes of `index`."""
+        self._index = index
+        self._users, self._holds = index.users, index.holds
+        self._slabs = slabs
+        self._readings: dict[Reading, None] = {}
+
+    @contextmanager
+    def reading(self, ids: Sequence[int], conversation: bytes) -> Iterator[Reading]:
+        """Keep the cached prefix of a context in memory, for a checkpoint, while the block runs.
+
+        It has the pages that the conversation uses itself, the last token included.
+        """
+        user, found = self._own(ids, conversation)
+        if user is None:
+            yield Reading(None, Lineage(b"", ()))
+            return
+        reading = Reading(found.node, Lineage(user.domain, ids[: found.tokens]))
+        self._readings[reading] = None
+        self._holds.hold(reading.node)
+        user.holders += 1
+        try:
+            yield reading
+        finally:
+            del self._readings[reading]
+            user.holders -= 1
+            self._holds.release(reading.node)
+            self._users.drop_if_unused(user)
+
+    def read_now(self) -> list[Node | None]:
+        """Return the last node of each reading that is open."""
+        return [reading.node for reading in self._readings]
+
+    def pages(self, conversation: bytes) -> list[CachedSlab]:
+        """Return the slabs a conversation uses, those nearest to its beginning first."""
+        user = self._users.conversations.get(conversation)
+        if user is None:
+            return []
+        pins = {node: at for (owner, node), at in self._holds.pins.items() if owner is user}
+        return [
+            CachedSlab(
+                index=node.index,
+                tokens=node.tokens,
+                shared_with=len(node.users) - 1,
+                running=node.holds - node.pins,
+                pinned_until=pins.get(node),
+            )
+            for node in sorted(user.nodes, key=lambda node: (node.index, node.serial))
+        ]
+
+    def evict(self, conversation: bytes) -> int:
+        """Evict all pages of a conversation, pinned ones too; return the tokens they held.
+
+        Those that other conversations use as well stay in memory, but are found by them
+        alone or as shared; the number does not tell. Raises CacheBusy while a sequence of
+        the conversation runs or a reader holds its pages; nothing is evicted then.
+        """
+        user = self._users.conversations.get(conversation)
+        if user is None:
+            return 0
+        if user.holders:
+            raise CacheBusy("The conversation's KV cache is in use.")
+        return self._index.forget(user)
+
+    def pin(self, ids: Sequence[int], conversation: bytes, until: float) -> int:
+        """Keep the cached prefix of a context until a time; return its length in tokens.
+
+        The time is in seconds of the caller's clock; see `expire_pins`. Raises
+        CacheBudgetExceeded if pins would hold more than half of the memory, or are too many.
+        """
+        user, found = self._own(ids, conversation)
+        if user is None or found.node is None:
+            return 0
+        more = sum(not node.pins for node in chain(found.node))
+        slabs = self._holds.pinned_slabs + more
+        if 2 * slabs * SLAB_GROUPS > self._slabs.capacity_groups:
+            raise CacheBudgetExceeded(f"{slabs} pinned slabs are over half of the host's memory.")
+        if len(self._holds.pins) >= PINS_MAX:
+            raise CacheBudgetExceeded(f"The host keeps at most {PINS_MAX} pins.")
+        self._holds.pin(user, found.node, until)
+        return found.tokens
+
+    def expire_pins(self, now: float) -> None:
+        """Undo the pins whose time has come."""
+        for pin, until in list(self._holds.pins.items()):
+            if until <= now:
+                self._holds.unpin(*pin)
+
+    def forget_oldest(self) -> None:
+        """Evict the least recently used conversation, if there are too many."""
+        if len(self._users.conversations) <= CONVERSATIONS_MAX:
+            return
+        pinned = {user for user, _ in self._holds.pins}
+        for user in self._users.conversations.values():
+            if not user.holders and user not in pinned:
+                self._index.forget(user)
+                return
+
+    def _own(self, ids: Sequence[int], conversation: bytes) -> tuple[Conversation | None, Match]:
+        """Return a conversation and the prefix of `ids` that it uses; None if there is none."""
+        user = self._users.conversations.get(conversation)
+        if user is None:
+            return None, Match(None, 0)
+        _, own = self._index.find(user, ids)
+        return (user if own.tokens else None), own
