@@ -132,8 +132,7 @@ class Batcher:
         job.is_decoding = False
         if not job.was_found:
             job.was_found = True
-            found = Found(job.sequence.tokens - restored, restored)
-            events.append((job, found))
+            events.append((job, _found(job.sequence, restored)))
 
     def _restore(self, job: Job, sequence: KVSequence) -> int:
         """Restore a stored prefix that reaches further than memory; return the tokens it added.
@@ -276,3 +275,10 @@ class Batcher:
             self._pool.close(job.sequence)
             job.sequence = None
         job.is_decoding = False
+
+
+def _found(sequence: KVSequence, restored: int) -> Found:
+    """Return the parts of an opened sequence: restored ones lie behind those in memory."""
+    cached = sequence.tokens - restored
+    own = min(sequence.own_tokens, cached)
+    return Found(own, restored, cached - own)

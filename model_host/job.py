@@ -13,7 +13,10 @@ class Found:
     """The part of a context that was found, in tokens."""
 
     cached_tokens: int
+    """In the pages of the conversation itself."""
     restored_tokens: int
+    shared_tokens: int = 0
+    """Only in the pages of other conversations: nobody but the owner may learn it (PAGE-8)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,8 +109,8 @@ class Lookup:
     def __len__(self) -> int:
         return sum(map(len, self._beginning.values()))
 
-    def __contains__(self, place: tuple[Node, Keys]) -> bool:
-        node, keys = place
+    def __contains__(self, entry: tuple[Node, Keys]) -> bool:
+        node, keys = entry
         entries = self._beginning.get(keys.start, [])
         at = bisect_left(entries, (node.indexed, node.serial, node))
         is_whole = node in self._whole.get(keys.end, {})

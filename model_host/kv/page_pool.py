@@ -146,7 +146,7 @@ class PagePool:
         node = sequence.node
         if node is None or tokens == sequence.tokens:
             return tokens
-        if not node.is_full and tokens > node.start:
+        if not node.is_full and node.holds == 1 and tokens > node.start:
             self._index.cut(node, tokens - node.start)
             return tokens
         ids = b"".join(each.ids for each in chain(node))[: tokens * ID_BYTES]

@@ -56,8 +56,12 @@ class KVSequence:
         return (len(self.slabs) - 1) * SLAB_TOKENS + groups * GROUP_TOKENS
 
     @property
-    def logged_tokens(self) -> int:
-        """Return the cached tokens that the log and other members may learn (PAGE-8)."""
+    def own_tokens(self) -> int:
+        """Return the cached tokens that the conversation's own pages held.
+
+        Only these are stated in the log and to members; the others count as prefilled
+        there (PAGE-8).
+        """
         return self.cached_tokens - self.shared_tokens
 
     # --- slabs ------------------------------------------------------------------------

@@ -144,8 +144,8 @@ class Users:
         for user in node.users:
             assert self.conversations.get(user.key) is user, f"{name}: its user is gone"
             assert node in user.nodes, f"{name}: unknown to its user"
-            place = (node, node.keys[user.domain])
-            assert not node.indexed or place in user.lookup, f"{name}: not found by its user"
+            entry = (node, node.keys[user.domain])
+            assert not node.indexed or entry in user.lookup, f"{name}: not found by its user"
 
 
 def _end_key(keys: Keys, node: Node) -> bytes:

@@ -1,13 +1,12 @@
 """The pool of pages: prefixes shared and copied, memory reserved and freed, nothing half done."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv.page_pool import PagePool
-from model_host.kv.sequences import KVSequence
 from tests.model_host.kv.paged import (
     GROUP_BYTES,
     SLAB_BYTES,
@@ -17,37 +16,7 @@ from tests.model_host.kv.paged import (
     extend,
     keys_and_values,
 )
-
-D, E = b"d" * 32, b"e" * 32
-A, B, C = b"a", b"b", b"c"
-
-
-class Pooled:
-    """A pool with room for `slabs` slabs of tokens."""
-
-    def __init__(self, slabs: float = 40, tail_slots: int = 4) -> None:
-        self.memory = NumpyMemory(100)
-        budget = int((slabs + 1) * SLAB_BYTES)
-        self.pool = PagePool(self.memory, tail_slots=tail_slots, budget_bytes=budget)
-
-    def begin(self, ids: Sequence[int], key: bytes = A, domain: bytes = D) -> KVSequence:
-        """Open a context, and compute all of it but the last token."""
-        sequence = self.pool.open(ids, domain, key)
-        assert np.array_equal(
-            contents(self.memory, sequence), keys_and_values(ids)[: sequence.tokens]
-        )
-        if more := ids[sequence.tokens : -1]:
-            extend(self.pool, self.memory, sequence, more)
-        self.pool.check_integrity()
-        return sequence
-
-    def answer(self, ids: Sequence[int], key: bytes = A, domain: bytes = D) -> int:
-        """Compute a whole context and close it; return the number of tokens found."""
-        sequence = self.begin([*ids, 0], key, domain)
-        self.pool.close(sequence)
-        self.pool.check_integrity()
-        return sequence.cached_tokens
-
+from tests.model_host.kv.pooled import A, B, C, D, E, Pooled
 
 # --- which prefix ---------------------------------------------------------------------
 
@@ -108,6 +77,26 @@ def test_sequences_that_compute_the_same_slab_at_once_keep_one() -> None:
     assert given.pool.used_bytes == (8 + 3 * 3) * GROUP_BYTES
 
 
+@pytest.mark.parametrize("tokens", [512, 700, 1024])
+def test_a_tail_that_becomes_full_beside_an_equal_slab_is_freed(tokens: int) -> None:
+    given = Pooled()
+    one = given.begin(range(2))
+    other = given.begin([5, 5])
+    given.pool.rollback(other, 0)
+    for at in range(1, tokens):
+        extend(given.pool, given.memory, one, [at])
+    for at in range(tokens):
+        extend(given.pool, given.memory, other, [at])
+        given.pool.check_integrity()
+    assert given.pool.counters.merges == tokens // 512
+    assert other.slabs[: tokens // 512] == one.slabs[: tokens // 512]
+    extend(given.pool, given.memory, other, [3] * 9)
+    assert np.array_equal(
+        contents(given.memory, other), keys_and_values([*range(tokens), *[3] * 9])
+    )
+    given.pool.check_integrity()
+
+
 def test_an_answer_that_repeats_another_is_not_kept_twice() -> None:
     given = Pooled()
     given.answer(range(300))
@@ -136,12 +125,12 @@ def test_hits_in_pages_of_others_are_not_stated_in_the_log() -> None:
     given.answer(range(600))
     sequence = given.begin([*range(600), 7])
     given.pool.close(sequence)
-    assert (sequence.shared_tokens, sequence.logged_tokens) == (0, 600)
+    assert (sequence.shared_tokens, sequence.own_tokens) == (0, 600)
     other = given.begin([*range(600), 7], B)
-    assert (other.cached_tokens, other.shared_tokens, other.logged_tokens) == (600, 600, 0)
+    assert (other.cached_tokens, other.shared_tokens, other.own_tokens) == (600, 600, 0)
     given.pool.close(other)
     again = given.begin([*range(600), 7, 8], B)
-    assert (again.cached_tokens, again.logged_tokens) == (600, 600)
+    assert (again.cached_tokens, again.own_tokens) == (600, 600)
 
 
 def test_the_log_states_what_the_conversation_would_have_found_alone() -> None:
@@ -149,7 +138,7 @@ def test_the_log_states_what_the_conversation_would_have_found_alone() -> None:
     given.answer(range(300), B)
     given.answer(range(700))
     sequence = given.begin(range(800), B)
-    assert (sequence.cached_tokens, sequence.logged_tokens) == (700, 300)
+    assert (sequence.cached_tokens, sequence.own_tokens) == (700, 300)
 
 
 def test_nothing_is_found_in_another_domain() -> None:
@@ -269,139 +258,6 @@ def test_the_budget_holds_during_moves_and_copies() -> None:
     given.pool.close(sequence)
     given.answer(range(1500))
     assert given.memory.most_used_bytes <= 4 * SLAB_BYTES
-
-
-# --- rollback -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("keep", [0, 1, 500, 511, 512, 513, 1000, 1023, 1024, 1025, 1099, 1100])
-def test_a_rollback_keeps_the_first_tokens(keep: int) -> None:
-    given = Pooled()
-    sequence = given.begin([*range(1100), 0])
-    assert given.pool.rollback(sequence, keep) == keep == sequence.tokens
-    given.pool.check_integrity()
-    assert np.array_equal(contents(given.memory, sequence), keys_and_values(range(keep)))
-    extend(given.pool, given.memory, sequence, [7] * 600)
-    assert np.array_equal(
-        contents(given.memory, sequence), keys_and_values([*range(keep), *[7] * 600])
-    )
-    given.pool.close(sequence)
-    given.pool.check_integrity()
-
-
-def test_rejected_tokens_are_found_by_nobody() -> None:
-    given = Pooled()
-    sequence = given.begin([*range(100), 0])
-    extend(given.pool, given.memory, sequence, [1, 2, 3])
-    given.pool.rollback(sequence, 101)
-    assert given.begin([*range(100), 1, 2, 3, 4]).cached_tokens == 101
-
-
-def test_tokens_that_were_computed_and_not_accepted_leave_nothing() -> None:
-    given = Pooled()
-    sequence = given.begin([*range(100), 0])
-    given.pool.grow(sequence, 500)
-    compute(given.memory, sequence, [9] * 500)
-    given.pool.close(sequence)
-    given.pool.check_integrity()
-    assert given.pool.used_bytes == 2 * GROUP_BYTES
-    assert given.memory.used_bytes == 2 * GROUP_BYTES
-    assert np.count_nonzero(given.memory.cells) == 100
-
-
-def test_a_rollback_without_memory_for_a_copy_keeps_whole_slabs() -> None:
-    given = Pooled(slabs=2)
-    sequence = given.begin([*range(1024), 0])
-    other = given.pool.open([*range(1024), 0], D, B)
-    assert given.pool.rollback(sequence, 600) == sequence.tokens == 512
-    assert given.pool.rollback(sequence, 100) == sequence.tokens == 0
-    given.pool.close(other)
-    given.pool.close(sequence)
-    given.pool.check_integrity()
-
-
-# --- drop and restore -----------------------------------------------------------------
-
-
-def test_a_dropped_sequence_leaves_what_others_use() -> None:
-    given = Pooled()
-    given.answer(range(700), B)
-    sequence = given.begin([*range(1700), 0])
-    given.pool.drop(sequence)
-    given.pool.check_integrity()
-    assert given.pool.used_bytes == (8 + 3) * GROUP_BYTES
-    assert given.answer(range(1700)) == 700
-
-
-def test_a_dropped_sequence_frees_what_it_had_cached_before() -> None:
-    given = Pooled()
-    given.answer(range(700))
-    given.pool.drop(given.begin(range(800)))
-    assert given.pool.used_bytes == 0
-    given.pool.check_integrity()
-
-
-def _write(given: Pooled, staging: object, ids: Sequence[int], stop: int) -> None:
-    payload = keys_and_values(ids)
-    while staging.tokens < stop:  # type: ignore[attr-defined]
-        start = staging.tokens  # type: ignore[attr-defined]
-        end = min(start // 64 * 64 + 64, stop)
-        staging.write(end, payload[start:end].view(np.uint8))  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("held", [0, 1, 64, 100, 512, 600])
-def test_restored_positions_become_valid_together(held: int) -> None:
-    given = Pooled()
-    given.answer(range(held))
-    sequence = given.pool.open(range(1200), D, A)
-    with given.pool.restoring(sequence, range(1100)) as staging:
-        assert staging.tokens == held // 64 * 64
-        _write(given, staging, range(1100), 1050)
-        assert sequence.tokens == held // 64 * 64
-        assert given.pool.open(range(1200), D, B).tokens == held // 64 * 64
-        _write(given, staging, range(1100), 1100)
-    assert sequence.tokens == 1100
-    assert np.array_equal(contents(given.memory, sequence), keys_and_values(range(1100)))
-    given.pool.check_integrity()
-    given.pool.close(sequence)
-    assert given.answer(range(1100)) == 1100
-
-
-@pytest.mark.parametrize("written", [0, 64, 640, 1050])
-def test_a_restore_that_fails_leaves_nothing_behind(written: int) -> None:
-    given = Pooled()
-    given.answer(range(100))
-    used = given.pool.used_bytes
-    sequence = given.pool.open(range(1200), D, A)
-    with (
-        pytest.raises(OSError, match="disk"),
-        given.pool.restoring(sequence, range(1100)) as staging,
-    ):
-        _write(given, staging, range(1100), max(staging.tokens, written))
-        raise OSError("disk")
-    given.pool.check_integrity()
-    assert sequence.tokens == 64
-    given.pool.close(sequence)
-    assert given.pool.used_bytes == used - GROUP_BYTES
-    assert np.count_nonzero(given.memory.cells) == 64
-    assert given.answer(range(1100)) == 64
-
-
-def test_a_restore_that_leaves_positions_out_is_none() -> None:
-    given = Pooled()
-    sequence = given.pool.open(range(1200), D, A)
-    with pytest.raises(AssertionError), given.pool.restoring(sequence, range(600)) as staging:
-        _write(given, staging, range(600), 576)
-    assert sequence.tokens == 0
-    assert given.pool.used_bytes == 0
-
-
-def test_a_restore_without_memory_is_refused_before_it_begins() -> None:
-    given = Pooled(slabs=2)
-    sequence = given.pool.open(range(1200), D, A)
-    with pytest.raises(CacheBudgetExceeded), given.pool.restoring(sequence, range(1100)):
-        pytest.fail("nothing is restored")
-    assert given.pool.used_bytes == 0
 
 
 # --- counters and its own check -------------------------------------------------------

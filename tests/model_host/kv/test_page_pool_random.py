@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
+from model_host.kv.cached_pages import Reading
 from model_host.kv.lineage import Lineage, unpack_ids
 from model_host.kv.lookup import Node, chain
 from model_host.kv.page_pool import PagePool, Staging
@@ -41,7 +42,7 @@ class Checked:
         self.past: list[Ids] = [()]
         self.goals: dict[KVSequence, Ids] = {}
         self.readings = ExitStack()
-        self.read: list[tuple[Ids, object]] = []
+        self.read: list[tuple[Ids, bytes, Reading]] = []
         self.before: dict[Node, tuple[int, int]] = {}
         self.given_up: dict[Node | None, int] = {}
         self.is_exact = False
@@ -71,6 +72,9 @@ class Checked:
         for sequence in self.goals:
             ids = self.ids_of(sequence)
             assert np.array_equal(contents(self.memory, sequence), keys_and_values(ids))
+        for ids, _, reading in self.read:
+            parts = [self.memory.read(g.slab, g.start, g.stop) for g in reading.groups()]
+            assert np.array_equal(np.concatenate(parts).view(np.uint64), keys_and_values(ids))
         for node in self.pool._index:
             ids = [i for each in chain(node) for i in unpack_ids(each.ids)]
             cells = self.memory.cells[node.slab]
@@ -114,7 +118,7 @@ class Trial(Checked):
         if self.is_exact:
             assert sequence.cached_tokens == most
             assert sequence.shared_tokens == most - own
-        assert sequence.logged_tokens <= own
+        assert sequence.own_tokens <= own
         self.goals[sequence] = ids
         self._record(sequence)
         self.check()
@@ -195,7 +199,7 @@ class Trial(Checked):
     def evict(self) -> None:
         conversation = self.rng.choice(CONVERSATIONS)
         is_held = any(s.conversation == conversation for s in self.goals)
-        is_held = is_held or any(key == conversation for _, key in self.read)
+        is_held = is_held or any(key == conversation for _, key, _ in self.read)
         try:
             tokens = self.pool.cached.evict(conversation)
         except CacheBusy:
@@ -212,18 +216,13 @@ class Trial(Checked):
         conversation, ids = self._known_context()
         reading = self.readings.enter_context(self.pool.cached.reading(ids, conversation))
         assert reading.tokens <= len(ids)
-        domain = self.naive.conversations[conversation].domain
-        lineage = Lineage(domain, ids[: reading.tokens])
-        got = []
-        for group in reading.groups():
-            payload = self.memory.read(group.slab, group.start, group.stop)
-            got.append(payload.view(np.uint64))
-            assert group.lineage == lineage.at(sum(map(len, got)))
-        assert np.array_equal(
-            np.concatenate([np.zeros(0, np.uint64), *got]), keys_and_values(ids[: reading.tokens])
-        )
         if reading.tokens:
-            self.read.append((ids[: reading.tokens], conversation))
+            self.read.append((ids[: reading.tokens], conversation, reading))
+        lineage = Lineage(self.naive.conversations[conversation].domain, ids[: reading.tokens])
+        at = 0
+        for group in reading.groups():
+            at += group.stop - group.start
+            assert group.lineage == lineage.at(at)
         if self.is_exact:
             assert reading.tokens == len(ids)
 
@@ -247,12 +246,14 @@ class Trial(Checked):
     # --- choices --------------------------------------------------------------------
 
     def _ids(self) -> Ids:
-        running = [ids for _, ids in self.naive.running.values()]
+        running = list(self.goals.values())
         past = self.rng.choice([*self.past[-30:], *running])
         at = self.rng.randrange(len(past) + 1)
         at = self.rng.choice((at, len(past), len(past), at // 16 * 16, len(past) // 512 * 512))
         count = self.rng.choice((1, 5, 30, 200, 600, 900))
         new = self.rng.choices(range(self.rng.choice((1, 2, 1000))), k=count)
+        if past and self.rng.random() < 0.2:
+            return past  # the same again
         return (*past[:at], *new)[:1800]
 
     def _sequence(self) -> KVSequence:
@@ -297,18 +298,18 @@ CALM = {"open": 6, "step": 20, "close": 6, "rollback": 2, "restore": 3, "evict":
 READ = {"begin_reading": 3, "end_readings": 2, "pin": 1, "pass_time": 1}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_with_memory_for_all_the_longest_prefix_is_found_and_only_that(seed: int) -> None:
     trial = Trial(seed, slabs=2000, budget_slabs=2000, tail_slots=(0, 2, 8)[seed % 3])
     trial.is_exact = True
-    trial.run(300, CALM | READ)
+    trial.run(250, CALM | READ)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_with_little_memory_all_that_is_found_is_what_was_computed(seed: int) -> None:
     slots = (0, 1, 4)[seed % 3]
     slabs, budget = [(6, 6), (12, 6.5), (5, 30), (40, 5)][seed % 4]
     trial = Trial(seed, slabs=slabs, budget_slabs=budget, tail_slots=slots)
-    trial.run(400, CALM | READ | {"drop": 2})
+    trial.run(700, CALM | READ | {"drop": 2})
     assert trial.refused
     assert trial.pool.counters.evictions
