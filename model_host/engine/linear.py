@@ -15,8 +15,8 @@ from model_host.engine.shapes import Shapes
 
 _PACK_TILES = 8
 _ROWS_MULTIPLE = 16
-_SCALAR = ("DEFAULT", "NO AVX")
-"""Capabilities under which torch has no vector code for four bits."""
+_VECTOR = ("AVX2", "AVX512")
+"""Capabilities for which torch has vector code for four bits."""
 
 
 class Linear(Protocol):
@@ -91,7 +91,7 @@ def packed_available(dtype: torch.dtype) -> bool:
 
 def int4_available() -> bool:
     """Say whether this machine multiplies four-bit weights in vector code."""
-    return torch.backends.cpu.get_cpu_capability() not in _SCALAR
+    return torch.backends.cpu.get_cpu_capability() in _VECTOR
 
 
 def int4_fits(outputs: int, inputs: int) -> bool:
