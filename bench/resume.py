@@ -7,7 +7,6 @@ costs at least (read + BLAKE3 + copy), prefill by transformers in bf16, and
 llama.cpp's state load, where those are installed (`make bench-peers`).
 """
 
-import asyncio
 import importlib.util
 import os
 import statistics
@@ -15,27 +14,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from blake3 import blake3
-from model_host.io.worker import Worker
-from model_host.kv.pool import CachePool, Hold
-from model_host.prefill import Cancellation, prefill
 
+from bench import jobs
 from bench.result import Goal, arguments, report, say
 from model_host.engine.torch_engine import TorchEngine
-from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.fetch import cache_dir, resolve
-from replica.ids import ConversationId, EntryId
+from model_host.kv import SLAB_TOKENS
 
 SIZES = (512, 2048, 4096)
 NEW_TOKENS = 16
 ROUNDS = 5
-OWNER = b"o" * 32
 
 
 def token_ids(count: int, seed: int) -> list[int]:
@@ -43,35 +37,11 @@ def token_ids(count: int, seed: int) -> list[int]:
     return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
 
 
-def checkpoints(folder: Path) -> Checkpoints:
-    """Open the folder as a host does when it starts."""
-    return Checkpoints(folder / "checkpoints", mac_key=b"k" * 32, budget_bytes=8 << 30)
-
-
-@asynccontextmanager
-async def warm_host(engine: TorchEngine, folder: Path) -> AsyncIterator[Worker]:
-    """Restart with an empty memory and the folder's checkpoints; the model stays loaded."""
-    pool = CachePool(engine.new_cache, 2 << 30)
-    worker = Worker(engine, pool, checkpoints(folder), lambda owner: owner)
-    yield worker
-    await worker.close()
-
-
-async def first_token(
-    engine: TorchEngine, folder: Path, conversation: ConversationId, ids: list[int]
-) -> float:
-    """Return the seconds from a restart to the logits of the first new token."""
-    async with warm_host(engine, folder) as worker, worker.holding(conversation) as hold:
-        began = time.perf_counter()
-        await prefill_context(worker, hold, ids)
-        return time.perf_counter() - began
-
-
-async def prefill_context(worker: Worker, hold: Hold, ids: list[int]) -> None:
-    """Load a context into memory without progress messages."""
-    await worker.prefill(
-        hold, OWNER, ids, on_progress=lambda _found, _done: None, cancellation=Cancellation()
-    )
+def first_token(engine: TorchEngine, folder: Path, conversation: bytes, ids: list[int]) -> float:
+    """Return the seconds from a restart to the first new token."""
+    with jobs.host(engine, folder) as host:
+        job = host.job(ids, 1, conversation=conversation)
+        return host.run(job)[job][0]
 
 
 def process_ready_seconds(folder: Path) -> float:
@@ -92,26 +62,23 @@ def process_ready_seconds(folder: Path) -> float:
     return seconds
 
 
-async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]:
+def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]:
     """Measure restored and computed first tokens, alternating."""
     figures: dict[int, dict[str, float]] = {}
     for size in SIZES:
-        conversation = ConversationId(size.to_bytes(32, "little"))
+        conversation, bare = (number.to_bytes(32, "little") for number in (size, size + 1))
         context = token_ids(size, size)
         new = context + token_ids(NEW_TOKENS, size + 1)
-        none = EntryId(bytes(32))
-        async with warm_host(engine, folder) as worker:
-            async with worker.holding(conversation) as hold:
-                await prefill_context(worker, hold, context)
-            await worker.checkpoint(conversation, OWNER, none, none, context)
-        stored = checkpoints(folder)
-        bare = ConversationId((size + 1).to_bytes(32, "little"))
+        with jobs.host(engine, folder) as host:
+            job = host.job(context, 1, conversation=conversation)
+            host.run(job)
+            host.save(job)
         restored, computed, floor, restore = [], [], [], []
         for _ in range(ROUNDS):
-            restored.append(await first_token(engine, folder, conversation, new))
-            computed.append(await first_token(engine, folder, bare, new))
-            restore.append(restore_seconds(engine, stored, conversation, new))
-            floor.append(floor_seconds(engine, stored, conversation, size))
+            restored.append(first_token(engine, folder, conversation, new))
+            computed.append(first_token(engine, folder, bare, new))
+            restore.append(restore_seconds(engine, folder, conversation, new))
+            floor.append(floor_seconds(engine, folder, conversation))
         ratios = [c / r for c, r in zip(computed, restored, strict=True)]
         figures[size] = {
             "ttft_restored_s": statistics.median(restored),
@@ -127,37 +94,39 @@ async def ours(engine: TorchEngine, folder: Path) -> dict[int, dict[str, float]]
 
 
 def restore_seconds(
-    engine: TorchEngine, stored: Checkpoints, conversation: bytes, ids: list[int]
+    engine: TorchEngine, folder: Path, conversation: bytes, ids: list[int]
 ) -> float:
     """Return the seconds of a restore, verification included."""
-    cache = engine.new_cache()
-    cache.reserve(len(ids))
-    namespace = engine.namespace(OWNER).digest
-    began = time.perf_counter()
-    stored.restore(conversation, namespace, ids, cache)
-    return time.perf_counter() - began
+    with jobs.host(engine, folder) as host:
+        namespace = engine.namespace(jobs.OWNER).digest
+        began = time.perf_counter()
+        stored = host.pages.find(conversation, namespace, ids)
+        sequence = host.pool.open(ids, namespace, conversation)
+        with host.pool.restoring(sequence, ids[: stored.tokens]) as staging:
+            host.pages.load(stored, staging)
+        seconds = time.perf_counter() - began
+        host.pool.close(sequence)
+    return seconds
 
 
-def floor_seconds(
-    engine: TorchEngine, stored: Checkpoints, conversation: bytes, size: int
-) -> float:
+def floor_seconds(engine: TorchEngine, folder: Path, conversation: bytes) -> float:
     """Return the seconds to read, hash and copy the same bytes without checks."""
-    cache = engine.new_cache()
-    cache.reserve(size)
-    folder = stored._folder(conversation)
-    manifest = stored.manifests(conversation)[0]
-    handles = {g.file: os.open(folder / g.file, os.O_RDONLY) for g in manifest.groups}
-    at = 0
-    began = time.perf_counter()
-    for group in manifest.groups:
-        data = os.pread(handles[group.file], group.length, group.offset)
-        blake3(data).digest()
-        tokens = group.length // cache.bytes_per_token
-        cache.write(at, at + tokens, np.frombuffer(data, np.uint8).copy())
-        at += tokens
-    seconds = time.perf_counter() - began
-    for handle in handles.values():
-        os.close(handle)
+    with jobs.host(engine, folder) as host:
+        pages, memory = host.pages._folder(conversation), engine.memory
+        manifest = host.pages.manifests(conversation)[0]
+        handles = {g.file: os.open(pages / g.file, os.O_RDONLY) for g in manifest.groups}
+        at = 0
+        began = time.perf_counter()
+        for group in manifest.groups:
+            data = os.pread(handles[group.file], group.length, group.offset)
+            blake3(data).digest()
+            slab, start = divmod(at, SLAB_TOKENS)
+            tokens = group.length // memory.bytes_per_token
+            memory.write(slab, start, start + tokens, np.frombuffer(data, np.uint8).copy())
+            at += tokens
+        seconds = time.perf_counter() - began
+        for handle in handles.values():
+            os.close(handle)
     return seconds
 
 
@@ -178,7 +147,7 @@ def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
     return prefill
 
 
-def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]:
+def peer_prefill(engine: TorchEngine, path: Path, folder: str) -> dict[int, dict[str, float]]:
     """Prefill with both, alternating; return tokens per second and the ratio."""
     theirs = transformers_prefill(path)
     if theirs is None:
@@ -188,9 +157,7 @@ def peer_prefill(engine: TorchEngine, path: Path) -> dict[int, dict[str, float]]
         ids = token_ids(size, size)
         own, other = [], []
         for _ in range(ROUNDS):
-            began = time.perf_counter()
-            prefill(engine, engine.new_cache(), ids)
-            own.append(time.perf_counter() - began)
+            own.append(first_token(engine, Path(folder), bytes(32), ids))
             other.append(theirs(ids))
         figures[size] = {
             "ours_tok_per_s": size / statistics.median(own),
@@ -234,8 +201,9 @@ def main() -> int:
     engine = TorchEngine.load(path, numerics="bf16", cache_dir=cache_dir())
     say(f"ready {ready_s:.1f} s after process start; self-test {engine.tested.seconds:.1f} s")
     with tempfile.TemporaryDirectory() as name:
-        figures = asyncio.run(ours(engine, Path(name)))
-    peers = peer_prefill(engine, path)
+        figures = ours(engine, Path(name))
+    with tempfile.TemporaryDirectory() as name:
+        peers = peer_prefill(engine, path, name)
     middle = figures[2048]
     goals = [
         Goal("first token at 2,048: computed / restored", middle["ratio"], 10.0, at_least=True),
