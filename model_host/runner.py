@@ -1,10 +1,9 @@
 """One generation: request → seal → drafts → generation (spec/07-host §4).
 
-Pure: no clock, disk, network or tensor. `plan` turns a request whose turn has
-come (model_host/schedule.py) into a Plan or a refusal. A Run then chooses tokens
-until it has finished.
+Pure: no clock, disk, network or tensor. A request whose turn has come has a Plan
+(model_host/plan.py). A Run chooses tokens until it has finished.
 
-    plan ─► Run: the seal is appended, the prompt prefilled
+    Plan ─► Run: the seal is appended, the prompt prefilled
               choose ─► journal ─► add_token ─► drafts, next step … ─► finished
               end ─► finished early
                 └─► generation
@@ -12,45 +11,14 @@ until it has finished.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Protocol
 
-from model_host import render as rendering
 from model_host.engine_api import Logits
+from model_host.plan import Plan
 from model_host.profile import Profile
-from model_host.refusals import (
-    BodyUnavailable,
-    ContextTooLong,
-    ObligationsOpen,
-    ProfileUnknown,
-    SealTooLarge,
-    TokensForeign,
-)
-from model_host.render import ContextItem, Encoder, Rendered, Template
-from replica import limits
-from replica.conversation import (
-    Conversation,
-    Draft,
-    Progress,
-    Sealable,
-    extend_digest,
-    start_digest,
-)
-from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.log import (
-    FinishReason,
-    Generation,
-    Message,
-    Part,
-    Request,
-    Seal,
-    Text,
-    ToolCall,
-    ToolResult,
-    Usage,
-    codec,
-)
-from replica.order import SealNode
+from replica.conversation import Draft, Progress, extend_digest, start_digest
+from replica.ids import Digest, EntryId
+from replica.log import FinishReason, Generation, Text, Usage
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
 """Chooses a token from (logits [V], all tokens before, output index), deterministically."""
@@ -68,153 +36,6 @@ class Visible(Protocol):
     @property
     def stopped_by(self) -> str | None:
         """Return the stop string met, if any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A request that can be answered: its seal, and the tokens behind it."""
-
-    conversation: ConversationId
-    request_id: EntryId
-    request: Request
-    seal: Seal
-    prompt: tuple[int, ...]
-    output_tokens_max: int
-    draw_offset: int
-    """Output tokens of the same assistant turn before this request."""
-
-    @property
-    def continued(self) -> tuple[int, ...]:
-        """The tokens of the turn that this request continues; none if it opens one."""
-        return self.prompt[len(self.prompt) - self.draw_offset :]
-
-
-def context_items(
-    held: Conversation, parent: SealNode | None, entries: Sequence[EntryId]
-) -> list[ContextItem]:
-    """Return the context that a new seal of `entries` on `parent` would have.
-
-    Raises BodyUnavailable for a missing body.
-    """
-    lists = [node.seal.entries for node in parent.chain()] if parent is not None else []
-    items = []
-    for listed in (*lists, tuple(entries)):
-        for entry_id in listed:
-            body = held.log.body(entry_id)
-            if body is None and not held.log.is_malformed(entry_id):
-                raise BodyUnavailable(missing=(entry_id,))
-            parents = held.log.entries[entry_id].header.parents
-            items.append(ContextItem(entry_id, body, entry_id == listed[-1], parents))
-    return items
-
-
-def check_obligations(items: Sequence[ContextItem]) -> None:
-    """Raise ObligationsOpen if a tool call of the context has no result."""
-    open_calls: dict[str, None] = {}
-    for item in items:
-        parts: tuple[Part, ...] = ()
-        if isinstance(item.body, (Message, Generation)):
-            parts = item.body.parts
-        for part in parts:
-            if isinstance(part, ToolCall):
-                open_calls[part.call_id] = None
-            elif isinstance(part, ToolResult):
-                open_calls.pop(part.call_id, None)
-    if open_calls:
-        raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
-
-
-def plan(
-    held: Conversation,
-    ready: Sealable,
-    *,
-    profile: Profile,
-    template: Template,
-    encoder: Encoder,
-) -> Plan:
-    """Check a request whose turn has come, render its context and build its seal.
-
-    Raises a GenerationRefused, which the host logs as a refused generation.
-    """
-    request = held.order.request(ready.request)
-    if request is None:
-        raise BodyUnavailable(missing=(ready.request,))
-    if request.profile not in (None, profile.digest):
-        raise ProfileUnknown
-    if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
-        raise SealTooLarge(f"{len(ready.entries)} entries, at most {limits.SEAL_ENTRIES_MAX}")
-    items = context_items(held, ready.parent, ready.entries)
-    check_obligations(items)
-    rendered = rendering.render(items, template, encoder)
-    digests = rendering.render_digests(rendered, template, encoder)
-    _check_answers(held, ready.parent, items, digests, template, encoder)
-    prompt = tuple(rendered.token_ids)
-    remaining = profile.context_tokens_max - len(prompt)
-    if remaining < 1:
-        raise ContextTooLong(
-            f"the context has {len(prompt)} tokens, the model holds {profile.context_tokens_max}"
-        )
-    wanted = request.output_tokens_max or remaining
-    return Plan(
-        held.id,
-        ready.request,
-        request,
-        _seal(ready, rendered, profile, digests[-1]),
-        prompt,
-        min(wanted, remaining),
-        rendered.continued_tokens,
-    )
-
-
-def _check_answers(
-    held: Conversation,
-    parent: SealNode | None,
-    items: Sequence[ContextItem],
-    digests: Sequence[Digest],
-    template: Template,
-    encoder: Encoder,
-) -> None:
-    """Raise TokensForeign for an answer whose context was rendered differently from here.
-
-    Ids within the vocabulary may still be those of another model. `digests` has one
-    digest for each prefix of the context.
-    """
-    chain = parent.chain() if parent is not None else []
-    counts = accumulate(len(node.seal.entries) for node in chain)
-    here = {node.id: digests[count] for node, count in zip(chain, counts, strict=True)}
-    for item in items:
-        if not isinstance(item.body, Generation) or not item.body.token_ids:
-            continue
-        node = held.order.nodes[held.log.entries[item.entry].header.parents[0]]
-        if here.get(node.id) == node.seal.render_digest:
-            continue
-        # The answer comes from another branch, or the template rewrites history.
-        own = rendering.render(
-            context_items(held, node.parent, node.seal.entries), template, encoder
-        )
-        if rendering.render_digests(own, template, encoder)[-1] != node.seal.render_digest:
-            raise TokensForeign(f"the answer {short(item.entry)} was rendered differently")
-
-
-def _seal(ready: Sealable, rendered: Rendered, profile: Profile, render_digest: Digest) -> Seal:
-    """Build the seal. Raises SealTooLarge."""
-    new = rendered.tokens[-len(ready.entries) :]
-    listed = set(ready.entries)
-    seal = Seal(
-        request=ready.request,
-        prev_seal=ready.parent.id if ready.parent is not None else None,
-        entries=ready.entries,
-        profile=profile.digest,
-        context_digest=ready.context_digest,
-        render_digest=render_digest,
-        tokens_per_entry=tuple(len(ids) for _, ids in new),
-        membership_heads=ready.membership_heads,
-        projections=tuple(p for p in rendered.projections if p.entry in listed),
-    )
-    size = SALT_BYTES + len(codec.encode_body(seal))
-    if size > limits.BODY_BYTES_MAX:
-        raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
-    return seal
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ class Host:
                 if is_first:
                     await self._act(held, decision)
                 else:
-                    await self._handler.close(held, decision.request, failure)
+                    await self._handler.close_request(held, decision.request, failure)
             except (StoreError, Unavailable) as error:
                 # The log can't be written now, as on a full disk; the request stays open.
                 await self._pause(error)

@@ -4,14 +4,19 @@ model_host/io/run_driver.py computes the tokens between the two;
 model_host/schedule.py decides which request is next.
 """
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.contexts import Contexts
 from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
 from model_host.io.journal import Journals
@@ -19,10 +24,19 @@ from model_host.io.run_driver import RunDriver, owner_of
 from model_host.io.run_table import RunTable
 from model_host.io.worker import Worker
 from model_host.journal_records import JournalHead
+from model_host.plan import (
+    Gathered,
+    Plan,
+    gather,
+    gather_branch,
+    plan,
+    render_branch,
+    standing,
+)
 from model_host.profile import Profile
 from model_host.refusals import StopInvalid, finish_detail
-from model_host.render import Template, render, render_digests
-from model_host.runner import Plan, Run, Sampler, Visible, context_items, plan
+from model_host.render import Context, Renderer
+from model_host.runner import Run, Sampler, Visible
 from model_host.sampler import sampler_for
 from model_host.schedule import Refuse
 from model_host.text import VisibleText
@@ -38,6 +52,8 @@ log = structlog.get_logger()
 _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
 _LOGGED = ("prompt_tokens", "cached_tokens", "restored_tokens", "prefilled_tokens", "output_tokens")
 _NO_LIMIT = 2**31
+_Input = TypeVar("_Input")
+_Output = TypeVar("_Output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,7 @@ class Offer:
     """The model, profile and limits this host runs requests with."""
 
     profile: Profile
-    template: Template
+    renderer: Renderer
     tokenizer: Tokenizer
     numerics_class: Digest
     stop_ids: frozenset[int]
@@ -59,8 +75,21 @@ class AnswerCounters:
     refusals: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that can be carried out: all checks that may refuse it are behind it."""
+
+    plan: Plan
+    sampler: Sampler
+    text: Visible
+
+
 class RequestHandler:
-    """Answers requests in the order of model_host/schedule.py."""
+    """Answers requests in the order of model_host/schedule.py.
+
+    Contexts are rendered in a thread of their own: a long one takes longer than readers
+    and the hub should wait.
+    """
 
     def __init__(
         self,
@@ -75,28 +104,44 @@ class RequestHandler:
         self._worker = worker
         self._journals = journals
         self._offer = offer
+        self._contexts = Contexts()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="rendering")
         self.counters = AnswerCounters()
         self.runs = RunTable(replica, key)
+
+    async def close(self) -> None:
+        """Finish the rendering in progress, then end its thread."""
+        await asyncio.to_thread(self.thread.shutdown)
 
     # --- the three ways to an answer ----------------------------------------------
 
     async def begin(self, held: Conversation, ready: Sealable) -> None:
-        """Seal the next request and generate, or refuse it if it can't be planned."""
-        request_id = ready.request
+        """Seal the next request and generate, or refuse it if it can't be planned.
+
+        Does nothing if the turn changed while the context was rendered: a CANCEL may have
+        come, or a revocation. The schedule then decides again.
+        """
+        request_id, before = ready.request, standing(held, ready.request)
+        refusal: HostError | None = None
         try:
-            planned = self._plan(held, ready)
             # All checks that may refuse come before the seal: a sealed request must be answered.
-            chooses, shows = self._sampler_and_text(planned)
+            prepared = await self._prepare(held, ready)
         except HostError as error:
-            await self.refuse(held, _refusal(held, request_id, error))
+            refusal = error
+        if standing(held, request_id) != before:
+            log.info("the turn changed", request=short(request_id))
             return
-        seal = planned.seal
+        if refusal is not None:
+            await self.refuse(held, _refusal(held, request_id, refusal))
+            return
+        seal = prepared.plan.seal
         entry = await self._replica.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
         if entry.id not in held.order.nodes:
             raise HostError("its seal does not count")
-        run = self._run(planned, entry.id, _new_run_number(), chooses, shows)
+        self._contexts.keep(entry.id, prepared.plan.context)
+        run = self._run(prepared, entry.id, _new_run_number())
         await self._generate(held, run, None)
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
@@ -104,21 +149,23 @@ class RequestHandler:
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(request_id, node.id)
         try:
-            planned = self._plan(held, _sealed(node, request_id))
-            chooses, shows = self._sampler_and_text(planned)
+            prepared = await self._prepare(held, _sealed(node, request_id))
         except HostError as error:
             # Sealed with another model, a longer context or other rules than the present ones.
             await self._interrupt(held, request_id, finish_detail(error))
             return
-        same_text = planned.seal.render_digest == node.seal.render_digest
+        same_text = prepared.plan.seal.render_digest == node.seal.render_digest
         if not same_text or head != self._head(request_id, node.id, head.run):
             await self._interrupt(held, request_id, _NOT_THE_SAME)
             return
         log.info("resuming", request=short(request_id), tokens=len(journaled or ()))
-        run = self._run(planned, node.id, head.run, chooses, shows)
+        self._contexts.keep(node.id, prepared.plan.context)
+        run = self._run(prepared, node.id, head.run)
         await self._generate(held, run, journaled)
 
-    async def close(self, held: Conversation, request_id: EntryId, failure: Exception) -> None:
+    async def close_request(
+        self, held: Conversation, request_id: EntryId, failure: Exception
+    ) -> None:
         """Close a request whose answer failed with an error that would recur."""
         if held.order.generation_of(request_id) is not None:
             return
@@ -144,24 +191,25 @@ class RequestHandler:
 
     # --- plans and runs -----------------------------------------------------------
 
-    def _plan(self, held: Conversation, ready: Sealable) -> Plan:
+    async def _prepare(self, held: Conversation, ready: Sealable) -> Prepared:
+        """Plan a request in the rendering thread. Raises GenerationRefused."""
+        return await self._in_thread(self._plan, gather(held, ready, self._contexts))
+
+    async def _in_thread(self, work: Callable[[_Input], _Output], value: _Input) -> _Output:
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work, value)
+
+    def _plan(self, gathered: Gathered) -> Prepared:
         offer = self._offer
-        return plan(
-            held, ready, profile=offer.profile, template=offer.template, encoder=offer.tokenizer
-        )
+        planned = plan(gathered, profile=offer.profile, renderer=offer.renderer)
+        shows = VisibleText(offer.tokenizer, planned.request.stop, planned.continued)
+        return Prepared(planned, sampler_for(planned.request.sampling), shows)
 
-    def _sampler_and_text(self, planned: Plan) -> tuple[Sampler, Visible]:
-        """Return the sampler of a run and its visible text. Raises GenerationRefused."""
-        request = planned.request
-        shows = VisibleText(self._offer.tokenizer, request.stop, planned.continued)
-        return sampler_for(request.sampling), shows
-
-    def _run(
-        self, planned: Plan, seal_id: EntryId, number: int, chooses: Sampler, shows: Visible
-    ) -> Run:
+    def _run(self, prepared: Prepared, seal_id: EntryId, number: int) -> Run:
         offer = self._offer
         limit = offer.profile.context_tokens_max
-        return Run(planned, seal_id, number, chooses, shows, offer.stop_ids, limit)
+        return Run(
+            prepared.plan, seal_id, number, prepared.sampler, prepared.text, offer.stop_ids, limit
+        )
 
     def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
         offer = self._offer
@@ -199,46 +247,41 @@ class RequestHandler:
         """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(request_id, node.id)
-        run = self._shown_run(held, request_id, node, head.run)
+        run = await self._shown_run(held, request_id, node, head.run)
         for token_id in journaled or ():
             run.add_token(token_id)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
         await self._append(held, run, Usage(), head.numerics_class)
 
-    def _shown_run(
+    async def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
     ) -> Run:
         """Return a run that repeats recorded tokens only, with the text shown of them."""
         request = _request(held, request_id)
         offer = self._offer
-        prompt, continued = self._prompt_as_sealed(held, node)
+        context = await self._context_as_sealed(held, node)
         limit = request.output_tokens_max or _NO_LIMIT
-        planned = Plan(held.id, request_id, request, node.seal, prompt, limit, continued)
+        planned = Plan(held.id, request_id, request, node.seal, context, limit)
         shows: Visible
         try:
             shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
         except StopInvalid:
             shows = VisibleText(offer.tokenizer, (), planned.continued)
         # Without the prompt the ids are another model's, and have no text here.
-        shows = shows if prompt else _NoText()
+        shows = shows if context.ids else _NoText()
         return Run(planned, node.id, number, _choose_nothing, shows, offer.stop_ids, _NO_LIMIT)
 
-    def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
-        """Return the prompt and the number of its tokens the answer continues.
-
-        Both are empty if the prompt renders differently here.
-        """
-        offer = self._offer
+    async def _context_as_sealed(self, held: Conversation, node: SealNode) -> Context:
+        """Return the context of a seal; the empty one if it renders differently here."""
+        renderer = self._offer.renderer
         try:
-            items = context_items(held, node.parent, node.seal.entries)
-            rendered = render(items, offer.template, offer.tokenizer)
+            branch = gather_branch(held, node, self._contexts)
+            rendered = await self._in_thread(partial(render_branch, renderer=renderer), branch)
         except HostError:
-            return (), 0
-        digests = render_digests(rendered, offer.template, offer.tokenizer)
-        if digests[-1] != node.seal.render_digest:
-            return (), 0
-        return tuple(rendered.token_ids), rendered.continued_tokens
+            return renderer.empty
+        same = rendered.context.digest == node.seal.render_digest
+        return rendered.context if same else renderer.empty
 
     async def _append(
         self, held: Conversation, run: Run, usage: Usage, numerics_class: Digest

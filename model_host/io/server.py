@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from model_host import render, sampler
+from model_host import sampler
 from model_host.engine import Tokenizer, TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.config import HostConfig
@@ -23,7 +23,8 @@ from model_host.io.service import HostService
 from model_host.io.worker import Worker
 from model_host.kv import CachePool
 from model_host.profile import Profile
-from model_host.render import Template, check_template
+from model_host.render import RECIPE_DIGEST, Renderer
+from model_host.template import Template, check_template
 from replica.ids import Digest, PublicKey, short
 from replica.io import (
     STOP_GRACE_S,
@@ -48,6 +49,7 @@ class HostServer:
     key: PublicKey
     offer: Offer
     host: Host
+    handler: RequestHandler
     worker: Worker
     replica: Replica
     task: "asyncio.Task[None]"
@@ -81,12 +83,13 @@ def load_offer(engine: TorchEngine) -> Offer:
             append_only=report.append_only,
             sentinels_equal_plain=report.sentinels_equal_plain,
         )
+    renderer = Renderer.load(template, tokenizer)
     profile = Profile(
         file.name,
         Digest(file.sha256),
         tokenizer.digest,
         template.digest,
-        render.RECIPE_DIGEST,
+        RECIPE_DIGEST,
         Digest(sampler.RECIPE_DIGEST),
         engine.dtype,
         engine.config.context_tokens,
@@ -95,7 +98,7 @@ def load_offer(engine: TorchEngine) -> Offer:
     stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
     return Offer(
         profile,
-        template,
+        renderer,
         tokenizer,
         Digest(engine.numerics_class),
         frozenset(i for i in stop_ids if i is not None),
@@ -127,7 +130,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     store_path = data_dir / "log" / "log.db"
     async with Replica.open(store_path, key, config.hub, follow=True, host=info) as replica:
         journals = Journals(data_dir / "journal")
-        host = Host(replica, RequestHandler(replica, key, worker, journals, offer))
+        handler = RequestHandler(replica, key, worker, journals, offer)
+        host = Host(replica, handler)
         service = HostService(replica, host, worker, offer, authenticator)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
@@ -135,12 +139,15 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         task = asyncio.create_task(host.run(), name="host")
         try:
             log.info("host ready", address=address, key=short(authenticator.public))
-            yield HostServer(address, authenticator.public, offer, host, worker, replica, task)
+            yield HostServer(
+                address, authenticator.public, offer, host, handler, worker, replica, task
+            )
         finally:
             task.cancel()
             worker.stop()
             await asyncio.gather(task, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
+            await handler.close()
             await worker.close()
 
 

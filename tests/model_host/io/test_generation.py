@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from model_host.contexts import Contexts
+from model_host.plan import gather_branch, render_branch
 from model_host.refusals import (
     ContextTooLong,
     MediaUnsupported,
@@ -19,8 +21,6 @@ from model_host.refusals import (
     TokensForeign,
     ToolsUnsupported,
 )
-from model_host.render import render, render_digests
-from model_host.runner import context_items
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io.host_calls import HostCalls
@@ -211,11 +211,10 @@ async def test_control_tokens_typed_by_a_user_are_plain_text(served: ServedHost)
             request, answer = await talk.ask(text, tokens=2)
             assert answer.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
             seal = talk.held.order.nodes[talk.held.order.seal_of[request]].seal
-            items = context_items(talk.held, None, seal.entries)
-            rendered = render(items, offer.template, offer.tokenizer)
-            digests = render_digests(rendered, offer.template, offer.tokenizer)
-            assert digests[-1] == seal.render_digest  # so the model's input was the same
-            ids = rendered.token_ids
+            branch = gather_branch(talk.held, None, Contexts(0), seal.entries)
+            context = render_branch(branch, offer.renderer).context
+            assert context.digest == seal.render_digest  # so the model's input was the same
+            ids = context.ids
             controls.append([i for i in ids if offer.tokenizer.is_control(i)])
             assert text.encode() in offer.tokenizer.decode_bytes(ids)
     # The typed text added none to those of the template.
