@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from model_host.contexts import Contexts
-from model_host.obligations import open_calls_after
+from model_host.obligations import Asked
 from model_host.profile import Profile
 from model_host.refusals import (
     BodyUnavailable,
@@ -22,15 +22,12 @@ from model_host.refusals import (
     SealTooLarge,
     TokensForeign,
 )
-from model_host.render import Context, ContextItem, Rendered, Renderer
+from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
 from replica import limits
 from replica.conversation import Conversation, Sealable, sealable
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.log import Generation, Request, Seal, codec
+from replica.log import Generation, Request, Role, Seal, codec
 from replica.order import SealNode
-
-Listing = tuple[ContextItem, ...]
-"""The entries that one seal lists, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def gather(held: Conversation, ready: Sealable, contexts: Contexts) -> Gathered:
         raise BodyUnavailable(missing=(ready.request,))
     if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
         raise SealTooLarge(f"{len(ready.entries)} entries, at most {limits.SEAL_ENTRIES_MAX}")
-    branch = gather_branch(held, ready.parent, contexts, ready.entries)
+    branch = gather_branch(held, ready.parent, contexts, ready.entries, ready.membership_heads)
     answers = tuple(_answers(held, branch))
     elsewhere = {answer.seal for answer in answers} - {*branch.seals}
     others = {i: gather_branch(held, held.order.nodes[i], contexts) for i in elsewhere}
@@ -133,8 +130,11 @@ def gather_branch(
     node: SealNode | None,
     contexts: Contexts,
     entries: Sequence[EntryId] = (),
+    heads: tuple[EntryId, ...] = (),
 ) -> Branch:
     """Collect the context up to a seal, and the `entries` of a seal to be written behind it.
+
+    `heads` are the membership heads of that seal.
 
     Raises BodyUnavailable.
     """
@@ -146,30 +146,43 @@ def gather_branch(
         behind.append(node)
         node = node.parent
     behind.reverse()
-    listings = [_listing(held, each.seal.entries) for each in behind]
+    listings = [_listing(held, each.seal.entries, each.seal.membership_heads) for each in behind]
     if entries:
-        listings.append(_listing(held, entries))
+        listings.append(_listing(held, entries, heads))
     seals = (*([node.id] if node is not None else []), *(each.id for each in behind))
     return Branch(seals, base, tuple(listings))
 
 
-def _listing(held: Conversation, entries: Sequence[EntryId]) -> Listing:
+def _listing(held: Conversation, entries: Sequence[EntryId], heads: tuple[EntryId, ...]) -> Listing:
     items = []
     for entry_id in entries:
         body = held.log.body(entry_id)
         if body is None and not held.log.is_malformed(entry_id):
             raise BodyUnavailable(missing=(entry_id,))
-        parents = held.log.entries[entry_id].header.parents
-        items.append(ContextItem(entry_id, body, entry_id == entries[-1], parents))
-    return tuple(items)
+        header = held.log.entries[entry_id].header
+        answered = _answered(held, header.parents[0]) if isinstance(body, Generation) else None
+        is_final = entry_id == entries[-1]
+        items.append(ContextItem(entry_id, body, is_final, header.parents, header.author, answered))
+    # By the heads that the seal names, so that every host renders its list alike.
+    roles = held.log.roster.at(heads).roles
+    owners = frozenset(key for key, held_roles in roles.items() if Role.OWNER in held_roles)
+    return Listing(tuple(items), owners)
+
+
+def _answered(held: Conversation, seal: EntryId) -> Asked:
+    """Return the keys behind the request that the answer to a seal answers."""
+    request_id = held.order.nodes[seal].seal.request
+    request = held.order.request(request_id)
+    assert request is not None, "a seal that counts names a request"
+    author = held.log.entries[request_id].header.author
+    return Asked(author, request.executor or author)
 
 
 def _answers(held: Conversation, branch: Branch) -> Iterable[Answer]:
-    for listing in branch.listings:
-        for item in listing:
-            if isinstance(item.body, Generation) and item.body.token_ids:
-                node = held.order.nodes[item.parents[0]]
-                yield Answer(item.entry, node.id, node.seal.render_digest)
+    for item in chain.from_iterable(listing.items for listing in branch.listings):
+        if isinstance(item.body, Generation) and item.body.token_ids:
+            node = held.order.nodes[item.parents[0]]
+            yield Answer(item.entry, node.id, node.seal.render_digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +225,11 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
     request = gathered.request
     if request.profile not in (None, profile.digest):
         raise ProfileUnknown
-    _check_obligations(gathered.branch)
     rendered = render_branch(gathered.branch, renderer)
     context = rendered.context
+    open_calls = context.place.ledger.open_calls
+    if open_calls:
+        raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
     _check_answers(gathered, rendered, renderer)
     remaining = profile.context_tokens_max - len(context.ids)
     if remaining < 1:
@@ -231,15 +246,6 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
         context,
         min(wanted, remaining),
     )
-
-
-def _check_obligations(branch: Branch) -> None:
-    """Raise ObligationsOpen if a tool call of the context has no result."""
-    open_calls = branch.base.open_calls if branch.base is not None else ()
-    for item in chain.from_iterable(branch.listings):
-        open_calls = open_calls_after(open_calls, item.body)
-    if open_calls:
-        raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
 
 
 def render_branch(branch: Branch, renderer: Renderer) -> Rendered:

@@ -12,17 +12,18 @@ extended by the new entries alone.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from struct import pack
 from typing import Self
 
-from model_host.contents import message_ids, recorded_ids
-from model_host.obligations import OpenCalls, open_calls_after
-from model_host.refusals import TemplateUnsupported, ToolsUnsupported
+from model_host.contents import APART, Contents
+from model_host.obligations import Asked, Ledger
+from model_host.refusals import TemplateUnsupported
 from model_host.template import ROLES, Encoder, Pair, Template, find_pairs
-from replica.ids import Digest, EntryId, tagged_sha256
+from model_host.tool_formats import FORMATS_DIGEST, tool_turns_of
+from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
 from replica.log import (
     CONTINUABLE,
     Body,
@@ -31,15 +32,17 @@ from replica.log import (
     Projected,
     Request,
     Speaker,
+    ToolDefinition,
     Tools,
 )
 
 RECIPE = (
     b"antiphon/v1/render-recipe:3 sentinel-split pairs-if-local next-entry-closes ids-spliced "
-    b"follow-continues"
+    b"follow-continues tools-in-system-turns foreign-results-dropped formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
-_ASSISTANT = ROLES[Speaker.ASSISTANT]
+_SYSTEM, _ASSISTANT = ROLES[Speaker.SYSTEM], ROLES[Speaker.ASSISTANT]
+_NOBODY = PublicKey(b"")
 _ID_BYTES = 40
 """Memory of one token id in a tuple of its own."""
 
@@ -55,6 +58,17 @@ class ContextItem:
     body: Body | None
     is_final: bool
     parents: tuple[EntryId, ...] = ()
+    author: PublicKey = _NOBODY
+    answered: Asked | None = None
+    """The request that a generation answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries that one seal lists, and the owners by the membership it names."""
+
+    items: tuple[ContextItem, ...]
+    owners: frozenset[PublicKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +101,41 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The end of a context, as far as the next entry's fragment depends on it."""
+
+    last: ContextItem | None = None
+    role: str | None = None
+    """The role of the last turn."""
+    has_tools: bool = False
+    """Whether the last turn offers tools."""
+    tools: tuple[ToolDefinition, ...] | None = None
+    """The tools offered last; None if none ever were."""
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def joins_tools(self) -> bool:
+        """Whether a message of the system continues the turn that offers tools."""
+        return self.has_tools and self.role == _SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A context as rendered so far; never changed, so that threads may share it."""
 
     ids: tuple[int, ...]
     digest: Digest
     """The render digest of all entries."""
-    last: ContextItem | None = None
     turn: Turn | None = None
-    open_calls: OpenCalls = ()
+    place: Place = field(default_factory=Place)
     fragments: tuple[Fragment, ...] = ()
     """All fragments, kept only where the template runs over them again."""
 
     @property
     def continued_tokens(self) -> int:
         """The number of recorded ids at the end, in the turn that the last request continues."""
-        asked = self.last is not None and _opens_answer(self.last)
+        last = self.place.last
+        asked = last is not None and _opens_answer(last)
         return self.turn.tokens if asked and self.turn is not None else 0
 
     @property
@@ -133,6 +166,8 @@ class Renderer:
         """Render with the `literals` of a local template, None for any other; see `load`."""
         self.template = template
         self.encoder = encoder
+        self.tools = tool_turns_of(template)
+        self._contents = Contents(encoder, self.tools)
         self._literals = literals
         self.empty = Context((), render_seed(encoder.digest, template.digest))
 
@@ -153,7 +188,7 @@ class Renderer:
         """Whether a context is extended without rendering it again."""
         return self._literals is not None
 
-    def extend(self, base: Context, listings: Sequence[Sequence[ContextItem]]) -> Rendered:
+    def extend(self, base: Context, listings: Sequence[Listing]) -> Rendered:
         """Render the entries that one or more seals list behind the context `base`.
 
         Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensControl,
@@ -161,10 +196,14 @@ class Renderer:
         """
         projections: list[Projected] = []
         new: list[Fragment] = []
-        last, open_calls = base.last, base.open_calls
-        for item in chain.from_iterable(listings):
-            new.append(self._fragment(item, last, projections))
-            last, open_calls = item, open_calls_after(open_calls, item.body)
+        place = base.place
+        for listing in listings:
+            for item in listing.items:
+                ledger, foreign = place.ledger.after(
+                    item.author, item.body, answered=item.answered, owners=listing.owners
+                )
+                new.append(self._fragment(item, place, projections, foreign))
+                place = _next_place(place, item, new[-1], ledger)
         start = base
         if self._literals is not None:
             turn, tokens = _join(start.turn, new, self._literal)
@@ -177,34 +216,50 @@ class Renderer:
         for entry, ids in tokens:
             digests.append(extend_render_digest(digests[-1], entry, ids))
         older = len(tokens) - len(new)
-        ends = accumulate(map(len, listings), initial=older)
+        ends = accumulate((len(listing.items) for listing in listings), initial=older)
         ids = start.ids + tuple(chain.from_iterable(ids for _, ids in tokens))
         return Rendered(
-            Context(ids, digests[-1], last, turn, open_calls, start.fragments),
+            Context(ids, digests[-1], turn, place, start.fragments),
             tuple(tokens[older:]),
             tuple(digests[end] for end in ends)[1:],
             tuple(projections),
         )
 
     def _fragment(
-        self, item: ContextItem, before: ContextItem | None, projections: list[Projected]
+        self,
+        item: ContextItem,
+        place: Place,
+        projections: list[Projected],
+        foreign: Set[int],
     ) -> Fragment:
+        entry, contents = item.entry, self._contents
         match item.body:
-            case Tools():
-                raise ToolsUnsupported
+            case Tools(tools):
+                joins = place.role == _SYSTEM
+                replaces = place.tools is not None
+                ids = contents.section_ids(tools, replaces=replaces, joins=joins)
+                return Fragment(entry, None if joins else _SYSTEM, ids) if ids else Fragment(entry)
             case Message(speaker, parts):
-                ids = message_ids(item.entry, parts, self.encoder, projections)
-                return Fragment(item.entry, _role(speaker), tuple(ids))
+                role = self._role(speaker)
+                ids = contents.message_ids(entry, parts, projections, foreign)
+                if role == _SYSTEM and place.joins_tools:
+                    return Fragment(entry, None, (*contents.ids_of([APART]), *ids))
+                return Fragment(entry, role, ids)
             case Request() if item.is_final:
-                opens = None if _continues(before, item) else _ASSISTANT
-                return Fragment(item.entry, opens)
+                opens = None if _continues(place.last, item) else _ASSISTANT
+                return Fragment(entry, opens)
             case Generation() as generation:
-                follows = before is not None and _opens_answer(before)
-                ids = recorded_ids(item.entry, generation, self.encoder, projections)
+                follows = place.last is not None and _opens_answer(place.last)
+                ids = contents.recorded_ids(entry, generation, projections)
                 opens = None if follows else _ASSISTANT
-                return Fragment(item.entry, opens, tuple(ids), is_recorded=True)
+                return Fragment(entry, opens, ids, is_recorded=True)
             case _:
-                return Fragment(item.entry)
+                return Fragment(entry)
+
+    def _role(self, speaker: int) -> str:
+        if speaker not in ROLES:
+            raise TemplateUnsupported(f"the template has no role for speaker {speaker}")
+        return self.tools.result_role if speaker == Speaker.TOOL else ROLES[Speaker(speaker)]
 
     # --- literals ---------------------------------------------------------------------
 
@@ -257,10 +312,14 @@ def _unless_closed(turn: Turn | None, literal: list[int]) -> list[int]:
     return literal[1:] if closed else literal
 
 
-def _role(speaker: int) -> str:
-    if speaker not in ROLES:
-        raise TemplateUnsupported(f"the template has no role for speaker {speaker}")
-    return ROLES[Speaker(speaker)]
+def _next_place(place: Place, item: ContextItem, fragment: Fragment, ledger: Ledger) -> Place:
+    """Return the end of a context behind one more entry."""
+    opens, tools = fragment.opens, place.tools
+    offers = isinstance(item.body, Tools) and fragment.ids is not None
+    if isinstance(item.body, Tools) and (item.body.tools or tools is not None):
+        tools = item.body.tools
+    has_tools = offers or (place.has_tools and opens is None)
+    return Place(item, opens or place.role, has_tools, tools, ledger)
 
 
 def _opens_answer(item: ContextItem) -> bool:

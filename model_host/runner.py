@@ -9,33 +9,21 @@ Pure: no clock, disk, network or tensor. A request whose turn has come has a Pla
                 └─► generation
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from model_host.calls import Visible
 from model_host.engine_api import Logits
 from model_host.plan import Plan
 from model_host.profile import Profile
 from replica.conversation import Draft, Progress, extend_digest, start_digest
 from replica.ids import Digest, EntryId
-from replica.log import FinishReason, Generation, Text, Usage
+from replica.log import CONTINUABLE, FinishReason, Generation, Text, ToolCall, Usage
+
+CALL_ID_DIGITS = 24
 
 Sampler = Callable[[Logits, Sequence[int], int], int]
 """Chooses a token from (logits [V], all tokens before, output index), deterministically."""
-
-
-class Visible(Protocol):
-    """The conversion of tokens to visible bytes; bytes that may yet change are held back."""
-
-    def push(self, token_id: int) -> bytes:
-        """Add a token; return the bytes that may be shown now."""
-
-    def finish(self) -> bytes:
-        """Return the bytes held back, which are plain text after all."""
-
-    @property
-    def stopped_by(self) -> str | None:
-        """Return the stop string met, if any."""
 
 
 @dataclass(slots=True)
@@ -64,8 +52,8 @@ class Run:
         self.token_ids.append(token_id)
         shown = b"" if token_id in self.stop_ids else self.text.push(token_id)
         self.finished = self._finish_after(token_id)
-        if self.finished is not None and self.text.stopped_by is None:
-            shown += self.text.finish()
+        if self.finished is not None:
+            shown += self._finish_text()
         self._draft(token_id, shown)
 
     def _finish_after(self, token_id: int) -> tuple[FinishReason, str] | None:
@@ -79,6 +67,15 @@ class Run:
         if len(self.token_ids) >= self.plan.output_tokens_max:
             return FinishReason.LENGTH, "output_tokens_max"
         return None
+
+    def _finish_text(self) -> bytes:
+        """End the text of a finished run; an answer that ended with calls has its own reason."""
+        assert self.finished is not None, "the reason decides about a call that does not end"
+        finish, detail = self.finished
+        shown = self.text.finish(can_continue=finish in CONTINUABLE)
+        if self.text.calls and finish is FinishReason.STOP:
+            self.finished = (FinishReason.TOOL_CALLS, detail)
+        return shown
 
     def _draft(self, token_id: int, data: bytes) -> None:
         # One frame per token: after a crash the frames have the same bounds.
@@ -123,17 +120,16 @@ class Run:
         drafts of a continuation begin after them.
         """
         assert self.finished is None, "a run finishes once"
-        self.visible += self.text.finish()
         self.finished = (finish, detail)
+        self.visible += self._finish_text()
 
     def generation(self, usage: Usage, *, profile: Profile, numerics_class: Digest) -> Generation:
         """Return the generation of a finished run."""
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
-        text = bytes(self.visible).decode()
         return Generation(
             token_ids=tuple(self.token_ids),
-            parts=(Text(text),) if text else (),
+            parts=tuple(self._parts()),
             visible_bytes=len(self.visible),
             finish_reason=finish,
             finish_detail=detail,
@@ -144,3 +140,16 @@ class Run:
             numerics_class=numerics_class,
             run=self.run,
         )
+
+    def _parts(self) -> Iterator[Text | ToolCall]:
+        """Yield the visible text, with each call at its place."""
+        shown = 0
+        for number, call in enumerate(self.text.calls):
+            if call.offset > shown:
+                yield Text(self.visible[shown : call.offset].decode())
+            # The request's id makes it unique in the conversation, and the same after a crash.
+            call_id = f"{self.plan.request_id.hex()[:CALL_ID_DIGITS]}-{number}"
+            yield ToolCall(call_id, call.name, call.arguments_json)
+            shown = call.offset
+        if len(self.visible) > shown:
+            yield Text(self.visible[shown:].decode())

@@ -6,6 +6,7 @@ a *local* template depend only on the two roles they stand between. They are com
 once, at load. Any other template runs over the whole context each time.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ class Template:
         self.digest = tagged_sha256(b"antiphon/v1/template", source.encode())
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
+        environment.filters["tojson"] = _to_json  # jinja's own escapes for web pages
         # With a clock, two renderings of one log would differ.
         environment.globals["strftime_now"] = _no_clock
         self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
@@ -72,11 +74,15 @@ class Template:
 
     def render(self, messages: Sequence[tuple[str, str]], *, header: bool) -> str:
         """Return the text for (role, content) messages, with the assistant header if asked."""
+        return self.render_messages(
+            [{"role": role, "content": content} for role, content in messages], header=header
+        )
+
+    def render_messages(self, messages: Sequence[Mapping[str, object]], *, header: bool) -> str:
+        """Return the text for messages with any fields. Raises TemplateUnsupported."""
         try:
             return self._template.render(
-                messages=[{"role": role, "content": content} for role, content in messages],
-                add_generation_prompt=header,
-                **self._fixed,
+                messages=messages, add_generation_prompt=header, **self._fixed
             )
         except Exception as error:  # a template is a program, which may divide by zero
             raise TemplateUnsupported(f"the template refuses this context: {error}") from error
@@ -93,6 +99,10 @@ class Template:
         if _SENTINEL.findall(text) != sentinels:
             raise TemplateUnsupported("the template changes, repeats or drops a content")
         return literals
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _raise(message: str) -> None:

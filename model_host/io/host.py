@@ -119,7 +119,9 @@ class Host:
     async def _act(self, held: Conversation, decision: Decision) -> None:
         match decision:
             case Begin(_, ready):
-                await self._handler.begin(held, ready)
+                entries = len(held.log)
+                if not await self._handler.begin(held, ready):
+                    self._schedule.wait(ready.request, entries)
             case Resume(_, request_id):
                 await self._handler.resume(held, request_id)
             case Refuse():

@@ -16,6 +16,7 @@ from typing import TypeVar
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.calls import CallingText, Visible
 from model_host.contexts import Contexts
 from model_host.engine import Tokenizer
 from model_host.engine_api import Logits
@@ -34,17 +35,18 @@ from model_host.plan import (
     standing,
 )
 from model_host.profile import Profile
-from model_host.refusals import StopInvalid, finish_detail
+from model_host.refusals import ObligationsOpen, StopInvalid, finish_detail
 from model_host.render import Context, Renderer
-from model_host.runner import Run, Sampler, Visible
+from model_host.runner import Run, Sampler
 from model_host.sampler import sampler_for
 from model_host.schedule import Refuse
+from model_host.stop import unfinished
 from model_host.text import VisibleText
 from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest, EntryId, short
 from replica.io import Replica
-from replica.log import FinishReason, Request, Usage
+from replica.log import Conflict, FinishReason, Request, Usage
 from replica.order import SealNode
 
 log = structlog.get_logger()
@@ -115,11 +117,12 @@ class RequestHandler:
 
     # --- the three ways to an answer ----------------------------------------------
 
-    async def begin(self, held: Conversation, ready: Sealable) -> None:
+    async def begin(self, held: Conversation, ready: Sealable) -> bool:
         """Seal the next request and generate, or refuse it if it can't be planned.
 
-        Does nothing if the turn changed while the context was rendered: a CANCEL may have
-        come, or a revocation. The schedule then decides again.
+        Returns False for a queued request that waits for results of tools. Does nothing if
+        the turn changed while the context was rendered: a CANCEL may have come, or a
+        revocation. The schedule then decides again.
         """
         request_id, before = ready.request, standing(held, ready.request)
         refusal: HostError | None = None
@@ -130,10 +133,13 @@ class RequestHandler:
             refusal = error
         if standing(held, request_id) != before:
             log.info("the turn changed", request=short(request_id))
-            return
+            return True
+        if isinstance(refusal, ObligationsOpen) and _queues(held, request_id):
+            log.info("waiting for results", request=short(request_id), detail=refusal.detail)
+            return False
         if refusal is not None:
             await self.refuse(held, _refusal(held, request_id, refusal))
-            return
+            return True
         seal = prepared.plan.seal
         entry = await self._replica.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
@@ -143,6 +149,7 @@ class RequestHandler:
         self._contexts.keep(entry.id, prepared.plan.context)
         run = self._run(prepared, entry.id, _new_run_number())
         await self._generate(held, run, None)
+        return True
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
         """Resume a run after a crash with the same tokens, or close it if that is impossible."""
@@ -201,8 +208,18 @@ class RequestHandler:
     def _plan(self, gathered: Gathered) -> Prepared:
         offer = self._offer
         planned = plan(gathered, profile=offer.profile, renderer=offer.renderer)
-        shows = VisibleText(offer.tokenizer, planned.request.stop, planned.continued)
+        shows = self._text(planned, planned.request.stop)
         return Prepared(planned, sampler_for(planned.request.sampling), shows)
+
+    def _text(self, planned: Plan, stops: Sequence[str]) -> Visible:
+        """Return the visible text of a run. Raises StopInvalid."""
+        tokenizer, renderer = self._offer.tokenizer, self._offer.renderer
+        text = VisibleText(tokenizer, stops, planned.continued)
+        if not planned.context.place.tools:
+            return text
+        continued = tokenizer.decode_bytes(planned.continued)
+        before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
+        return CallingText(text, renderer.tools.format, before)
 
     def _run(self, prepared: Prepared, seal_id: EntryId, number: int) -> Run:
         offer = self._offer
@@ -265,9 +282,9 @@ class RequestHandler:
         planned = Plan(held.id, request_id, request, node.seal, context, limit)
         shows: Visible
         try:
-            shows = VisibleText(offer.tokenizer, request.stop, planned.continued)
+            shows = self._text(planned, request.stop)
         except StopInvalid:
-            shows = VisibleText(offer.tokenizer, (), planned.continued)
+            shows = self._text(planned, ())
         # Without the prompt the ids are another model's, and have no text here.
         shows = shows if context.ids else _NoText()
         return Run(planned, node.id, number, _choose_nothing, shows, offer.stop_ids, _NO_LIMIT)
@@ -304,12 +321,14 @@ class _NoText:
     """The visible text of another model's tokens: none."""
 
     stopped_by = None
+    calls = ()
+    hidden_bytes = 0
 
     def push(self, _token_id: int) -> bytes:
         """Return no bytes."""
         return b""
 
-    def finish(self) -> bytes:
+    def finish(self, *, can_continue: bool) -> bytes:  # noqa: ARG002
         """Return no bytes."""
         return b""
 
@@ -322,6 +341,10 @@ def _request(held: Conversation, request_id: EntryId) -> Request:
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
     return request
+
+
+def _queues(held: Conversation, request_id: EntryId) -> bool:
+    return held.log.entries[request_id].header.conflict == Conflict.QUEUE
 
 
 def _refusal(held: Conversation, request_id: EntryId, error: AntiphonError) -> Refuse:

@@ -102,7 +102,8 @@ class RunDriver:
         run = self.run
         if run.finished is None and self._cancellation.is_set:
             run.end(FinishReason.CANCELLED, "cancelled by a member")
-        size = len(run.token_ids) * _ID_BYTES_MAX + len(run.visible) + _OTHER_BYTES_MAX
+        text = len(run.visible) + run.text.hidden_bytes
+        size = len(run.token_ids) * _ID_BYTES_MAX + text + _OTHER_BYTES_MAX
         if run.finished is None and size > BODY_BYTES_MAX:
             run.end(FinishReason.LENGTH, "no entry holds more")
         return run.finished is None

@@ -93,7 +93,7 @@ def load_offer(engine: TorchEngine) -> Offer:
         Digest(sampler.RECIPE_DIGEST),
         engine.dtype,
         engine.config.context_tokens,
-        has_tools=False,
+        has_tools=renderer.tools.offers,
     )
     stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
     return Offer(

@@ -15,11 +15,15 @@ from replica.log.body import (
     Generation,
     Grant,
     Member,
+    Message,
     Request,
     Role,
     Sampling,
     Speaker,
     Text,
+    ToolDefinition,
+    ToolResult,
+    Tools,
 )
 from replica.log.entry import Conflict
 from replica.order.tail import frontier
@@ -79,16 +83,31 @@ class Scene:
         gathered = gather(self.held, ready, contexts or Contexts(0))
         return plan(gathered, profile=profile, renderer=renderer)
 
+    def answer(self, request: EntryId, body: Generation) -> EntryId:
+        """Seal a request and answer it; return the answer."""
+        seal_id = self.host_writes(self.plan(request).seal, request)
+        return self.host_writes(body, seal_id)
+
+    def add_behind(self, body, entry_id: EntryId):
+        """Add an entry that follows another, on the newest branch."""
+        entries, (*_, tip) = self.held.log.entries, self.held.order.tips()
+        return self.add(body, [entries[entry_id]], entries[tip.id])
+
     def random_turn(self, walk: Random) -> Sealable:
-        """Ask in one of many ways: a new turn, a continuation, another branch, a system message."""
+        """Ask in one of many ways: a new turn, a continuation, another branch, with tools."""
         nodes = list(self.held.order.nodes.values())
         tips = self.held.order.tips()
         node = walk.choice(nodes) if nodes and walk.random() < 0.3 else tips[-1] if tips else None
         entries = self.held.log.entries
         basis = entries[node.id] if node is not None else None
         last = [entries[i] for i in frontier(self.held.order, node)]
-        for speaker in walk.choices(list(Speaker), k=walk.randrange(3)):
-            last = [self.add(said(walk.choice(["", "a", "héllo"]), speaker), last, basis)]
+        for speaker in walk.choices([*Speaker, None], k=walk.randrange(4)):
+            text = walk.choice(["", "a", "héllo"])
+            tools = Tools(tuple(ToolDefinition(name, text, "{}") for name in text[:2]))
+            result = ToolResult(walk.choice(["1", "2"]), (Text(text),))
+            body = Message(Speaker.TOOL, (result,)) if speaker == Speaker.TOOL else None
+            body = body or (said(text, speaker) if speaker is not None else tools)
+            last = [self.add(body, last, basis)]
         conflict = Conflict.QUEUE if node in tips else Conflict.FORK
         request = self.add(Request(self.host.public, Sampling()), last, basis, conflict)
         return self.ready(request.id)

@@ -280,23 +280,45 @@ def test_a_seal_beyond_the_size_of_a_body_refuses_the_request():
         scene.plan_of(many, profile=long)
 
 
+CALLED = Generation((97, END), (ToolCall("c1", "f", "{}"),), 0, FinishReason.TOOL_CALLS)
+
+
 def test_open_tool_calls_refuse_the_request_by_name():
     scene = Scene()
-    called = Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),))
-    call = scene.add(called, [scene.genesis])
-    request = scene.add(Request(scene.host.public, Sampling()), [call])
+    scene.answer(scene.ask(), CALLED)
     with pytest.raises(ObligationsOpen, match="c1"):
-        scene.plan(request.id)
+        scene.plan(scene.ask("more"))
 
 
 def test_a_tool_result_closes_its_call():
     scene = Scene()
-    call = scene.add(Said(Speaker.ASSISTANT, (ToolCall("c1", "f", "{}"),)), [scene.genesis])
-    closed = scene.add(Said(Speaker.TOOL, (ToolResult("c1", (), is_error=True),)), [call])
-    request = scene.add(Request(scene.host.public, Sampling()), [closed])
-    with pytest.raises(Exception) as refusal:
-        scene.plan(request.id)
-    assert not isinstance(refusal.value, ObligationsOpen)
+    answer = scene.answer(scene.ask(), CALLED)
+    result = Said(Speaker.TOOL, (ToolResult("c1", (Text("42"),)),))
+    closed = scene.add_behind(result, answer)
+    request = scene.add_behind(Request(scene.host.public, Sampling()), closed.id)
+    assert b"42" in bytes(i for i in scene.plan(request.id).prompt if i < 256)
+
+
+def test_the_executor_that_a_request_names_closes_the_calls_of_its_answer():
+    for executor, refuses in ((Writer(1).public, False), (Writer(9).public, True)):
+        scene = Scene()
+        answer = scene.answer(scene.ask(executor=executor), CALLED)
+        closed = scene.add_behind(Said(Speaker.TOOL, (ToolResult("c1", ()),)), answer)
+        request = scene.add_behind(Request(scene.host.public, Sampling()), closed.id)
+        if refuses:
+            with pytest.raises(ObligationsOpen):
+                scene.plan(request.id)
+        else:
+            assert scene.plan(request.id).seal.projections == ()
+
+
+def test_an_owner_by_the_membership_that_the_seal_names_may_abandon_a_call():
+    scene = Scene()
+    answer = scene.answer(scene.ask(executor=Writer(9).public), CALLED)
+    abandoned = Said(Speaker.TOOL, (ToolResult("c1", (), is_error=True),))
+    closed = scene.add_behind(abandoned, answer)
+    request = scene.add_behind(Request(scene.host.public, Sampling()), closed.id)
+    assert scene.plan(request.id).prompt
 
 
 def test_a_context_that_leaves_no_token_for_an_answer_is_refused():

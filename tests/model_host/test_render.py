@@ -4,22 +4,32 @@ from dataclasses import replace
 
 import pytest
 
+from model_host.obligations import Asked
 from model_host.refusals import (
     TemplateUnsupported,
+    ToolsUnsupported,
 )
-from model_host.render import Context, ContextItem, Rendered, Renderer
+from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
 from model_host.template import Template
+from model_host.tool_formats import HERMES, NO_TOOLS, REPLACING
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log.body import (
     FinishReason,
     Generation,
     Message,
+    Outcome,
     Part,
+    Projected,
     Request,
     Sampling,
     Speaker,
     Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Tools,
 )
+from tests.model_host.templates import ALTERNATING
 
 CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
@@ -66,7 +76,7 @@ def render(
     context: list[ContextItem], renderer: Renderer = RENDERER, base: Context | None = None
 ) -> Rendered:
     """Render a context as the list of one seal."""
-    return renderer.extend(base or renderer.empty, [tuple(context)])
+    return renderer.extend(base or renderer.empty, [Listing(tuple(context))])
 
 
 def shown(ids: tuple[int, ...] | list[int]) -> str:
@@ -211,3 +221,85 @@ def test_a_speaker_without_a_role_is_refused():
     for speaker in (0, 99):
         with pytest.raises(TemplateUnsupported, match=f"speaker {speaker}"):
             render(items(Message(speaker, (Text("a"),)), REQUEST))
+
+
+# --- tools ------------------------------------------------------------------------------
+
+SUM = Tools((ToolDefinition("sum", "Adds.", "{}"),))
+SECTION = "".join(piece.text for piece in HERMES.section(SUM.tools, replaces=False))
+
+
+def system(text: str) -> Message:
+    return Message(Speaker.SYSTEM, (Text(text),))
+
+
+def test_tools_behind_a_system_message_continue_its_turn():
+    context = items(system("Be brief."), SUM, user("hi"), REQUEST, final=(3,))
+    assert texts(context)[:3] == [
+        "<|im_start|>system\nBe brief.",
+        f"\n\n{SECTION}",
+        "<|im_end|>\n<|im_start|>user\nhi",
+    ]
+
+
+def test_tools_at_the_beginning_open_a_system_turn_that_a_system_message_continues():
+    context = items(SUM, system("Be brief."), user("hi"), REQUEST, final=(3,))
+    assert texts(context)[:3] == [
+        f"<|im_start|>system\n{SECTION}",
+        "\n\nBe brief.",
+        "<|im_end|>\n<|im_start|>user\nhi",
+    ]
+
+
+def test_a_second_system_message_opens_its_own_turn_where_there_are_no_tools():
+    context = items(system("a"), system("b"), REQUEST, final=(2,))
+    assert texts(context)[1] == "<|im_end|>\n<|im_start|>system\nb"
+
+
+def test_tools_in_mid_conversation_open_a_system_turn_at_their_own_place():
+    done = generation("yes", FinishReason.STOP)
+    context = items(SUM, user("hi"), REQUEST, done, SUM, Tools(()), REQUEST, final=(2, 6))
+    assert texts(context)[4:] == [
+        f"\n<|im_start|>system\n{REPLACING}{SECTION}",
+        f"\n\n{NO_TOOLS}",
+        "<|im_end|>\n<|im_start|>assistant\n",
+    ]
+
+
+def test_no_tools_where_there_never_were_any_render_as_nothing():
+    assert texts(items(Tools(()), user("hi"), REQUEST, final=(2,)))[0] == ""
+
+
+def test_the_tools_in_effect_are_those_of_the_last_entry():
+    def in_effect(*bodies: Tools) -> object:
+        return render(items(*bodies)).context.place.tools
+
+    assert in_effect(Tools(())) is None
+    assert in_effect(SUM) == SUM.tools
+    assert in_effect(SUM, Tools(())) == ()
+
+
+def test_a_template_without_system_turns_refuses_tools_by_name():
+    renderer = Renderer.load(Template(ALTERNATING), ENCODER)
+    with pytest.raises(ToolsUnsupported):
+        render(items(SUM, user("hi"), REQUEST, final=(2,)), renderer)
+
+
+def test_results_of_another_key_than_the_executor_render_as_nothing_and_say_so():
+    asked = Asked(PublicKey(b"r"), PublicKey(b"e"))
+    called = Generation((97, END), (ToolCall("1", "f", "{}"),), 0, FinishReason.TOOL_CALLS)
+    result = Message(Speaker.TOOL, (Text("so: "), ToolResult("1", (Text("42"),))))
+
+    def rendered(author: bytes) -> Rendered:
+        context = items(user("hi"), REQUEST, called, result, REQUEST, final=(1, 4))
+        context[2] = replace(context[2], answered=asked)
+        context[3] = replace(context[3], author=PublicKey(author))
+        return render(context)
+
+    foreign, own = rendered(b"x"), rendered(b"e")
+    assert shown(foreign.tokens[3][1]).endswith("<|im_start|>tool\nso: ")
+    assert foreign.projections == (Projected(foreign.tokens[3][0], 1, Outcome.DROPPED),)
+    assert foreign.context.place.ledger.open_calls == ("1",)
+    assert "42" in shown(own.tokens[3][1])
+    assert own.projections == ()
+    assert own.context.place.ledger.open_calls == ()

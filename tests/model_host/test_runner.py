@@ -5,17 +5,23 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from model_host.calls import CallingText
 from model_host.plan import Plan
 from model_host.runner import Run
+from model_host.text import VisibleText
+from model_host.tool_formats import HERMES
 from replica.conversation.drafts import DraftStream, Progress, extend_digest, start_digest
 from replica.ids import EntryId
-from replica.log.body import FinishReason, Text, Usage
+from replica.log.body import FinishReason, Text, ToolCall, Usage
 from tests.model_host.planned import ANY, PROFILE, Scene
 from tests.model_host.test_render import END
+from tests.model_host.test_text import Bytes as Decoder
 
 
 class Bytes:
     """Visible text of the byte tokenizer, with one stop string."""
+
+    calls = ()
 
     def __init__(self, stop: bytes = b"") -> None:
         self.stop, self.held, self.stopped_by = stop, b"", None
@@ -30,9 +36,9 @@ class Bytes:
         data, self.held = self.held, b""
         return data
 
-    def finish(self) -> bytes:
+    def finish(self, *, can_continue: bool) -> bytes:
         data, self.held = self.held, b""
-        return data
+        return data if self.stopped_by is None else b""
 
 
 def a_plan() -> Plan:
@@ -132,6 +138,34 @@ def test_a_cancelled_run_shows_the_bytes_held_back_for_a_stop_string():
     run.end(FinishReason.CANCELLED, "cancelled by a member")
     body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
     assert (body.parts, body.visible_bytes) == ((Text("a#"),), 2)
+
+
+def calling_run(words: bytes, **limits: int) -> Run:
+    scene = Scene()
+    planned = scene.plan(scene.ask(**limits))
+    run = new_run(planned, [*words, END])
+    run.text = CallingText(VisibleText(Decoder(), ()), HERMES)
+    return run_out(run)
+
+
+CALL = b'<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
+
+
+def test_calls_are_parts_of_the_generation_and_its_reason():
+    run = calling_run(b"Wait. " + CALL)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    call_id = f"{run.plan.request_id.hex()[:24]}-0"
+    assert body.parts == (Text("Wait. "), ToolCall(call_id, "f", '{"x": 1}'))
+    assert body.finish_reason == FinishReason.TOOL_CALLS
+    assert body.visible_bytes == len("Wait. ")
+    assert body.token_ids == (*b"Wait. ", *CALL, END)
+    assert b"".join(frame.data for frame in run.drafts) == b"Wait. "
+
+
+def test_an_answer_cut_off_in_a_call_can_be_continued():
+    run = calling_run(b"Wait. " + CALL, output_tokens_max=30)
+    body = run.generation(Usage(), profile=PROFILE, numerics_class=ANY)
+    assert (body.parts, body.finish_reason) == ((Text("Wait. "),), FinishReason.LENGTH)
 
 
 def test_the_generation_commits_to_the_draft_stream():

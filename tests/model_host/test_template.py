@@ -4,6 +4,7 @@ import pytest
 
 from model_host.refusals import TemplateUnsupported
 from model_host.template import Template, check_template, find_pairs
+from tests.model_host.templates import ALTERNATING, LLAMA31, QWEN
 from tests.model_host.test_render import CHATML, ENCODER, TEMPLATE
 
 
@@ -21,21 +22,6 @@ def test_the_self_check_reports_a_template_that_rewrites_history():
     assert not check_template(rewriting, ENCODER).append_only
 
 
-LLAMA3 = (
-    "{{- bos_token }}{% if messages[0]['role'] == 'system' %}"
-    "{% set system = messages[0]['content'] %}{% set messages = messages[1:] %}"
-    "{% else %}{% set system = '' %}{% endif %}"
-    "<|start_header_id|>system<|end_header_id|>\n\n{{ system }}<|eot_id|>"
-    "{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n"
-    "{{ m['content'] }}<|eot_id|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-)
-ALTERNATING = (
-    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('roles must alternate') }}{% endif %}"
-    "{% if m['role'] == 'user' %}[INST] {{ m['content'] }} [/INST]{% else %}"
-    "{{ m['content'] }}</s>{% endif %}{% endfor %}"
-)
 LAST_TURN_THINKS = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
     "{% if loop.last and m['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
@@ -49,7 +35,7 @@ HEADER_THINKS = (
 )
 
 
-@pytest.mark.parametrize("source", [CHATML, LLAMA3])
+@pytest.mark.parametrize("source", [CHATML, LLAMA31, QWEN])
 def test_the_literals_of_a_local_template_are_those_of_pairs_of_roles(source: str):
     template = Template(source, bos_token="<s>")
     pairs = find_pairs(template)

@@ -11,7 +11,6 @@ from model_host.plan import gather_branch, render_branch
 from model_host.refusals import (
     ContextTooLong,
     MediaUnsupported,
-    ObligationsOpen,
     OpaqueRequired,
     ProfileUnknown,
     SamplingInvalid,
@@ -19,7 +18,6 @@ from model_host.refusals import (
     TemplateUnsupported,
     TokenizerBytesMissing,
     TokensForeign,
-    ToolsUnsupported,
 )
 from replica.errors import HostError
 from replica.ids import Digest
@@ -37,10 +35,6 @@ from replica.log.body import (
     Speaker,
     Text,
     Tokens,
-    ToolCall,
-    ToolDefinition,
-    Tools,
-    ToolStarted,
     text_of,
 )
 from tests.model_host.io.served_host import ServedHost
@@ -228,11 +222,8 @@ def by_user(*parts: Part) -> Message:
 HI = by_user(Text("hi"))
 REFUSED: list[tuple[type[HostError], Body, dict[str, Any]]] = [
     (TokenizerBytesMissing, by_user(Text("a\x04b")), {}),
-    (ToolsUnsupported, Tools((ToolDefinition("f", "", "{}"),)), {}),
-    (ToolsUnsupported, by_user(ToolStarted("1", "e")), {}),
     (MediaUnsupported, by_user(Media(Digest(b"d" * 32), 3, "image/png")), {}),
     (OpaqueRequired, by_user(Opaque("example.org", need=Need.REQUIRED, data=b"?")), {}),
-    (ObligationsOpen, Message(Speaker.ASSISTANT, (ToolCall("1", "f", "{}"),)), {}),
     (TokensForeign, by_user(Tokens((1,), Digest(b"t" * 32))), {}),
     (TemplateUnsupported, Message(99, (Text("hi"),)), {}),
     (ContextTooLong, by_user(Text("word " * 3000)), {}),
