@@ -2,7 +2,7 @@
 
     GenerationRefused
     ├── TemplateUnsupported    the model's template can't render the context
-    ├── ToolsUnsupported       tools, for a template without them
+    ├── ToolsUnsupported       tools, for a template without system turns
     ├── MediaUnsupported       media, for a text model
     ├── OpaqueRequired         a required opaque part that only its issuer can open
     ├── TokensForeign          ids or an answer of another tokenizer, template or recipe
@@ -44,7 +44,7 @@ class TemplateUnsupported(GenerationRefused):
 
 
 class ToolsUnsupported(GenerationRefused):
-    """The model's template renders no tools."""
+    """The model's template has no system turns, in which tools are offered."""
 
     reason = "TOOLS_UNSUPPORTED"
     next_step = "Ask a host whose profile has tools, or branch off before the tool entries."

@@ -1,7 +1,7 @@
 """The next request a host acts on, and how (spec/03-order §4, spec/07-host §4).
 
-Pure: no clock. The driver calls `Schedule.start_next`, acts on
-the decision, and calls `end` or `give_up`. The entries it appended are read from the log.
+Pure: no clock. The driver calls `Schedule.start_next`, acts on the decision, and calls
+`end`, `wait` or `give_up`. The entries it appended are read from the log.
 
     start_next ─► Begin        seal the request, generate, append the answer
                   Resume       the request is sealed: continue its run, or close it
@@ -94,6 +94,8 @@ class Schedule:
         self._bounds = bounds
         self._running: dict[EntryId, tuple[ConversationId, PublicKey]] = {}
         self._given_up: set[EntryId] = set()
+        self._tried_on: dict[EntryId, int] = {}
+        """Requests that wait for results of tools, by the size of the log they were tried on."""
         self._turns = 0
         self._last_turn: dict[ConversationId | PublicKey, int] = {}
         self._arrivals: dict[EntryId, int] = {}  # waiting requests, numbered as they were seen
@@ -178,6 +180,14 @@ class Schedule:
         """End a decision; if it was not carried out, it comes again."""
         self._running.pop(request, None)
 
+    def wait(self, request: EntryId, entries: int) -> None:
+        """End a decision; its request waits for results of tools, with `entries` in the log.
+
+        It comes again once the log has grown, or to be refused.
+        """
+        self.end(request)
+        self._tried_on[request] = entries
+
     def give_up(self, request: EntryId) -> None:
         """End a decision, and never return the request again from this schedule."""
         self.end(request)
@@ -198,10 +208,13 @@ class Schedule:
             return None  # the place of its seal decides the places of later ones
         runs = [held.order.nodes[seals[request]] for request in here]
         for request in open_requests(held, self._host):
-            if request not in self._given_up:
-                decision = _resume(held, request, runs) or _begin(held, request, runs, now_ms)
-                if decision is not None:
-                    return decision
+            if request in self._given_up:
+                continue
+            waits = self._tried_on.get(request) == len(held.log)
+            decision = _resume(held, request, runs) or _begin(held, request, runs, waits, now_ms)
+            if decision is not None:
+                self._tried_on.pop(request, None)
+                return decision
         return None
 
 
@@ -220,7 +233,7 @@ def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decis
 
 
 def _begin(
-    held: Conversation, request: EntryId, runs: list[SealNode], now_ms: int
+    held: Conversation, request: EntryId, runs: list[SealNode], waits: bool, now_ms: int
 ) -> Decision | None:
     """Decide about an unsealed request; None for others and until its turn comes."""
     ready = None if request in held.order.seal_of else sealable(held, request)
@@ -230,6 +243,8 @@ def _begin(
     refusal = _refusal(held, request, now_ms)
     if refusal is not None:
         return refusal
+    if waits:
+        return None
     heads = held.log.roster.heads_to_join()
     return GatherHeads(held.id, request, heads) if heads else Begin(held.id, ready)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from model_host.calls import FoundCall
 from model_host.stop import PartialText, StopMatcher, unfinished
 
 
@@ -52,6 +53,16 @@ class VisibleText:
         shown = self._matcher.feed(self._tokenizer.token_bytes(token_id), may_stop=may_stop)
         return self._characters.feed(shown.text).encode()
 
-    def finish(self) -> bytes:
+    @property
+    def calls(self) -> tuple[FoundCall, ...]:
+        """Return no calls: text that looks like one is text."""
+        return ()
+
+    @property
+    def hidden_bytes(self) -> int:
+        """Return 0: there are no calls."""
+        return 0
+
+    def finish(self, *, can_continue: bool) -> bytes:  # noqa: ARG002  # a call may be completed
         """Return the bytes held back, which are plain text after all."""
         return self._characters.feed(self._matcher.finish()).encode()

@@ -110,7 +110,7 @@ class Host:
                 if is_first:
                     await self._act(held, decision)
                 else:
-                    await self._handler.close(held, decision.request, failure)
+                    await self._handler.close_request(held, decision.request, failure)
             except (StoreError, Unavailable) as error:
                 # The log can't be written now, as on a full disk; the request stays open.
                 await self._pause(error)
@@ -125,7 +125,9 @@ class Host:
     async def _act(self, held: Conversation, decision: Decision) -> None:
         match decision:
             case Begin(_, ready):
-                await self._handler.begin(held, ready)
+                entries = len(held.log)
+                if not await self._handler.begin(held, ready):
+                    self._schedule.wait(ready.request, entries)
             case Resume(_, request_id):
                 await self._handler.resume(held, request_id)
             case Refuse():

@@ -4,13 +4,20 @@ model_host/io/run_driver.py computes the tokens between the two;
 model_host/schedule.py decides which request is next.
 """
 
+import asyncio
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.calls import CallingText, Visible
+from model_host.contexts import Contexts
 from model_host.engine import Tokenizer
 from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journals
@@ -19,18 +26,28 @@ from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
 from model_host.journal_records import JournalHead
 from model_host.owner import owner_of
+from model_host.plan import (
+    Gathered,
+    Plan,
+    gather,
+    gather_branch,
+    plan,
+    render_branch,
+    standing,
+)
 from model_host.profile import Profile
-from model_host.refusals import StopInvalid, finish_detail
-from model_host.render import Template, render, render_digests
-from model_host.runner import Plan, Run, Visible, context_items, plan
+from model_host.refusals import ObligationsOpen, StopInvalid, finish_detail
+from model_host.render import Context, Renderer
+from model_host.runner import Run
 from model_host.sampler_state import Choice, SamplerState
 from model_host.schedule import Refuse
+from model_host.stop import unfinished
 from model_host.text import VisibleText
 from replica.conversation import Conversation, Sealable, extend_digest, start_digest
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest, EntryId, short
 from replica.io import Replica
-from replica.log import FinishReason, Request, Sampling, Usage
+from replica.log import Conflict, FinishReason, Request, Sampling, Usage
 from replica.order import SealNode
 
 log = structlog.get_logger()
@@ -38,6 +55,8 @@ log = structlog.get_logger()
 _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
 _LOGGED = ("prompt_tokens", "cached_tokens", "restored_tokens", "prefilled_tokens", "output_tokens")
 _NO_LIMIT = 2**31
+_Input = TypeVar("_Input")
+_Output = TypeVar("_Output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,7 @@ class Offer:
     """The model, profile and limits this host runs requests with."""
 
     profile: Profile
-    template: Template
+    renderer: Renderer
     tokenizer: Tokenizer
     numerics_class: Digest
     stop_ids: frozenset[int]
@@ -59,8 +78,21 @@ class AnswerCounters:
     refusals: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that can be carried out: all checks that may refuse it are behind it."""
+
+    plan: Plan
+    state: SamplerState
+    text: Visible
+
+
 class RequestHandler:
-    """Answers requests in the order of model_host/schedule.py."""
+    """Answers requests in the order of model_host/schedule.py.
+
+    Contexts are rendered in a thread of their own: a long one takes longer than readers
+    and the hub should wait.
+    """
 
     def __init__(
         self,
@@ -77,50 +109,73 @@ class RequestHandler:
         self._namespaces = namespaces
         self._journals = journals
         self._offer = offer
+        self._contexts = Contexts()
+        self.rendering = ThreadPoolExecutor(1, thread_name_prefix="rendering")
         self.counters = AnswerCounters()
         self.runs = RunTable(replica, key)
 
+    async def close(self) -> None:
+        """Finish the rendering in progress, then end its thread."""
+        await asyncio.to_thread(self.rendering.shutdown)
+
     # --- the three ways to an answer ----------------------------------------------
 
-    async def begin(self, held: Conversation, ready: Sealable) -> None:
-        """Seal the next request and generate, or refuse it if it can't be planned."""
-        request_id = ready.request
+    async def begin(self, held: Conversation, ready: Sealable) -> bool:
+        """Seal the next request and generate, or refuse it if it can't be planned.
+
+        Returns False for a queued request that waits for results of tools. Does nothing if
+        the turn changed while the context was rendered: a CANCEL may have come, or a
+        revocation. The schedule then decides again.
+        """
+        request_id, before = ready.request, standing(held, ready.request)
+        refusal: HostError | None = None
         try:
-            planned = self._plan(held, ready)
             # All checks that may refuse come before the seal: a sealed request must be answered.
-            state, shows = self._sampler_and_text(planned)
+            prepared = await self._prepare(held, ready)
         except HostError as error:
-            await self.refuse(held, _refusal(held, request_id, error))
-            return
-        seal = planned.seal
+            refusal = error
+        if standing(held, request_id) != before:
+            log.info("the turn changed", request=short(request_id))
+            return True
+        if isinstance(refusal, ObligationsOpen) and _queues(held, request_id):
+            log.info("waiting for results", request=short(request_id), detail=refusal.detail)
+            return False
+        if refusal is not None:
+            await self.refuse(held, _refusal(held, request_id, refusal))
+            return True
+        seal = prepared.plan.seal
         entry = await self._replica.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
         if entry.id not in held.order.nodes:
             raise HostError("its seal does not count")
-        run = self._run(planned, entry.id, _new_run_number(), state, shows)
+        self._contexts.keep(entry.id, prepared.plan.context)
+        run = self._run(prepared, entry.id, _new_run_number())
         await self._generate(held, run, None)
+        return True
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
         """Resume a run after a crash with the same tokens, or close it if that is impossible."""
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(held, request_id, node.id)
         try:
-            planned = self._plan(held, _sealed(node, request_id))
-            state, shows = self._sampler_and_text(planned)
+            prepared = await self._prepare(held, _sealed(node, request_id))
         except HostError as error:
             # Sealed with another model, a longer context or other rules than the present ones.
             await self._interrupt(held, request_id, finish_detail(error))
             return
-        same_text = planned.seal.render_digest == node.seal.render_digest
+        same_text = prepared.plan.seal.render_digest == node.seal.render_digest
         if not same_text or head != self._head(request_id, node.id, head.run):
             await self._interrupt(held, request_id, _NOT_THE_SAME)
             return
         log.info("resuming", request=short(request_id), tokens=len(journaled or ()))
-        run = self._run(planned, node.id, head.run, state, shows)
+        self._contexts.keep(node.id, prepared.plan.context)
+        run = self._run(prepared, node.id, head.run)
         await self._generate(held, run, journaled)
 
-    async def close(self, held: Conversation, request_id: EntryId, failure: Exception) -> None:
+    async def close_request(
+        self, held: Conversation, request_id: EntryId, failure: Exception
+    ) -> None:
         """Close a request whose answer failed with an error that would recur."""
         if held.order.generation_of(request_id) is not None:
             return
@@ -146,31 +201,40 @@ class RequestHandler:
 
     # --- plans and runs -----------------------------------------------------------
 
-    def _plan(self, held: Conversation, ready: Sealable) -> Plan:
-        offer = self._offer
-        return plan(
-            held, ready, profile=offer.profile, template=offer.template, encoder=offer.tokenizer
-        )
+    async def _prepare(self, held: Conversation, ready: Sealable) -> Prepared:
+        """Plan a request in the rendering thread. Raises GenerationRefused."""
+        return await self._in_thread(self._plan, gather(held, ready, self._contexts))
 
-    def _sampler_and_text(self, planned: Plan) -> tuple[SamplerState, Visible]:
-        """Return the sampler state of a run and its visible text. Raises GenerationRefused."""
-        request, tokenizer = planned.request, self._offer.tokenizer
+    async def _in_thread(self, work: Callable[[_Input], _Output], value: _Input) -> _Output:
+        return await asyncio.get_running_loop().run_in_executor(self.rendering, work, value)
+
+    def _plan(self, gathered: Gathered) -> Prepared:
+        offer = self._offer
+        planned = plan(gathered, profile=offer.profile, renderer=offer.renderer)
+        shows = self._text(planned, planned.request.stop)
         state = SamplerState(
-            request,
-            vocabulary=tokenizer.token_count,
+            planned.request,
+            vocabulary=offer.tokenizer.token_count,
             context=planned.prompt,
             output_index=planned.draw_offset,
-            end_ids=self._offer.stop_ids,
+            end_ids=offer.stop_ids,
         )
-        first_stop = request.output_tokens_min
-        return state, VisibleText(tokenizer, request.stop, planned.continued, first_stop)
+        return Prepared(planned, state, shows)
 
-    def _run(
-        self, planned: Plan, seal_id: EntryId, number: int, state: SamplerState, shows: Visible
-    ) -> Run:
-        offer = self._offer
-        limit = offer.profile.context_tokens_max
-        return Run(planned, seal_id, number, state, shows, limit)
+    def _text(self, planned: Plan, stops: Sequence[str]) -> Visible:
+        """Return the visible text of a run. Raises StopInvalid."""
+        tokenizer, renderer = self._offer.tokenizer, self._offer.renderer
+        first_stop = planned.request.output_tokens_min
+        text = VisibleText(tokenizer, stops, planned.continued, first_stop)
+        if not planned.context.place.tools:
+            return text
+        continued = tokenizer.decode_bytes(planned.continued)
+        before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
+        return CallingText(text, renderer.tools.format, before)
+
+    def _run(self, prepared: Prepared, seal_id: EntryId, number: int) -> Run:
+        limit = self._offer.profile.context_tokens_max
+        return Run(prepared.plan, seal_id, number, prepared.state, prepared.text, limit)
 
     def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
         offer = self._offer
@@ -213,7 +277,7 @@ class RequestHandler:
         """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self._journaled(held, request_id, node.id)
-        run = self._shown_run(held, request_id, node, head.run)
+        run = await self._shown_run(held, request_id, node, head.run)
         for choice in journaled or ():
             run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
@@ -222,23 +286,22 @@ class RequestHandler:
         digest = extend_digest(start_digest(request_id, head.run), ids)
         await self._append(held, run, Usage(), digest, head)
 
-    def _shown_run(
+    async def _shown_run(
         self, held: Conversation, request_id: EntryId, node: SealNode, number: int
     ) -> Run:
         """Return a run that repeats recorded tokens only, with the text shown of them."""
         request = _request(held, request_id)
         offer = self._offer
-        prompt, continued = self._prompt_as_sealed(held, node)
+        context = await self._context_as_sealed(held, node)
         limit = request.output_tokens_max or _NO_LIMIT
-        planned = Plan(held.id, request_id, request, node.seal, prompt, limit, continued)
+        planned = Plan(held.id, request_id, request, node.seal, context, limit)
         shows: Visible
-        first_stop = request.output_tokens_min
         try:
-            shows = VisibleText(offer.tokenizer, request.stop, planned.continued, first_stop)
+            shows = self._text(planned, request.stop)
         except StopInvalid:
-            shows = VisibleText(offer.tokenizer, (), planned.continued)
+            shows = self._text(planned, ())
         # Without the prompt the ids are another model's, and have no text here.
-        shows = shows if prompt else _NoText()
+        shows = shows if context.ids else _NoText()
         # Nothing is chosen, and the present rules may refuse the request's own sampling.
         state = SamplerState(
             Request(request.host, Sampling()),
@@ -247,21 +310,16 @@ class RequestHandler:
         )
         return Run(planned, node.id, number, state, shows, _NO_LIMIT)
 
-    def _prompt_as_sealed(self, held: Conversation, node: SealNode) -> tuple[tuple[int, ...], int]:
-        """Return the prompt and the number of its tokens the answer continues.
-
-        Both are empty if the prompt renders differently here.
-        """
-        offer = self._offer
+    async def _context_as_sealed(self, held: Conversation, node: SealNode) -> Context:
+        """Return the context of a seal; the empty one if it renders differently here."""
+        renderer = self._offer.renderer
         try:
-            items = context_items(held, node.parent, node.seal.entries)
-            rendered = render(items, offer.template, offer.tokenizer)
+            branch = gather_branch(held, node, self._contexts)
+            rendered = await self._in_thread(partial(render_branch, renderer=renderer), branch)
         except HostError:
-            return (), 0
-        digests = render_digests(rendered, offer.template, offer.tokenizer)
-        if digests[-1] != node.seal.render_digest:
-            return (), 0
-        return tuple(rendered.token_ids), rendered.continued_tokens
+            return renderer.empty
+        same = rendered.context.digest == node.seal.render_digest
+        return rendered.context if same else renderer.empty
 
     async def _append(
         self,
@@ -295,12 +353,14 @@ class _NoText:
     """The visible text of another model's tokens: none."""
 
     stopped_by = None
+    calls = ()
+    hidden_bytes = 0
 
     def push(self, _token_id: int) -> bytes:
         """Return no bytes."""
         return b""
 
-    def finish(self) -> bytes:
+    def finish(self, *, can_continue: bool) -> bytes:  # noqa: ARG002
         """Return no bytes."""
         return b""
 
@@ -309,6 +369,10 @@ def _request(held: Conversation, request_id: EntryId) -> Request:
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
     return request
+
+
+def _queues(held: Conversation, request_id: EntryId) -> bool:
+    return held.log.entries[request_id].header.conflict == Conflict.QUEUE
 
 
 def _refusal(held: Conversation, request_id: EntryId, error: AntiphonError) -> Refuse:

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from model_host import render, sampler
+from model_host import sampler
 from model_host.engine import Tokenizer, TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.config import HostConfig
@@ -22,8 +22,9 @@ from model_host.io.request_handler import Offer, RequestHandler
 from model_host.io.service import HostService
 from model_host.kv import PagePool
 from model_host.profile import Profile
-from model_host.render import Template, check_template
+from model_host.render import RECIPE_DIGEST, Renderer
 from model_host.step_plan import SEQUENCES_MAX
+from model_host.template import Template, check_template
 from replica.ids import Digest, PublicKey, short
 from replica.io import (
     STOP_GRACE_S,
@@ -48,6 +49,7 @@ class HostServer:
     key: PublicKey
     offer: Offer
     host: Host
+    handler: RequestHandler
     thread: EngineThread
     replica: Replica
     task: "asyncio.Task[None]"
@@ -81,21 +83,22 @@ def load_offer(engine: TorchEngine) -> Offer:
             append_only=report.append_only,
             sentinels_equal_plain=report.sentinels_equal_plain,
         )
+    renderer = Renderer.load(template, tokenizer)
     profile = Profile(
         file.name,
         Digest(file.sha256),
         tokenizer.digest,
         template.digest,
-        render.RECIPE_DIGEST,
+        RECIPE_DIGEST,
         sampler.RECIPE_DIGEST,
         engine.numerics,
         engine.config.context_tokens,
-        has_tools=False,
+        has_tools=renderer.tools.offers,
     )
     stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
     return Offer(
         profile,
-        template,
+        renderer,
         tokenizer,
         Digest(engine.numerics_class),
         frozenset(i for i in stop_ids if i is not None),
@@ -138,12 +141,15 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         task = asyncio.create_task(host.run(), name="host")
         try:
             log.info("host ready", address=address, key=short(authenticator.public))
-            yield HostServer(address, authenticator.public, offer, host, thread, replica, task)
+            yield HostServer(
+                address, authenticator.public, offer, host, handler, thread, replica, task
+            )
         finally:
             task.cancel()
             thread.stop()
             await asyncio.gather(task, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
+            await handler.close()
             await thread.close()
 
 

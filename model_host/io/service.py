@@ -1,16 +1,17 @@
 """HostService over grpc.aio (spec/07-host §6): description, rendering, derived state."""
 
+import asyncio
 from typing import Any
 
 import grpc
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.contexts import Contexts
 from model_host.io.engine_thread import EngineThread
 from model_host.io.host import Host
 from model_host.io.request_handler import Offer
+from model_host.plan import gather_branch, render_branch
 from model_host.refusals import TokenizerBytesMissing
-from model_host.render import render, render_digests
-from model_host.runner import context_items
 from replica.conversation import Conversation
 from replica.ids import ID_BYTES, ConversationId, EntryId
 from replica.io import Replica, rpc
@@ -107,12 +108,10 @@ class HostService:
         node = held.order.nodes.get(EntryId(request.seal))
         if node is None:
             raise ArgumentInvalid("seal: no seal that counts has this id")
-        offer = self._offer
-        items = context_items(held, node.parent, node.seal.entries)
-        rendered = render(items, offer.template, offer.tokenizer)
-        digest = render_digests(rendered, offer.template, offer.tokenizer)[-1]
+        branch = gather_branch(held, node, Contexts(0))  # from scratch, each entry is rendered
+        rendered = await asyncio.to_thread(render_branch, branch, self._offer.renderer)
         entries = [pb.RenderedEntry(entry=i, token_ids=ids) for i, ids in rendered.tokens]
-        return pb.RenderResponse(entries=entries, render_digest=digest)
+        return pb.RenderResponse(entries=entries, render_digest=rendered.context.digest)
 
     async def count_tokens(
         self, request: pb.CountTokensRequest, context: rpc.Context
@@ -120,10 +119,10 @@ class HostService:
         """Count the tokens of a text."""
         rpc.caller(self._authenticator, context)
         try:
-            tokens = len(self._offer.tokenizer.encode(request.text))
+            ids = await asyncio.to_thread(self._offer.tokenizer.encode, request.text)
         except TokenizerBytesMissing as error:
             raise ArgumentInvalid(f"text: {error.detail}") from error
-        return pb.CountTokensResponse(tokens=tokens)
+        return pb.CountTokensResponse(tokens=len(ids))
 
     async def evict(self, request: pb.EvictRequest, context: rpc.Context) -> pb.EvictResponse:
         """Drop the derived state of a conversation: from memory, and from disk if asked."""

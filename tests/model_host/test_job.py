@@ -1,8 +1,7 @@
 """One run that is being computed."""
 
 from model_host.job import Job
-from tests.model_host.test_runner import a_plan
-from tests.model_host.test_runs import new_run
+from tests.model_host.test_runner import a_plan, new_run
 
 
 def test_a_resumed_run_begins_behind_the_tokens_it_has():

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from model_host.schedule import Begin, Refuse, Resume, Schedule
 from replica.ids import ConversationId, EntryId
-from tests.model_host.scheduled import FORK, Scene, begun, schedule, take
+from tests.model_host.scheduled import FORK, NOW_MS, Scene, begun, schedule, take
+from tests.support.writers import said
 
 # --- how many at once -------------------------------------------------------------------
 
@@ -253,3 +254,34 @@ def test_a_sealed_request_is_not_refused_whatever_waits() -> None:
     scene, asked = Scene(), schedule(running_max=0, waiting=0)
     scene.seal(scene.ask())
     assert take(asked, scene) is None
+
+
+# --- requests that wait for results of tools ----------------------------------------------
+
+
+def test_a_request_that_waits_for_results_comes_again_once_the_log_has_grown() -> None:
+    scene, asked = Scene(), schedule()
+    first = scene.ask()
+    assert begun(asked, scene) == first
+    asked.wait(first, len(scene.held.log))
+    assert take(asked, scene) is None
+    scene.write(said("a result"), [scene.held.log.entries[first]])
+    assert begun(asked, scene) == first
+
+
+def test_a_request_that_waits_for_results_lets_others_begin() -> None:
+    scene, asked = Scene(), schedule()
+    first, second = scene.ask(), scene.branch()
+    assert begun(asked, scene) == first
+    asked.wait(first, len(scene.held.log))
+    assert begun(asked, scene) == second
+
+
+def test_a_request_that_waits_for_results_is_refused_when_its_time_is_over() -> None:
+    scene, asked = Scene(), schedule()
+    first = scene.ask(answer_by_ms=NOW_MS)
+    assert begun(asked, scene) == first
+    asked.wait(first, len(scene.held.log))
+    late = take(asked, scene, now_ms=NOW_MS + 1)
+    assert isinstance(late, Refuse)
+    assert late.request == first

@@ -26,7 +26,7 @@ def pushed(visible: VisibleText, token_ids: Iterable[int]) -> list[str]:
 def test_a_character_is_shown_when_it_is_whole() -> None:
     visible = VisibleText(Bytes(), ())
     assert pushed(visible, "aé東".encode()) == ["a", "", "é", "", "", "東"]
-    assert visible.finish() == b""
+    assert visible.finish(can_continue=False) == b""
 
 
 def test_bytes_that_are_no_character_are_shown_as_the_replacement_character() -> None:
@@ -37,14 +37,14 @@ def test_bytes_that_are_no_character_are_shown_as_the_replacement_character() ->
 def test_a_character_left_unfinished_is_not_shown() -> None:
     visible = VisibleText(Bytes(), ())
     assert pushed(visible, "aé".encode()[:-1]) == ["a", ""]
-    assert visible.finish() == b""
+    assert visible.finish(can_continue=False) == b""
 
 
 def test_bytes_that_may_begin_a_stop_string_are_held_back_until_it_is_known() -> None:
     visible = VisibleText(Bytes(), ["##"])
     assert pushed(visible, b"a#b#") == ["a", "", "#b", ""]
     assert visible.stopped_by is None
-    assert visible.finish() == b"#"
+    assert visible.finish(can_continue=False) == b"#"
 
 
 def test_a_stop_string_is_not_shown() -> None:
@@ -77,9 +77,9 @@ def test_a_continuation_begins_with_the_character_the_answer_before_was_cut_in(
     assert len(ids) == 5  # the fox is three tokens
     for cut in range(len(ids) + 1):
         first = VisibleText(tokenizer, ())
-        shown = b"".join(map(first.push, ids[:cut])) + first.finish()
+        shown = b"".join(map(first.push, ids[:cut])) + first.finish(can_continue=True)
         second = VisibleText(tokenizer, (), ids[:cut])
-        shown += b"".join(map(second.push, ids[cut:])) + second.finish()
+        shown += b"".join(map(second.push, ids[cut:])) + second.finish(can_continue=False)
         assert shown.decode() == "a🦊b"
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from model_host.contexts import Contexts
+from model_host.plan import gather_branch, render_branch
 from model_host.refusals import (
     ContextTooLong,
     MediaUnsupported,
-    ObligationsOpen,
     OpaqueRequired,
     ProfileUnknown,
     SamplingInvalid,
@@ -17,10 +18,7 @@ from model_host.refusals import (
     TemplateUnsupported,
     TokenizerBytesMissing,
     TokensForeign,
-    ToolsUnsupported,
 )
-from model_host.render import render, render_digests
-from model_host.runner import context_items
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io.host_calls import HostCalls
@@ -37,10 +35,6 @@ from replica.log.body import (
     Speaker,
     Text,
     Tokens,
-    ToolCall,
-    ToolDefinition,
-    Tools,
-    ToolStarted,
     text_of,
 )
 from tests.model_host.io.served_host import ServedHost
@@ -211,11 +205,10 @@ async def test_control_tokens_typed_by_a_user_are_plain_text(served: ServedHost)
             request, answer = await talk.ask(text, tokens=2)
             assert answer.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
             seal = talk.held.order.nodes[talk.held.order.seal_of[request]].seal
-            items = context_items(talk.held, None, seal.entries)
-            rendered = render(items, offer.template, offer.tokenizer)
-            digests = render_digests(rendered, offer.template, offer.tokenizer)
-            assert digests[-1] == seal.render_digest  # so the model's input was the same
-            ids = rendered.token_ids
+            branch = gather_branch(talk.held, None, Contexts(0), seal.entries)
+            context = render_branch(branch, offer.renderer).context
+            assert context.digest == seal.render_digest  # so the model's input was the same
+            ids = context.ids
             controls.append([i for i in ids if offer.tokenizer.is_control(i)])
             assert text.encode() in offer.tokenizer.decode_bytes(ids)
     # The typed text added none to those of the template.
@@ -229,11 +222,8 @@ def by_user(*parts: Part) -> Message:
 HI = by_user(Text("hi"))
 REFUSED: list[tuple[type[HostError], Body, dict[str, Any]]] = [
     (TokenizerBytesMissing, by_user(Text("a\x04b")), {}),
-    (ToolsUnsupported, Tools((ToolDefinition("f", "", "{}"),)), {}),
-    (ToolsUnsupported, by_user(ToolStarted("1", "e")), {}),
     (MediaUnsupported, by_user(Media(Digest(b"d" * 32), 3, "image/png")), {}),
     (OpaqueRequired, by_user(Opaque("example.org", need=Need.REQUIRED, data=b"?")), {}),
-    (ObligationsOpen, Message(Speaker.ASSISTANT, (ToolCall("1", "f", "{}"),)), {}),
     (TokensForeign, by_user(Tokens((1,), Digest(b"t" * 32))), {}),
     (TemplateUnsupported, Message(99, (Text("hi"),)), {}),
     (ContextTooLong, by_user(Text("word " * 3000)), {}),

@@ -1,0 +1,303 @@
+"""From a request whose turn has come to its seal and prompt (spec/07-host §4 steps 3 and 4).
+
+Pure. `gather` reads the conversation and returns immutable values, so that `plan` may run
+in another thread while entries are admitted. The caller compares the request's `standing`
+before and after, and appends the seal only where both are the same.
+
+    gather ─► Gathered ─► plan ─► Plan, or a refusal
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from model_host.contexts import Contexts
+from model_host.obligations import Asked
+from model_host.profile import Profile
+from model_host.refusals import (
+    BodyUnavailable,
+    ContextTooLong,
+    ObligationsOpen,
+    ProfileUnknown,
+    SealTooLarge,
+    TokensForeign,
+)
+from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
+from replica import limits
+from replica.conversation import Conversation, Sealable, sealable
+from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
+from replica.log import Generation, Request, Role, Seal, codec
+from replica.order import SealNode
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A context to render: the listings behind the last seal whose context is kept."""
+
+    seals: tuple[EntryId, ...]
+    """The seal of `base`, if there is one, and of each listing but one to be sealed."""
+    base: Context | None
+    listings: tuple[Listing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer in a context: its seal, and the render digest stated there."""
+
+    entry: EntryId
+    seal: EntryId
+    render_digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The part of a conversation that a plan needs; nothing in it changes."""
+
+    conversation: ConversationId
+    request_id: EntryId
+    request: Request
+    prev_seal: EntryId | None
+    entries: tuple[EntryId, ...]
+    membership_heads: tuple[EntryId, ...]
+    context_digest: Digest
+    branch: Branch
+    answers: tuple[Answer, ...]
+    """The answers that the branch's listings hold."""
+    others: Mapping[EntryId, Branch]
+    """The contexts of answers whose seals are not on the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A request that can be answered: its seal, and the tokens behind it."""
+
+    conversation: ConversationId
+    request_id: EntryId
+    request: Request
+    seal: Seal
+    context: Context
+    output_tokens_max: int
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The tokens of the context."""
+        return self.context.ids
+
+    @property
+    def draw_offset(self) -> int:
+        """The number of output tokens of the same assistant turn before this request."""
+        return self.context.continued_tokens
+
+    @property
+    def continued(self) -> tuple[int, ...]:
+        """The tokens of the turn that this request continues; none if it opens one."""
+        return self.prompt[len(self.prompt) - self.draw_offset :]
+
+
+# --- reading the conversation -----------------------------------------------------------
+
+
+def gather(held: Conversation, ready: Sealable, contexts: Contexts) -> Gathered:
+    """Collect what a plan needs for a request whose turn has come.
+
+    Raises BodyUnavailable for a missing body, and SealTooLarge.
+    """
+    request = held.order.request(ready.request)
+    if request is None:
+        raise BodyUnavailable(missing=(ready.request,))
+    if len(ready.entries) > limits.SEAL_ENTRIES_MAX:
+        raise SealTooLarge(f"{len(ready.entries)} entries, at most {limits.SEAL_ENTRIES_MAX}")
+    branch = gather_branch(held, ready.parent, contexts, ready.entries, ready.membership_heads)
+    answers = tuple(_answers(held, branch))
+    elsewhere = {answer.seal for answer in answers} - {*branch.seals}
+    others = {i: gather_branch(held, held.order.nodes[i], contexts) for i in elsewhere}
+    return Gathered(
+        held.id,
+        ready.request,
+        request,
+        _id_of(ready.parent),
+        ready.entries,
+        ready.membership_heads,
+        ready.context_digest,
+        branch,
+        answers,
+        others,
+    )
+
+
+def gather_branch(
+    held: Conversation,
+    node: SealNode | None,
+    contexts: Contexts,
+    entries: Sequence[EntryId] = (),
+    heads: tuple[EntryId, ...] = (),
+) -> Branch:
+    """Collect the context up to a seal, and the `entries` of a seal to be written behind it.
+
+    `heads` are the membership heads of that seal.
+
+    Raises BodyUnavailable.
+    """
+    base, behind = None, []
+    while node is not None:
+        base = contexts.get(node.id)
+        if base is not None:
+            break
+        behind.append(node)
+        node = node.parent
+    behind.reverse()
+    listings = [_listing(held, each.seal.entries, each.seal.membership_heads) for each in behind]
+    if entries:
+        listings.append(_listing(held, entries, heads))
+    seals = (*([node.id] if node is not None else []), *(each.id for each in behind))
+    return Branch(seals, base, tuple(listings))
+
+
+def _listing(held: Conversation, entries: Sequence[EntryId], heads: tuple[EntryId, ...]) -> Listing:
+    items = []
+    for entry_id in entries:
+        body = held.log.body(entry_id)
+        if body is None and not held.log.is_malformed(entry_id):
+            raise BodyUnavailable(missing=(entry_id,))
+        header = held.log.entries[entry_id].header
+        answered = _answered(held, header.parents[0]) if isinstance(body, Generation) else None
+        is_final = entry_id == entries[-1]
+        items.append(ContextItem(entry_id, body, is_final, header.parents, header.author, answered))
+    # By the heads that the seal names, so that every host renders its list alike.
+    roles = held.log.roster.at(heads).roles
+    owners = frozenset(key for key, held_roles in roles.items() if Role.OWNER in held_roles)
+    return Listing(tuple(items), owners)
+
+
+def _answered(held: Conversation, seal: EntryId) -> Asked:
+    """Return the keys behind the request that the answer to a seal answers."""
+    request_id = held.order.nodes[seal].seal.request
+    request = held.order.request(request_id)
+    assert request is not None, "a seal that counts names a request"
+    author = held.log.entries[request_id].header.author
+    return Asked(author, request.executor or author)
+
+
+def _answers(held: Conversation, branch: Branch) -> Iterable[Answer]:
+    for item in chain.from_iterable(listing.items for listing in branch.listings):
+        if isinstance(item.body, Generation) and item.body.token_ids:
+            node = held.order.nodes[item.parents[0]]
+            yield Answer(item.entry, node.id, node.seal.render_digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The values on which the seal of a request depends, at one moment."""
+
+    prev_seal: EntryId | None
+    entries: tuple[EntryId, ...]
+    membership_heads: tuple[EntryId, ...]
+    context_digest: Digest
+
+
+def standing(held: Conversation, request_id: EntryId) -> Standing | None:
+    """Return where a request stands now, None if it can't be sealed or is cancelled.
+
+    Where it differs before and after a plan was made, entries admitted meanwhile have
+    cancelled the request, or changed its place or the membership: the plan is void. Other
+    entries change nothing, since a later seal lists them.
+    """
+    ready = sealable(held, request_id)
+    if ready is None or held.order.is_cancelled(request_id):
+        return None
+    return Standing(
+        _id_of(ready.parent), ready.entries, ready.membership_heads, ready.context_digest
+    )
+
+
+def _id_of(node: SealNode | None) -> EntryId | None:
+    return node.id if node is not None else None
+
+
+# --- planning -----------------------------------------------------------------------------
+
+
+def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
+    """Check a request whose turn has come, render its context and build its seal.
+
+    Raises a GenerationRefused, which the host logs as a refused generation.
+    """
+    request = gathered.request
+    if request.profile not in (None, profile.digest):
+        raise ProfileUnknown
+    rendered = render_branch(gathered.branch, renderer)
+    context = rendered.context
+    open_calls = context.place.ledger.open_calls
+    if open_calls:
+        raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
+    _check_answers(gathered, rendered, renderer)
+    remaining = profile.context_tokens_max - len(context.ids)
+    if remaining < 1:
+        raise ContextTooLong(
+            f"the context has {len(context.ids)} tokens, the model holds "
+            f"{profile.context_tokens_max}"
+        )
+    wanted = request.output_tokens_max or remaining
+    return Plan(
+        gathered.conversation,
+        gathered.request_id,
+        request,
+        _seal(gathered, rendered, profile),
+        context,
+        min(wanted, remaining),
+    )
+
+
+def render_branch(branch: Branch, renderer: Renderer) -> Rendered:
+    """Render a gathered context. Raises the refusals of `Renderer.extend`."""
+    return renderer.extend(branch.base or renderer.empty, branch.listings)
+
+
+def _check_answers(gathered: Gathered, rendered: Rendered, renderer: Renderer) -> None:
+    """Raise TokensForeign for an answer whose context was rendered differently from here.
+
+    Ids within the vocabulary may still be those of another model.
+    """
+    branch = gathered.branch
+    base = (branch.base.digest,) if branch.base is not None else ()
+    here = dict(zip(branch.seals, (*base, *rendered.digests), strict=False))
+    for answer in gathered.answers:
+        if here.get(answer.seal) == answer.render_digest:
+            continue
+        # The answer comes from another branch, or the template rewrites history.
+        own = gathered.others.get(answer.seal) or _up_to(branch, answer.seal)
+        if render_digest_of(own, renderer) != answer.render_digest:
+            raise TokensForeign(f"the answer {short(answer.entry)} was rendered differently")
+
+
+def render_digest_of(branch: Branch, renderer: Renderer) -> Digest:
+    """Return the render digest of a context, as a seal at its end states it."""
+    return render_branch(branch, renderer).context.digest
+
+
+def _up_to(branch: Branch, seal: EntryId) -> Branch:
+    """Return the part of a branch up to one of its seals."""
+    index = branch.seals.index(seal)
+    count = index if branch.base is not None else index + 1
+    return Branch(branch.seals[: index + 1], branch.base, branch.listings[:count])
+
+
+def _seal(gathered: Gathered, rendered: Rendered, profile: Profile) -> Seal:
+    """Build the seal. Raises SealTooLarge."""
+    new = rendered.tokens[-len(gathered.entries) :]
+    listed = set(gathered.entries)
+    seal = Seal(
+        request=gathered.request_id,
+        prev_seal=gathered.prev_seal,
+        entries=gathered.entries,
+        profile=profile.digest,
+        context_digest=gathered.context_digest,
+        render_digest=rendered.context.digest,
+        tokens_per_entry=tuple(len(ids) for _, ids in new),
+        membership_heads=gathered.membership_heads,
+        projections=tuple(p for p in rendered.projections if p.entry in listed),
+    )
+    size = SALT_BYTES + len(codec.encode_body(seal))
+    if size > limits.BODY_BYTES_MAX:
+        raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
+    return seal

@@ -1,0 +1,213 @@
+"""Chat templates: their literals, and the check at load (spec/07-host §2). Pure.
+
+A template runs with a sentinel in place of each content, and its output is split at the
+sentinels into *literals*: the texts before, between and after the contents. The literals of
+a *local* template depend only on the two roles they stand between. They are computed
+once, at load. Any other template runs over the whole context each time.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Protocol
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from model_host.refusals import TemplateUnsupported
+from replica.ids import Digest, tagged_sha256
+from replica.log import Speaker
+
+ROLES = {
+    Speaker.SYSTEM: "system",
+    Speaker.USER: "user",
+    Speaker.ASSISTANT: "assistant",
+    Speaker.TOOL: "tool",
+}
+"""Role names by speaker; free text never becomes part of a template literal."""
+
+LOCAL_TURNS = 4
+"""A template is local if its literals are so for all sequences of up to this many turns."""
+
+_SENTINEL = re.compile("\u2983antiphon[0-9]+\u2984")
+
+
+class Encoder(Protocol):
+    """The part of a tokenizer that rendering uses."""
+
+    @property
+    def digest(self) -> Digest:
+        """Return the tokenizer's digest."""
+
+    @property
+    def token_count(self) -> int:
+        """Return the size of the vocabulary; every id is below it."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise content: control tokens in it are plain text."""
+
+    def encode_template(self, text: str) -> list[int]:
+        """Tokenise a template literal: control tokens in it are control tokens."""
+
+    def is_control(self, token_id: int) -> bool:
+        """Say whether only template literals and models may produce a token."""
+
+
+class Template:
+    """A chat template, identified by its digest and run in a sandbox with fixed inputs."""
+
+    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
+        """Compile `source`. Raises TemplateUnsupported."""
+        self.digest = tagged_sha256(b"antiphon/v1/template", source.encode())
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _raise
+        environment.filters["tojson"] = _to_json  # jinja's own escapes for web pages
+        # With a clock, two renderings of one log would differ.
+        environment.globals["strftime_now"] = _no_clock
+        self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise TemplateUnsupported(f"the template does not compile: {error}") from error
+
+    def render(self, messages: Sequence[tuple[str, str]], *, header: bool) -> str:
+        """Return the text for (role, content) messages, with the assistant header if asked."""
+        return self.render_messages(
+            [{"role": role, "content": content} for role, content in messages], header=header
+        )
+
+    def render_messages(self, messages: Sequence[Mapping[str, object]], *, header: bool) -> str:
+        """Return the text for messages with any fields. Raises TemplateUnsupported."""
+        try:
+            return self._template.render(
+                messages=messages, add_generation_prompt=header, **self._fixed
+            )
+        except Exception as error:  # a template is a program, which may divide by zero
+            raise TemplateUnsupported(f"the template refuses this context: {error}") from error
+
+    def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
+        """Return the texts before, between and after the contents of turns with these roles.
+
+        There is one more than there are roles. Raises TemplateUnsupported if the template
+        changes, repeats or drops a content.
+        """
+        sentinels = [f"\u2983antiphon{i}\u2984" for i in range(len(roles))]
+        text = self.render(list(zip(roles, sentinels, strict=True)), header=header)
+        literals = _SENTINEL.split(text)
+        if _SENTINEL.findall(text) != sentinels:
+            raise TemplateUnsupported("the template changes, repeats or drops a content")
+        return literals
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _no_clock(_format: str) -> str:
+    raise TemplateError("the template asks for the date; log it as a system message instead")
+
+
+# --- local templates --------------------------------------------------------------------
+
+Pair = tuple[str | None, str]
+"""The role of the turn before, None for the first turn, and the role of the turn opened."""
+
+Pairs = Mapping[Pair, str | None]
+"""The literal that opens a turn, by pair; None where the template refuses the turn there."""
+
+
+def find_pairs(template: Template) -> Pairs | None:
+    """Return the literals of a local template, None for any other.
+
+    The literals of each sequence must be those that shorter sequences gave its pairs, and a
+    header must equal the opening of an assistant's turn.
+    """
+    pairs: dict[Pair, str | None] = {}
+    for turns in _sequences():
+        steps: list[Pair] = list(zip((None, *turns), turns, strict=False))
+        is_refused = any(pairs.get(step, "") is None for step in steps)
+        try:
+            found = template.literals(turns, header=False)
+        except TemplateUnsupported:
+            # The same turns without the last one were tried before: the last pair is the cause.
+            if not is_refused and pairs.setdefault(steps[-1], None) is not None:
+                return None
+            continue
+        # The last literal closes a turn: it is part of the next opening.
+        if is_refused or found[:-1] != list(map(pairs.setdefault, steps, found)):
+            return None
+    return pairs if _headers_open_turns(template, pairs) else None
+
+
+def _headers_open_turns(template: Template, pairs: Pairs) -> bool:
+    for turns in _sequences():
+        if len(turns) > 1 and turns[-1] == ROLES[Speaker.ASSISTANT]:
+            known = [pairs.get(step) for step in zip((None, *turns), turns, strict=False)]
+            if None in known:
+                continue  # where the template refuses the turn, its header means nothing
+            try:
+                if template.literals(turns[:-1], header=True) != known:
+                    return False
+            except TemplateUnsupported:
+                return False
+    return True
+
+
+def _sequences() -> Iterator[tuple[str, ...]]:
+    """Yield the roles of up to LOCAL_TURNS turns."""
+    for count in range(1, LOCAL_TURNS + 1):
+        yield from product(ROLES.values(), repeat=count)
+
+
+# --- the check at load --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReport:
+    """The result of the check of a template at load."""
+
+    append_only: bool
+    sentinels_equal_plain: bool
+
+
+_HARMLESS = (
+    ("system", "Answer briefly."),
+    ("user", "How tall is the tower?"),
+    ("assistant", "It is 300 metres tall."),
+    ("user", "And how old?"),
+    ("assistant", "About 130 years."),
+)
+
+
+def check_template(template: Template, encoder: Encoder) -> TemplateReport:
+    """Check a template on plain texts (spec/07-host §2, HOST-9).
+
+    A template that rewrites history is allowed and reported; the host then reuses the
+    common prefix. Raises TemplateUnsupported for a template that does not run.
+    """
+    append_only = equal = True
+    for start in (0, 1):
+        previous: list[int] = []
+        for count in range(start + 1, len(_HARMLESS) + 1):
+            messages = _HARMLESS[start:count]
+            header = messages[-1][0] == "user"
+            roles = [role for role, _ in messages]
+            literals = template.literals(roles, header=header)
+            # The text after the last content belongs to the next entry, except the header.
+            literals[-1] = literals[-1] if header else ""
+            ids = encoder.encode_template(literals[0])
+            text = literals[0]
+            for (_, content), literal in zip(messages, literals[1:], strict=True):
+                ids += encoder.encode(content) + encoder.encode_template(literal)
+                text += content + literal
+            append_only &= ids[: len(previous)] == previous
+            plain = template.render(messages, header=header)
+            equal &= encoder.encode_template(plain[: len(text)]) == ids
+            previous = ids
+    return TemplateReport(append_only, equal)

@@ -1,0 +1,91 @@
+"""Contexts are rendered in a thread; entries that come meanwhile count."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from model_host.io.server import HostServer
+from replica.ids import EntryId
+from replica.log.body import FinishReason, Grant, Member, Revocation, Role
+from tests.model_host.io.served_host import ServedHost
+from tests.support.talk import Talk, key_of
+from tests.support.writers import Writer
+from tests.support.writers import said as by
+
+
+@contextmanager
+def rendering_held_up(host: HostServer) -> Iterator[None]:
+    """Occupy the rendering thread for the block."""
+    free = threading.Event()
+    host.handler.thread.submit(free.wait)
+    try:
+        yield
+    finally:
+        free.set()
+
+
+async def until_waiting(host: HostServer) -> None:
+    """Wait until a request waits for the rendering thread."""
+    async with asyncio.timeout(10):
+        while host.handler.thread._work_queue.empty():  # noqa: ASYNC110  # no event says so
+            await asyncio.sleep(0)
+
+
+async def test_a_cancel_that_comes_while_a_context_is_rendered_counts(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Name a colour.")
+        with rendering_held_up(host):
+            request = await talk.request(tokens=3)
+            await until_waiting(host)
+            await talk.cancel(request)
+            here = host.replica.shelf[talk.id]
+            await host.replica.wait_for(lambda: here.order.is_cancelled(request), 10)
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.CANCELLED
+    assert request not in talk.held.order.seal_of
+
+
+async def test_a_grant_that_comes_while_a_context_is_rendered_is_named_by_the_seal(
+    served: ServedHost,
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Name a colour.")
+        with rendering_held_up(host):
+            request = await talk.request(tokens=3)
+            await until_waiting(host)
+            public = key_of(9).public_key().public_bytes_raw()
+            grant = await talk.replica.append(
+                talk.id, Member(Grant(public, Role.READER)), parents=(EntryId(talk.id),)
+            )
+            here = host.replica.shelf[talk.id]
+            await host.replica.wait_for(lambda: grant.id in here.log.entries, 10)
+        await talk.answer(request)
+        seal = talk.held.order.nodes[talk.held.order.seal_of[request]].seal
+    assert grant.id in seal.membership_heads
+
+
+async def test_a_revocation_that_comes_while_a_context_is_rendered_keeps_the_words_out(
+    served: ServedHost,
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        other, log = Writer(b"other"), talk.held.log
+        genesis = EntryId(talk.id)
+        grant = Member(Grant(other.public, Role.WRITER))
+        granted = await talk.replica.append(talk.id, grant, parents=(genesis,))
+        said = other.write(talk.id, by("Say nothing."), parents=[log.entries[genesis]])
+        await talk.replica.append_entry(said)
+        with rendering_held_up(host):
+            request = await talk.request(tokens=3)
+            await until_waiting(host)
+            revocation = Member(Revocation(other.public))
+            revoked = await talk.replica.append(talk.id, revocation, parents=(granted.id,))
+            here = host.replica.shelf[talk.id]
+            await host.replica.wait_for(lambda: revoked.id in here.log.entries, 10)
+        await talk.answer(request)
+        seal = talk.held.order.nodes[talk.held.order.seal_of[request]].seal
+        assert said.id in talk.held.log.entries[request].header.parents
+    assert said.id not in seal.entries

@@ -1,0 +1,92 @@
+"""Formats of tools: recognised by what a template writes, their texts, and calls read back."""
+
+import json
+
+import pytest
+
+from model_host.template import Template
+from model_host.tool_formats import (
+    HERMES,
+    LLAMA3,
+    CallText,
+    ToolFormat,
+    definition,
+    format_of,
+    tool_turns_of,
+)
+from replica.log.body import ToolDefinition
+from tests.model_host.templates import ALTERNATING, LLAMA31, QWEN
+from tests.model_host.test_render import CHATML
+
+SUM = ToolDefinition("sum", 'Adds "numbers".', '{"type": "object", "properties": {}}')
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [(QWEN, HERMES), (LLAMA31, LLAMA3), (CHATML, HERMES), (ALTERNATING, HERMES)],
+)
+def test_a_template_is_recognised_by_the_call_it_writes(source: str, expected: ToolFormat):
+    assert format_of(Template(source)) is expected
+
+
+def test_a_template_without_the_role_gets_results_in_turns_of_the_user():
+    turns = tool_turns_of(Template(ALTERNATING))
+    assert (turns.result_role, turns.marks_results, turns.offers) == ("user", True, False)
+
+
+def test_results_are_marked_once_by_the_template_or_by_the_recipe():
+    assert not tool_turns_of(Template(QWEN)).marks_results
+    assert tool_turns_of(Template(CHATML)).marks_results
+    assert tool_turns_of(Template(CHATML)).result_role == "tool"
+
+
+def test_a_definition_is_the_json_that_templates_write():
+    assert definition(SUM) == json.dumps(
+        {
+            "type": "function",
+            "function": {
+                "name": "sum",
+                "description": 'Adds "numbers".',
+                "parameters": {"type": "object", "properties": {}},
+            },
+        }
+    )
+
+
+def test_the_section_of_hermes_is_the_one_its_own_template_writes():
+    template = Template(QWEN)
+    tools = [SUM, ToolDefinition("now", "", "{}")]
+    native = template._template.render(
+        messages=[{"role": "system", "content": "Hi."}],
+        tools=[json.loads(definition(tool)) for tool in tools],
+        add_generation_prompt=False,
+    )
+    section = "".join(piece.text for piece in HERMES.section(tools, replaces=False))
+    assert native == f"<|im_start|>system\nHi.\n\n{section}<|im_end|>\n"
+
+
+@pytest.mark.parametrize("known", [HERMES, LLAMA3])
+def test_a_call_is_read_back_with_its_arguments_as_they_were_written(known: ToolFormat):
+    arguments = '{"a":  [1.50, "}"], "b": {}}'
+    body = f'{{"name": "f\\u00e9", "{known.arguments_key}": {arguments}}}'
+    assert known.read_call(body) == CallText("fé", arguments)
+    assert known.read_call(f"\n {body} \n") == CallText("fé", arguments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        '{"name": "f"}',
+        '{"name": "f", "parameters": {}}',
+        '{"name": "f", "arguments": []}',
+        '{"name": "f", "arguments": {"a": NaN}}',
+        '{"name": "f", "arguments": {}} and more',
+        '{"name": "f", "arguments": {}',
+        '{"name": "f", "arguments": {"a": ' + "[" * 100_000,
+        '{"name": "\\q", "arguments": {}}',
+    ],
+)
+def test_a_text_that_is_no_call_is_none(text: str):
+    assert HERMES.read_call(text) is None
