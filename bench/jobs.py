@@ -11,7 +11,9 @@ from model_host.engine.torch_engine import TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.job import Chosen, Job
 from model_host.kv import CachedSource, PagePool
-from model_host.runner import Plan, Run
+from model_host.plan import Plan
+from model_host.render import Context
+from model_host.runner import Run
 from model_host.sampler_state import SamplerState
 from model_host.step_plan import SEQUENCES_MAX
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
@@ -26,11 +28,13 @@ class _Silent:
     """Visible text of tokens without any."""
 
     stopped_by = None
+    calls = ()
+    hidden_bytes = 0
 
     def push(self, _token_id: int) -> bytes:
         return b""
 
-    def finish(self) -> bytes:
+    def finish(self, *, can_continue: bool) -> bytes:  # the protocol's name
         return b""
 
 
@@ -54,9 +58,8 @@ class Host:
     ) -> Job:
         """Return a run of a prompt that ends after so many tokens."""
         request = Request(PublicKey(bytes(32)), sampling or Sampling())
-        plan = Plan(
-            ConversationId(conversation), _REQUEST, request, _SEAL, tuple(ids), output_tokens, 0
-        )
+        context = Context(tuple(ids), _ANY)
+        plan = Plan(ConversationId(conversation), _REQUEST, request, _SEAL, context, output_tokens)
         state = SamplerState(request, vocabulary=self.engine.config.vocab, context=ids)
         run = Run(plan, _REQUEST, 1, state, _Silent(), self.engine.config.context_tokens)
         namespace = self.engine.namespace(owner).digest

@@ -13,7 +13,9 @@ from model_host.kv.cached_pages import CachedSource
 from model_host.kv.memory import SLAB_TOKENS
 from model_host.kv.page_pool import PagePool
 from model_host.kv.page_store import PageTarget, Stored
-from model_host.runner import Plan, Run
+from model_host.plan import Plan
+from model_host.render import Context
+from model_host.runner import Run
 from model_host.sampler_state import SamplerState
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.log.body import FinishReason, Request, Sampling, Seal
@@ -24,7 +26,7 @@ from tests.model_host.number_engine import VOCAB, NumberEngine, answer
 REQUEST, ANY = EntryId(b"r" * 32), Digest(bytes(32))
 SEAL = Seal(REQUEST, None, (REQUEST,), ANY, ANY, ANY, (1,), ())
 ASKED = Request(PublicKey(b"h" * 32), Sampling())
-PLAN = Plan(ConversationId(b"c" * 32), REQUEST, ASKED, SEAL, (), 1, 0)
+PLAN = Plan(ConversationId(b"c" * 32), REQUEST, ASKED, SEAL, Context((), ANY), 1)
 DOMAIN, NAMESPACE = b"d" * 32, b"n" * 32
 A, B = b"a" * 32, b"b" * 32
 
@@ -33,11 +35,13 @@ class Silent:
     """Visible text of tokens without any."""
 
     stopped_by = None
+    calls = ()
+    hidden_bytes = 0
 
     def push(self, token_id: int) -> bytes:
         return b"."
 
-    def finish(self) -> bytes:
+    def finish(self, *, can_continue: bool) -> bytes:
         return b""
 
 
@@ -65,7 +69,7 @@ class Scene:
     def job(
         self, prompt: Sequence[int], count: int = 5, *, owner: bytes = A, conversation: int = 1
     ) -> Job:
-        plan = replace(PLAN, prompt=tuple(prompt), output_tokens_max=count)
+        plan = replace(PLAN, context=Context(tuple(prompt), ANY), output_tokens_max=count)
         state = SamplerState(ASKED, vocabulary=2 * VOCAB)
         run = Run(plan, EntryId(b"s" * 32), 1, state, Silent(), 4_096)
         return Job(run, bytes([conversation]) * 32, owner, DOMAIN, NAMESPACE)
