@@ -13,7 +13,7 @@ import torch
 
 from model_host.engine.hf_folder import open_folder
 from model_host.engine.torch_engine import TorchEngine
-from model_host.engine_api import Logits, Slice
+from model_host.engine_api import Logits
 from model_host.errors import (
     ModelArchitectureUnknown,
     ModelFileError,
@@ -24,6 +24,7 @@ from model_host.errors import (
 )
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_folder, tiny_model
+from tests.model_host.engine.pages import Memory
 from tests.model_host.engine.tiny_model import LLAMA
 from tests.model_host.io.damage import flip_at
 
@@ -38,11 +39,10 @@ FAMILIES: dict[str, tuple[str, ModelConfig]] = {
 
 
 def _run(engine: TorchEngine, *cuts: int) -> Logits:
-    rows, cache, at = [], engine.new_cache(), 0
-    for size in cuts:
-        rows += engine.step([Slice(cache, IDS[at : at + size], logits=size)])
-        at += size
-    return np.concatenate(rows)
+    memory = Memory(engine)
+    logits = memory.compute(memory.pages(0), IDS, cuts)
+    memory.close()
+    return logits
 
 
 @pytest.mark.parametrize(("family", "config"), FAMILIES.values(), ids=FAMILIES)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from model_host.io import run_driver
+from model_host import runner
 from model_host.refusals import SamplingInvalid, StopInvalid
 from replica.log import codec
 from replica.log.body import FinishReason, LogitBias, Sampling, text_of
@@ -138,7 +138,7 @@ async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(serv
 async def test_log_probabilities_count_toward_the_size_of_an_answer(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_driver, "BODY_BYTES_MAX", 4096 + 1000)
+    monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 1000)
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         _, answer = await talk.ask("Write a story about the sea.", tokens=100, logprobs=20)
