@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from model_host.engine_api import Engine, Logits, Slice
 from model_host.errors import CacheBusy, CheckpointError, CheckpointMissing
 from model_host.job import Chosen, Computed, Ended, Event, Found, Job
-from model_host.kv import GROUP_TOKENS, KVSequence, PagePool, PageStore
+from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, KVSequence, PagePool, PageStore
 from model_host.pace import Pace
 from model_host.refusals import ContextTooLong, finish_detail
 from model_host.sampler import Sampler
@@ -103,7 +103,7 @@ class Batcher:
     def _open_jobs(self, events: Events) -> None:
         """Give jobs without pages theirs, as far as places and memory suffice."""
         while not self._is_full:
-            closed = [job for job in self._jobs if job.sequence is None]
+            closed = [job for job in self._jobs if job.sequence is None and not self._waits(job)]
             if not closed:
                 return
             open_of = self._open_of_owners()
@@ -112,6 +112,17 @@ class Batcher:
                 self._is_full = True
                 return
             self._open(job, events)
+
+    def _waits(self, job: Job) -> bool:
+        """Say whether another run computes a prefix of this one's context just now.
+
+        Many agents begin at once with the same prompt: one of them computes it for all.
+        """
+        return any(
+            other.domain == job.domain and job.common_tokens(other) >= other.done + SLAB_TOKENS // 2
+            for other in self._open_jobs_now()
+            if not other.is_decoding
+        )
 
     def _open(self, job: Job, events: Events) -> None:
         """Find the pages of a job's context, and reserve the rest; a failure ends the job."""

@@ -70,9 +70,26 @@ class Job:
         self.ids = [*self.run.plan.prompt, *self.run.token_ids]
 
     @property
+    def done(self) -> int:
+        """The number of tokens with keys and values."""
+        return self.sequence.tokens if self.sequence is not None else 0
+
+    @property
     def rest(self) -> int:
         """The number of tokens without keys and values, at least 1 while it runs."""
-        return len(self.ids) - (self.sequence.tokens if self.sequence is not None else 0)
+        return len(self.ids) - self.done
+
+    def common_tokens(self, other: "Job") -> int:
+        """Return the number of first tokens that two prompts have in common."""
+        mine, theirs = self.run.plan.prompt, other.run.plan.prompt
+        low, high = 0, min(len(mine), len(theirs))
+        while low < high:  # tuples are compared in C, so halving beats a loop
+            middle = (low + high + 1) // 2
+            if mine[low:middle] == theirs[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def cancel(self) -> None:
         """End the run before its next step. Any thread may call this."""

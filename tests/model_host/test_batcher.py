@@ -195,6 +195,24 @@ def test_a_common_prefix_of_one_owner_is_computed_once(scene: Scene):
     assert scene.batcher.counters.rows - rows <= 5 * (10 + 2)
 
 
+def test_a_prefix_that_many_begin_with_at_once_is_computed_once(scene: Scene):
+    shared = text(1_100, 1)
+    jobs = [scene.add([*shared, *text(10, n)], 4, conversation=n) for n in range(6)]
+    scene.run()
+    assert all(map(is_right, jobs))
+    assert scene.batcher.counters.rows < len(shared) + 6 * (SLAB_TOKENS // 2 + 14)
+
+
+def test_a_run_whose_prefix_is_not_computed_after_all_begins_by_itself(scene: Scene):
+    shared = text(1_100, 1)
+    first, second = (scene.add([*shared, n], 4, conversation=n) for n in range(2))
+    scene.step()
+    assert second.sequence is None
+    first.cancel()
+    scene.run()
+    assert is_right(second)
+
+
 def test_another_owners_request_waits_for_no_place():
     scene = Scene(sequences_max=4)
     many = [scene.add(text(20, n), 40, conversation=n) for n in range(9)]

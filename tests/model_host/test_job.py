@@ -1,6 +1,12 @@
 """One run that is being computed."""
 
+from dataclasses import replace
+
+import pytest
+
 from model_host.job import Job
+from model_host.render import Context
+from tests.model_host.planned import ANY
 from tests.model_host.test_runner import a_plan, new_run
 
 
@@ -17,3 +23,15 @@ def test_a_run_is_cancelled_once_it_is_told_so():
     assert not job.is_cancelled
     job.cancel()
     assert job.is_cancelled
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "common"),
+    [(b"", b"abc", 0), (b"abc", b"abc", 3), (b"abcd", b"abXd", 2), (b"Xabc", b"abc", 0)],
+)
+def test_the_common_tokens_of_two_prompts_are_counted(mine: bytes, theirs: bytes, common: int):
+    jobs = []
+    for prompt in (mine, theirs):
+        planned = replace(a_plan(), context=Context(tuple(prompt), ANY))
+        jobs.append(Job(new_run(planned), b"c" * 32, b"o" * 32, b"d" * 32, b"n" * 32))
+    assert jobs[0].common_tokens(jobs[1]) == jobs[1].common_tokens(jobs[0]) == common
