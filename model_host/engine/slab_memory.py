@@ -1,4 +1,4 @@
-"""The slabs of the torch engine in one tensor (spec/08-checkpoint §5)."""
+"""The slabs of the torch engine in one tensor (spec/08-checkpoint)."""
 
 import mmap
 import sys
