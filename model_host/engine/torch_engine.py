@@ -18,14 +18,17 @@ from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step as run_step
 from model_host.engine.weights import check_numerics, load_weights, recipe_digest
 from model_host.engine_api import Logits, Slice
-from model_host.kv import PAGE_LAYOUT, Namespace, canonical_json
+from model_host.kv import PAGE_LAYOUT, SLAB_TOKENS, Namespace, canonical_json
 from model_host.model_config import ModelConfig
 from replica.refusals import ArgumentInvalid
 
 log = logging.getLogger(__name__)
 
-SLABS_DEFAULT = 256
-"""131,072 positions; memory is used as they are written."""
+KV_BYTES_DEFAULT = 2 << 30
+SLABS_MAX = 4_096
+"""Most slabs of a memory: for a small model they hold fewer bytes than it may use."""
+_SLABS_BESIDE = 64
+"""Slabs for tails and copies, beside those that full contexts fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,15 @@ class TorchEngine:
         threads: int = 0,
         cache_dir: Path | None = None,
         context_tokens: int | None = None,
-        slabs: int = SLABS_DEFAULT,
+        kv_bytes: int = KV_BYTES_DEFAULT,
     ) -> Self:
         """Open a model, choose the fastest shapes that pass the self-test, run the canary.
 
         `threads` of 0 leaves the number to torch; it applies to the whole process.
         `context_tokens`, 8,192 by default, bounds the context, and with it the self-test.
-        Without `cache_dir` the file is dequantised each time. Raises ArgumentInvalid before
-        the file is read, or a subclass of ModelFileError.
+        `kv_bytes` is what keys and values may use; address space is reserved for twice as much,
+        since many slabs are partly filled. Without `cache_dir` the file is dequantised each
+        time. Raises ArgumentInvalid before the file is read, or a subclass of ModelFileError.
         """
         if context_tokens is not None and context_tokens < CONTEXT_TOKENS_MIN:
             raise ArgumentInvalid(
@@ -75,7 +79,9 @@ class TorchEngine:
             "engine_loaded model=%s numerics=%s linear=%s bitwise=%s from_cache=%s",
             *(file.name, numerics, model.shapes.linear, tested.passed, weights.from_cache),
         )
-        memory = TorchSlabMemory(model.config, model.dtype, slabs)
+        memory = TorchSlabMemory(
+            model.config, model.dtype, _slabs(model.config, model.dtype, kv_bytes)
+        )
         return cls(file, model, numerics, canary, tested, memory)
 
     @property
@@ -105,6 +111,12 @@ class TorchEngine:
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
         """Compute the new tokens of each slice; return its logits, [n, V]. See Engine."""
         return [logits.numpy() for logits in run_step(self.model, self.memory, batch)]
+
+
+def _slabs(config: ModelConfig, dtype: torch.dtype, kv_bytes: int) -> int:
+    """Return the number of slabs to reserve for `kv_bytes` of keys and values."""
+    position = config.layers * 2 * config.kv_heads * config.head_width * dtype.itemsize
+    return min(2 * kv_bytes // (SLAB_TOKENS * position) + _SLABS_BESIDE, SLABS_MAX)
 
 
 def _choose(

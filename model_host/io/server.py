@@ -162,6 +162,7 @@ def _load_engine(config: HostConfig) -> TorchEngine:
         threads=config.threads,
         cache_dir=cache_dir(),
         context_tokens=config.context_tokens or None,
+        kv_bytes=config.kv_bytes_max,
     )
 
 
