@@ -56,7 +56,7 @@ class Ours:
 
     def __init__(self, path: Path, numerics: str) -> None:
         self.engine = TorchEngine.load(
-            path, dtype=numerics, cache_dir=cache_dir(), context_tokens=CONTEXT
+            path, numerics=numerics, cache_dir=cache_dir(), context_tokens=CONTEXT
         )
 
     def sequences(self, count: int, tokens: int) -> list[Pages]:
@@ -219,7 +219,7 @@ def floor_ms(ours: Ours, tokens: int) -> Figures:
     config = ours.engine.config
     query, kv = config.heads * config.head_width, 2 * config.kv_heads * config.head_width
     weights = config.width * (2 * query + kv + 3 * config.ffn_width) * config.layers
-    bits = {"q4": 5, "bf16": 16, "fp32": 32}[ours.engine.dtype]
+    bits = {"q4": 5, "bf16": 16, "fp32": 32}[ours.engine.numerics]
     head = config.vocab * config.width * ours.engine.model.dtype.itemsize
     return {
         "bandwidth_gb_per_s": 1e-9 / per_byte,
