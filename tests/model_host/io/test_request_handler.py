@@ -18,7 +18,7 @@ from tests.support.writers import said as by
 def rendering_held_up(host: HostServer) -> Iterator[None]:
     """Occupy the rendering thread for the block."""
     free = threading.Event()
-    host.handler.thread.submit(free.wait)
+    host.handler.rendering.submit(free.wait)
     try:
         yield
     finally:
@@ -28,7 +28,7 @@ def rendering_held_up(host: HostServer) -> Iterator[None]:
 async def until_waiting(host: HostServer) -> None:
     """Wait until a request waits for the rendering thread."""
     async with asyncio.timeout(10):
-        while host.handler.thread._work_queue.empty():  # noqa: ASYNC110  # no event says so
+        while host.handler.rendering._work_queue.empty():  # noqa: ASYNC110  # no event says so
             await asyncio.sleep(0)
 
 
