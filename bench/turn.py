@@ -216,24 +216,40 @@ def measure(numerics: str, tokenizer: Tokenizer, path: Path) -> dict[str, list[T
         hub_process(Path(name) / "hub") as hub,
         host_process(Path(name) / "host", hub.address, numerics) as key,
     ):
-        for round_number in range(ROUNDS):
-            folder = Path(name) / f"reader{round_number}"
-            turns = asyncio.run(ours(hub.address, key, folder, texts))
-            for index, turn in enumerate(turns):
+        for number in range(ROUNDS):
+            folder = Path(name) / f"reader{number}"
+            for index, turn in enumerate(asyncio.run(ours(hub.address, key, folder, texts))):
                 found.setdefault(_name("ours", index), []).append(turn)
-            with jobs.host(engine, folder) as host:
-                for index in range(len(turns)):
-                    ids = tokenizer.encode(texts[SIZES[index // 2]])
-                    conversation = bytes([index // 2]) * 32
-                    if index % 2:
-                        ids += [5] * OUTPUT_TOKENS + tokenizer.encode(texts[0])
-                    found.setdefault(_name("bare", index), []).append(bare(host, ids, conversation))
-                    if peer is not None:
-                        found.setdefault(_name("llama.cpp", index), []).append(
-                            peer(ids, bool(index % 2))
-                        )
-            say(f"{numerics}, round {round_number + 1}: {_last(found)}")
+            measure_beside(engine, folder, peer, tokenizer, texts, found)
+            say(f"{numerics}, round {number + 1}: {_last(found)}")
     return found
+
+
+def measure_beside(
+    engine: TorchEngine,
+    folder: Path,
+    peer: Callable[[list[int], bool], Turn] | None,
+    tokenizer: Tokenizer,
+    texts: dict[int, str],
+    found: dict[str, list[Turn]],
+) -> None:
+    """Add the turns of the bare engine and of llama.cpp to those found."""
+    with jobs.host(engine, folder) as host:
+        for index in range(2 * len(SIZES)):
+            ids = context(tokenizer, texts, index)
+            turn = bare(host, ids, bytes([index // 2]) * 32)
+            found.setdefault(_name("bare", index), []).append(turn)
+            if peer is not None:
+                turn = peer(ids, bool(index % 2))
+                found.setdefault(_name("llama.cpp", index), []).append(turn)
+
+
+def context(tokenizer: Tokenizer, texts: dict[int, str], index: int) -> list[int]:
+    """Return a context as long as that of a turn; a warm one has a former turn."""
+    ids = tokenizer.encode(texts[SIZES[index // 2]])
+    if index % 2:
+        ids += [5] * OUTPUT_TOKENS + tokenizer.encode(texts[0])
+    return ids
 
 
 def text_of(tokenizer: Tokenizer, tokens: int) -> str:

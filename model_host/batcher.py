@@ -103,7 +103,10 @@ class Batcher:
     def _open_jobs(self, events: Events) -> None:
         """Give jobs without pages theirs, as far as places and memory suffice."""
         while not self._is_full:
-            closed = [job for job in self._jobs if job.sequence is None and not self._waits(job)]
+            now = self._open_jobs_now()
+            closed = [
+                job for job in self._jobs if job.sequence is None and not _waits_for(job, now)
+            ]
             if not closed:
                 return
             open_of = self._open_of_owners()
@@ -112,17 +115,6 @@ class Batcher:
                 self._is_full = True
                 return
             self._open(job, events)
-
-    def _waits(self, job: Job) -> bool:
-        """Say whether another run computes a prefix of this one's context just now.
-
-        Many agents begin at once with the same prompt: one of them computes it for all.
-        """
-        return any(
-            other.domain == job.domain and job.common_tokens(other) >= other.done + SLAB_TOKENS // 2
-            for other in self._open_jobs_now()
-            if not other.is_decoding
-        )
 
     def _open(self, job: Job, events: Events) -> None:
         """Find the pages of a job's context, and reserve the rest; a failure ends the job."""
@@ -293,3 +285,15 @@ def _found(sequence: KVSequence, restored: int) -> Found:
     cached = sequence.tokens - restored
     own = min(sequence.own_tokens, cached)
     return Found(own, restored, cached - own)
+
+
+def _waits_for(job: Job, running: list[Job]) -> bool:
+    """Say whether a running job computes a prefix of this one's context just now.
+
+    Many agents begin at once with the same prompt: one of them computes it for all.
+    """
+    return any(
+        other.domain == job.domain and job.common_tokens(other) >= other.done + SLAB_TOKENS // 2
+        for other in running
+        if not other.is_decoding
+    )
