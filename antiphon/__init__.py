@@ -1,1 +1,117 @@
-"""What people import and type; the protocol's generated stubs are in `antiphon.v1`."""
+"""Conversations with language models, kept in sync between people, agents and hosts.
+
+    with antiphon.open("~/agent", hub="127.0.0.1:7411") as me:
+        trip = me.conversation("trip", system="Be brief.")
+        print(trip.ask("Capital of France?").text)
+
+`antiphon.aio` has the same names with async and await. Nothing heavy is imported before a
+name is used. The protocol's generated stubs are in `antiphon.v1`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from antiphon import aio
+    from antiphon.library.errors import CallOpen, RunUnfinished, ToolUnsuitable
+    from antiphon.library.events import (
+        Answer,
+        Answered,
+        Asked,
+        Call,
+        Discarded,
+        Diverged,
+        Draft,
+        Event,
+        Forked,
+        HostChanged,
+        MemberChanged,
+        Refused,
+        Repaired,
+        Said,
+        Sealed,
+        SyncChanged,
+        ToolCalled,
+        ToolDone,
+        ToolStarted,
+    )
+    from antiphon.library.io.blocking import Branch, Conversation, Replica, Run, join
+    from antiphon.library.io.blocking import local_replica as local
+    from antiphon.library.io.blocking import open_replica as open  # noqa: A004
+    from antiphon.library.tools import Tool, tool
+    from replica.conversation import JoinPending
+    from replica.errors import AntiphonError
+    from replica.log import Sampling, Usage
+    from replica.refusals import KeyReused, NoHost
+
+__all__ = [
+    "Answer",
+    "Answered",
+    "AntiphonError",
+    "Asked",
+    "Branch",
+    "Call",
+    "CallOpen",
+    "Conversation",
+    "Discarded",
+    "Diverged",
+    "Draft",
+    "Event",
+    "Forked",
+    "HostChanged",
+    "JoinPending",
+    "KeyReused",
+    "MemberChanged",
+    "NoHost",
+    "Refused",
+    "Repaired",
+    "Replica",
+    "Run",
+    "RunUnfinished",
+    "Said",
+    "Sampling",
+    "Sealed",
+    "SyncChanged",
+    "Tool",
+    "ToolCalled",
+    "ToolDone",
+    "ToolStarted",
+    "ToolUnsuitable",
+    "Usage",
+    "aio",
+    "join",
+    "local",
+    "open",
+    "tool",
+]
+
+_ELSEWHERE = {
+    "AntiphonError": ("replica.errors", "AntiphonError"),
+    "JoinPending": ("replica.conversation", "JoinPending"),
+    "KeyReused": ("replica.refusals", "KeyReused"),
+    "NoHost": ("replica.refusals", "NoHost"),
+    "Sampling": ("replica.log", "Sampling"),
+    "Usage": ("replica.log", "Usage"),
+    "Tool": ("antiphon.library.tools", "Tool"),
+    "tool": ("antiphon.library.tools", "tool"),
+    "open": ("antiphon.library.io.blocking", "open_replica"),
+    "local": ("antiphon.library.io.blocking", "local_replica"),
+    "CallOpen": ("antiphon.library.errors", "CallOpen"),
+    "RunUnfinished": ("antiphon.library.errors", "RunUnfinished"),
+    "ToolUnsuitable": ("antiphon.library.errors", "ToolUnsuitable"),
+    **{name: ("antiphon.library.io.blocking", name) for name in
+       ("Branch", "Conversation", "Replica", "Run", "join")},
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("antiphon.aio")
+    if name not in __all__:
+        raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+    module, there = _ELSEWHERE.get(name, ("antiphon.library.events", name))
+    return getattr(import_module(module), there)
+
+
+def __dir__() -> list[str]:
+    return __all__

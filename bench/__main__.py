@@ -1,4 +1,8 @@
-"""Run all benchmarks, write bench/RESULTS.md and its plots: python -m bench."""
+"""Run benchmarks, write bench/RESULTS.md and its plots: python -m bench [NAME ...].
+
+Without names it runs all. Each result is written as soon as it is there, and states its
+commit; those of benchmarks that did not run stay.
+"""
 
 import json
 import subprocess
@@ -9,7 +13,10 @@ from typing import Any
 from bench import plots
 
 FOLDER = Path(__file__).parent
-BENCHES = ("append", "turn_bytes", "resume")
+BENCHES = (
+    "append", "turn_bytes", "resume", "exact", "engine", "turn", "restore", "agents", "fairness",
+    "replay", "start", "abuse", "abuse_scale", "library",
+)  # fmt: skip
 
 
 def run(name: str) -> dict[str, Any]:
@@ -43,23 +50,42 @@ def commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def main() -> int:
-    """Run all benchmarks and write the results; return 1 if a goal was missed."""
-    measured = commit()
-    results = {name: run(name) for name in BENCHES}
-    machine = results["append"]["machine"]
+def write(results: dict[str, dict[str, Any]]) -> None:
+    """Write the results, in the order of BENCHES, and draw their plots."""
+    known = {name: results[name] for name in BENCHES if name in results}
     parts = [
         "# Results",
-        f"Measured at commit `{measured}` on {machine['cores']} cores of {machine['cpu']}, "
-        f"Python {machine['python']}. The machine is shared: ratios count, absolute times don't.",
+        "The machine is shared: ratios count, absolute times don't.",
     ]
-    for name, result in results.items():
-        parts += [f"## {name}", table(result)]
+    for name, result in known.items():
+        machine = result["machine"]
+        parts += [
+            f"## {name}",
+            f"Measured at commit `{result['commit']}` on {machine['cores']} cores of"
+            f" {machine['cpu']}, Python {machine['python']}.",
+            table(result),
+        ]
         parts += [f"![{name}]({path.name})" for path in plots.draw(name, result, FOLDER)]
     (FOLDER / "RESULTS.md").write_text("\n\n".join(parts) + "\n")
-    (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    return 0 if all(goal["ok"] for r in results.values() for goal in r["goals"]) else 1
+    (FOLDER / "results.json").write_text(json.dumps(known, indent=1) + "\n")
+
+
+def main(names: list[str]) -> int:
+    """Run benchmarks and write the results; return 1 if a goal was missed, 2 for a wrong name."""
+    if unknown := [name for name in names if name not in BENCHES]:
+        print(
+            f"no benchmark: {', '.join(unknown)}; there are {', '.join(BENCHES)}", file=sys.stderr
+        )
+        return 2
+    measured, path = commit(), FOLDER / "results.json"
+    results: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    is_met = True
+    for name in names or BENCHES:
+        results[name] = {"commit": measured, **run(name)}
+        write(results)
+        is_met &= all(goal["ok"] for goal in results[name]["goals"])
+    return 0 if is_met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

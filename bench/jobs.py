@@ -10,7 +10,7 @@ from model_host.batcher import Batcher
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.job import Chosen, Job
-from model_host.kv import CachedSource, PagePool
+from model_host.kv import PagePool
 from model_host.plan import Plan
 from model_host.render import Context
 from model_host.runner import Run
@@ -55,12 +55,19 @@ class Host:
         conversation: bytes,
         owner: bytes = OWNER,
         sampling: Sampling | None = None,
+        request: Request | None = None,
+        end_ids: frozenset[int] = frozenset(),
     ) -> Job:
-        """Return a run of a prompt that ends after so many tokens."""
-        request = Request(PublicKey(bytes(32)), sampling or Sampling())
+        """Return a run of a prompt that ends after so many tokens.
+
+        `request` states the sampling otherwise; a token of `end_ids` ends the run.
+        """
+        request = request or Request(PublicKey(bytes(32)), sampling or Sampling())
         context = Context(tuple(ids), _ANY)
         plan = Plan(ConversationId(conversation), _REQUEST, request, _SEAL, context, output_tokens)
-        state = SamplerState(request, vocabulary=self.engine.config.vocab, context=ids)
+        state = SamplerState(
+            request, vocabulary=self.engine.config.vocab, context=ids, end_ids=end_ids
+        )
         run = Run(plan, _REQUEST, 1, state, _Silent(), self.engine.config.context_tokens)
         namespace = self.engine.namespace(owner).digest
         return Job(run, conversation, owner, namespace, namespace)
@@ -78,10 +85,9 @@ class Host:
 
     def save(self, job: Job) -> None:
         """Write the checkpoint of a run that has ended."""
-        with self.pool.cached.reading(job.ids, job.conversation) as reading:
-            source = CachedSource(reading, self.engine.memory)
-            ids = job.ids[: reading.tokens]
-            self.pages.save(job.conversation, job.namespace, bytes(32), b"", ids, source)
+        source = self.pool.cached.unpinned(job.ids, job.conversation)
+        ids = job.ids[: source.tokens]
+        self.pages.save(job.conversation, job.namespace, bytes(32), b"", ids, source)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -11,12 +12,17 @@ import matplotlib.pyplot as plt  # the backend is chosen first
 
 
 def draw(name: str, result: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw the plot of one benchmark; return the files written."""
+    """Draw the plot of one benchmark; return the files written: none without a plot."""
     draws: dict[str, Callable[[Any, dict[str, Any]], None]] = {
         "append": _append,
         "turn_bytes": _turn_bytes,
         "resume": _resume,
+        "engine": _engine,
+        "turn": _turn,
+        "agents": _agents,
     }
+    if name not in draws:
+        return []
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     draws[name](axes, result)
     path = folder / f"{name}.png"
@@ -62,3 +68,34 @@ def _resume(axes: Any, result: dict[str, Any]) -> None:
     axes.set_yscale("log")
     axes.set_ylabel("seconds to the first token")
     axes.legend()
+
+
+def _engine(axes: Any, result: dict[str, Any]) -> None:
+    decodes = {case: ms for case, ms in result["ms"].items() if case.startswith("decode")}
+    programs = sorted({program for ms in decodes.values() for program in ms})
+    for program in programs:
+        cases = [case for case in decodes if program in decodes[case]]
+        axes.plot(cases, [decodes[case][program] for case in cases], marker="o", label=program)
+    axes.set_ylabel("ms per step")
+    axes.tick_params(axis="x", labelrotation=20)
+    axes.legend()
+
+
+def _turn(axes: Any, result: dict[str, Any]) -> None:
+    turns = result["turns"][result["best"]]
+    names = list(turns)
+    first = [median(turn["first_s"] for turn in turns[name]) for name in names]
+    last = [median(turn["last_s"] for turn in turns[name]) for name in names]
+    axes.barh(names, last, label="last token")
+    axes.barh(names, first, label="first token")
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds from the request")
+    axes.legend()
+
+
+def _agents(axes: Any, result: dict[str, Any]) -> None:
+    rounds = result["rounds"]
+    names = list(rounds[0])
+    axes.barh(names, [median(one[name]["tok_per_s"] for one in rounds) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlabel("output tokens per second")

@@ -40,9 +40,21 @@ def machine() -> dict[str, object]:
 
 def arguments(description: str) -> argparse.Namespace:
     """Read the flags common to all benchmarks."""
+    return _parser(description).parse_args()
+
+
+def sized_parser(description: str) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark with a short and a long form, and named parts."""
+    parser = _parser(description)
+    parser.add_argument("--long", action="store_true", help="measure the full sizes too")
+    parser.add_argument("names", nargs="*", help="what to measure; all by default")
+    return parser
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print the JSON line only")
-    return parser.parse_args()
+    return parser
 
 
 def say(text: str) -> None:

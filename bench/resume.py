@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -112,12 +112,12 @@ def restore_seconds(
 def floor_seconds(engine: TorchEngine, folder: Path, conversation: bytes) -> float:
     """Return the seconds to read, hash and copy the same bytes without checks."""
     with jobs.host(engine, folder) as host:
-        pages, memory = host.pages._folder(conversation), engine.memory
+        pages, memory = host.pages._files.folder(conversation), engine.memory
         manifest = host.pages.manifests(conversation)[0]
-        handles = {g.file: os.open(pages / g.file, os.O_RDONLY) for g in manifest.groups}
+        handles = {g.file: os.open(pages / g.file, os.O_RDONLY) for g in manifest.pieces}
         at = 0
         began = time.perf_counter()
-        for group in manifest.groups:
+        for group in manifest.pieces:
             data = os.pread(handles[group.file], group.length, group.offset)
             blake3(data).digest()
             slab, start = divmod(at, SLAB_TOKENS)
@@ -168,15 +168,15 @@ def peer_prefill(engine: TorchEngine, path: Path, folder: str) -> dict[int, dict
     return figures
 
 
-def llama_cpp(path: Path) -> dict[int, dict[str, float]]:
-    """Return llama.cpp's save and load seconds on the same file; None if not installed."""
+def llama_cpp(path: Path, sizes: Sequence[int] = SIZES) -> dict[int, dict[str, float]]:
+    """Return llama.cpp's save and load seconds on the same file; empty if not installed."""
     if importlib.util.find_spec("llama_cpp") is None:
         return {}
     from llama_cpp import Llama
 
     figures: dict[int, dict[str, float]] = {}
     model = Llama(str(path), n_ctx=8192, n_threads=os.cpu_count(), verbose=False)
-    for size in SIZES:
+    for size in sizes:
         model.reset()
         began = time.perf_counter()
         model.eval(token_ids(size, size))

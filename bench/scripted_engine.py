@@ -36,7 +36,7 @@ class ScriptedEngine:
 
     numerics = "scripted"
     numerics_class = b"scripted".ljust(32, b".")
-    bitwise = True
+    bitwise = False  # so that the host guesses no tokens
 
     def __init__(self, config: ModelConfig, script: Sequence[int]) -> None:
         self.config = config

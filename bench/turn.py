@@ -2,9 +2,9 @@
 
 A hub and a host in processes of their own, a reader in this one: a context of 512 or 2,048
 tokens, a message of 20 tokens, 200 tokens out at temperature 0.8. The first turn of a
-conversation is cold, the second finds its context in memory. Beside it, in alternation and
-with the same tokens: the bare engine, and llama.cpp's own loop where it is installed (`make
-bench-peers`).
+conversation is cold, the second finds its context in memory. Beside it, in alternation: the
+bare engine, which answers the same request behind the same tokens and so gives the same
+answer, and llama.cpp's own loop where it is installed (`make bench-peers`).
 """
 
 import asyncio
@@ -28,9 +28,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench import jobs
 from bench.hub_process import hub_process
 from bench.result import Goal, arguments, report, say
+from model_host.contexts import Contexts
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.fetch import cache_dir, resolve
+from model_host.io.offers import Offer, make_offer
+from model_host.plan import gather_branch, render_branch
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.replica import Replica
 from replica.link import DraftReceived, Event
@@ -51,8 +54,18 @@ SIZES = (512, 2048)
 MESSAGE_TOKENS = 20
 OUTPUT_TOKENS = 200
 ROUNDS = 3
+KV_BYTES = 2 << 30
 NUMERICS = ("q4", "bf16")
 SAMPLING = Sampling(temperature=0.8, seed=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as the host answered it: the tokens of its context, and those of its answer."""
+
+    request: Request
+    context: tuple[int, ...]
+    answer: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +110,30 @@ def host_process(folder: Path, hub: str, numerics: str) -> Iterator[PublicKey]:
 class Conversation:
     """One conversation with a host; its turns are timed at a reader."""
 
-    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
+    def __init__(
+        self, replica: Replica, conversation: ConversationId, host: PublicKey, offer: Offer
+    ) -> None:
         """Listen to the drafts of the conversation."""
         self._replica, self._id, self._host = replica, conversation, host
+        self._offer = offer
         self._first: float | None = None
         replica.listen(self._receive)
 
     @classmethod
-    async def begin(cls, replica: Replica, host: PublicKey) -> "Conversation":
+    async def begin(cls, replica: Replica, host: PublicKey, offer: Offer) -> "Conversation":
         """Create a conversation in which `host` answers."""
         conversation = await replica.create(Genesis((replica.public,)))
         grant = Member(Grant(host, Role.HOST))
         await replica.append(conversation, grant, parents=(EntryId(conversation),))
         await replica.wait_synced(conversation)
-        return cls(replica, conversation, host)
+        return cls(replica, conversation, host, offer)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, DraftReceived) and event.draft.token_ids and self._first is None:
             self._first = time.perf_counter()
 
-    async def turn(self, text: str) -> Turn:
-        """Send a message and a request; return when the reader has its tokens."""
+    async def turn(self, text: str) -> tuple[Turn, Asked]:
+        """Send a message and a request; return once the reader has the tokens."""
         held = self._replica.shelf[self._id]
         tips = held.order.tips()
         tip = tips[-1] if tips else None
@@ -144,16 +160,22 @@ class Conversation:
             raise RuntimeError("no answer")
         if len(generation.token_ids) != OUTPUT_TOKENS:
             raise RuntimeError(f"{generation.finish_detail}: {len(generation.token_ids)} tokens")
-        return Turn(self._first - began, last - began)
+        branch = gather_branch(held, held.order.nodes[held.order.seal_of[asked.id]], Contexts(0))
+        context = render_branch(branch, self._offer.renderer).context.ids
+        return Turn(self._first - began, last - began), Asked(
+            request, context, generation.token_ids
+        )
 
 
-async def ours(address: str, host: PublicKey, folder: Path, texts: dict[int, str]) -> list[Turn]:
+async def ours(
+    address: str, host: PublicKey, folder: Path, texts: dict[int, str], offer: Offer
+) -> list[tuple[Turn, Asked]]:
     """Return a cold and a warm turn per size, in the order of SIZES."""
     turns = []
     key = Ed25519PrivateKey.generate()
     async with Replica.open(folder / "log.db", key, address) as replica:
         for size in SIZES:
-            conversation = await Conversation.begin(replica, host)
+            conversation = await Conversation.begin(replica, host, offer)
             turns.append(await conversation.turn(texts[size]))
             turns.append(await conversation.turn(texts[0]))
     return turns
@@ -162,15 +184,26 @@ async def ours(address: str, host: PublicKey, folder: Path, texts: dict[int, str
 # --- beside it -------------------------------------------------------------------------------
 
 
-def bare(host: jobs.Host, ids: list[int], conversation: bytes) -> Turn:
+def bare(host: jobs.Host, asked: Asked, conversation: bytes, end_ids: frozenset[int]) -> Turn:
     """Compute the same with the batcher alone: no log, no hub, no text."""
-    job = host.job(ids, OUTPUT_TOKENS, conversation=conversation, sampling=SAMPLING)
+    job = host.job(
+        asked.context,
+        OUTPUT_TOKENS,
+        conversation=conversation,
+        request=asked.request,
+        end_ids=end_ids,
+    )
     times = host.run(job)[job]
+    if tuple(job.ids[len(asked.context) :]) != asked.answer:
+        raise RuntimeError("the bare engine gave other tokens than the host")
     return Turn(times[0], times[-1])
 
 
-def llama_cpp(path: Path) -> Callable[[list[int], bool], Turn] | None:
-    """Return llama.cpp's own loop over the same tokens; None if it is not installed."""
+def llama_cpp(path: Path) -> Callable[[list[int], int], Turn] | None:
+    """Return llama.cpp's own loop over the same tokens; None if it is not installed.
+
+    It is given the ids of a context, and the number of them that it has seen before.
+    """
     if importlib.util.find_spec("llama_cpp") is None:
         return None
     from llama_cpp import Llama
@@ -180,14 +213,11 @@ def llama_cpp(path: Path) -> Callable[[list[int], bool], Turn] | None:
         verbose=False,
     )  # fmt: skip
 
-    def turn(ids: list[int], is_warm: bool) -> Turn:
-        if is_warm:
-            model.reset()
-            model.eval(ids[:-MESSAGE_TOKENS])
-            new = ids[-MESSAGE_TOKENS:]
-        else:
-            model.reset()
-            new = ids
+    def turn(ids: list[int], known: int) -> Turn:
+        model.reset()
+        if known:
+            model.eval(ids[:known])
+        new = ids[known:]
         began = time.perf_counter()
         model.eval(new)
         first = 0.0
@@ -204,13 +234,18 @@ def llama_cpp(path: Path) -> Callable[[list[int], bool], Turn] | None:
 # --- the measurement -------------------------------------------------------------------------
 
 
-def measure(numerics: str, tokenizer: Tokenizer, path: Path) -> dict[str, list[Turn]]:
+def measure(numerics: str, path: Path) -> dict[str, list[Turn]]:
     """Return the turns by name: ours, bare and llama.cpp, cold and warm, per size."""
+    engine = TorchEngine.load(path, numerics=numerics, cache_dir=cache_dir())
+    tokenizer = Tokenizer.build(engine.file.tokenizer)
+    offer = make_offer(
+        engine.file, numerics=numerics, context_tokens=engine.file.config.context_tokens,
+        kv_bytes=KV_BYTES,
+    )  # fmt: skip
     texts = {size: text_of(tokenizer, size) for size in (*SIZES, MESSAGE_TOKENS)}
     texts[0] = texts[MESSAGE_TOKENS]
     found: dict[str, list[Turn]] = {}
     peer = llama_cpp(path)
-    engine = TorchEngine.load(path, numerics=numerics, cache_dir=cache_dir())
     with (
         tempfile.TemporaryDirectory() as name,
         hub_process(Path(name) / "hub") as hub,
@@ -218,9 +253,12 @@ def measure(numerics: str, tokenizer: Tokenizer, path: Path) -> dict[str, list[T
     ):
         for number in range(ROUNDS):
             folder = Path(name) / f"reader{number}"
-            for index, turn in enumerate(asyncio.run(ours(hub.address, key, folder, texts))):
+            turns = asyncio.run(ours(hub.address, key, folder, texts, offer))
+            for index, (turn, _) in enumerate(turns):
                 found.setdefault(_name("ours", index), []).append(turn)
-            measure_beside(engine, folder, peer, tokenizer, texts, found)
+            measure_beside(
+                engine, folder, peer, [asked for _, asked in turns], offer.stop_ids, found
+            )
             say(f"{numerics}, round {number + 1}: {_last(found)}")
     return found
 
@@ -228,28 +266,21 @@ def measure(numerics: str, tokenizer: Tokenizer, path: Path) -> dict[str, list[T
 def measure_beside(
     engine: TorchEngine,
     folder: Path,
-    peer: Callable[[list[int], bool], Turn] | None,
-    tokenizer: Tokenizer,
-    texts: dict[int, str],
+    peer: Callable[[list[int], int], Turn] | None,
+    turns: list[Asked],
+    end_ids: frozenset[int],
     found: dict[str, list[Turn]],
 ) -> None:
     """Add the turns of the bare engine and of llama.cpp to those found."""
     with jobs.host(engine, folder) as host:
-        for index in range(2 * len(SIZES)):
-            ids = context(tokenizer, texts, index)
-            turn = bare(host, ids, bytes([index // 2]) * 32)
+        for index, asked in enumerate(turns):
+            turn = bare(host, asked, bytes([index // 2]) * 32, end_ids)
             found.setdefault(_name("bare", index), []).append(turn)
             if peer is not None:
-                turn = peer(ids, bool(index % 2))
+                before = turns[index - 1]
+                known = len(before.context) + len(before.answer) if index % 2 else 0
+                turn = peer(list(asked.context), known)
                 found.setdefault(_name("llama.cpp", index), []).append(turn)
-
-
-def context(tokenizer: Tokenizer, texts: dict[int, str], index: int) -> list[int]:
-    """Return a context as long as that of a turn; a warm one has a former turn."""
-    ids = tokenizer.encode(texts[SIZES[index // 2]])
-    if index % 2:
-        ids += [5] * OUTPUT_TOKENS + tokenizer.encode(texts[0])
-    return ids
 
 
 def text_of(tokenizer: Tokenizer, tokens: int) -> str:
@@ -323,9 +354,7 @@ def main() -> int:
     flags = arguments(__doc__ or "")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     path = resolve(MODEL)
-    engine_file = TorchEngine.load(path, numerics="bf16", cache_dir=cache_dir()).file
-    tokenizer = Tokenizer.build(engine_file.tokenizer)
-    measured = {numerics: measure(numerics, tokenizer, path) for numerics in NUMERICS}
+    measured = {numerics: measure(numerics, path) for numerics in NUMERICS}
 
     def whole(numerics: str) -> float:
         turns = [

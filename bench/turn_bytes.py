@@ -89,13 +89,18 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
     script = [*tokenizer.encode(words(OUT_BYTES, 0)), end]
     config = replace(file.config, context_tokens=1_000_000)
     engine = ScriptedEngine(config, script)
-    engine.file = file
+    engine.file, engine.numerics = replace(file, config=config), "bf16"
     host_key = public(load_or_create(folder / "host" / "identity.key"))
     hub = await start_hub(
         HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", host_keys=[host_key.hex()])
     )
     series: dict[str, list[int]] = {n: [] for n in ("up", "down", "down_drafts", "content_down")}
-    settings = HostConfig(data_dir=folder / "host", hub=hub.address)
+    settings = HostConfig(
+        data_dir=folder / "host",
+        hub=hub.address,
+        kv_bytes_max=1 << 36,
+        memory_bytes_max=1 << 37,
+    )
     key = Ed25519PrivateKey.generate()
     async with (
         Relay(hub.address) as plain,

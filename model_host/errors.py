@@ -10,17 +10,27 @@
     │   └── ModelUnknown, ModelMissing, ModelDigestMismatch, ModelDownloadFailed,
     │       PackageIndexUnreachable, ModelFileUnwritable: model_host/io/fetch.py
     ├── NumericsUnsupported           a number format this machine or model file can't run
+    ├── ProfileTooLarge               a profile larger than the memory for all
     ├── TokenizerUnknown              a tokenizer kind the host can't rebuild
     ├── LogitsInvalid                 logits that are NaN, or no token left to choose
+    ├── GrammarFailed                 a grammar that allows no token, or takes too long
     ├── PrefillCancelled              the caller cancelled between two steps
     ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
     ├── CacheBusy                     the memory is held by conversations that generate now
+    ├── OwnerNotServed                a conversation of a creator that the policy leaves out
+    ├── ReplayBusy                    another conversation is being replayed
+    ├── ReplayTooLarge                more branches and tokens than one replay holds
     ├── CheckpointError
     │   ├── CheckpointMissing         no stored checkpoint fits the tokens
     │   ├── CheckpointCorrupt         stored bytes fail a length, digest, MAC or lineage check
     │   ├── CheckpointTooLarge        one checkpoint alone exceeds the disk budget
+    │   ├── CheckpointDropped         pages evicted, or the host stopped, before they were written
     │   └── CheckpointWriteFailed
     │       └── CheckpointDiskFull    the file system refused more bytes
+    ├── ArchiveError
+    │   ├── ArchiveInvalid            bytes of a checkpoint archive were changed, cut off or moved
+    │   ├── ArchiveForeign            an archive of another key ring, model, numerics or owner
+    │   └── ArchiveTooLarge           more bytes than a host accepts
     └── GenerationRefused             a request that can't be answered: model_host/refusals.py
 
 No checkpoint error reaches a user: the caller prefills instead, and counts the error.
@@ -76,6 +86,13 @@ class NumericsUnsupported(HostError):
     next_step = "Choose bf16 or fp32, or for q4 a GGUF in Q4_0, Q4_1 or Q4_K on a CPU with AVX2."
 
 
+class ProfileTooLarge(HostError):
+    """One profile alone needs more memory than the host has for all."""
+
+    reason = "PROFILE_TOO_LARGE"
+    next_step = "Raise the host's memory_bytes_max, or lower its kv_bytes_max."
+
+
 class TokenizerUnknown(HostError):
     """The host can't rebuild this kind of tokenizer."""
 
@@ -88,6 +105,13 @@ class LogitsInvalid(HostError):
 
     reason = "LOGITS_INVALID"
     next_step = "Send the request again; if the error repeats, check the model file."
+
+
+class GrammarFailed(HostError):
+    """The grammar of an answer allows no token here, or reached a limit of its engine."""
+
+    reason = "GRAMMAR_FAILED"
+    next_step = "Simplify the schema, expression or grammar, and ask again without continuing."
 
 
 class PrefillCancelled(HostError):
@@ -111,6 +135,28 @@ class CacheBusy(HostError):
     reason = "CACHE_BUSY"
     next_step = "Wait until a generation ends, or raise the host's KV budget."
     retryable = True
+
+
+class OwnerNotServed(HostError):
+    """The host's operator serves the conversations of certain keys alone, and not of this one."""
+
+    reason = "OWNER_NOT_SERVED"
+    next_step = "Ask the host's operator to add your key with --owner-key, or grant another host."
+
+
+class ReplayBusy(HostError):
+    """The host replays another conversation; it does one at a time."""
+
+    reason = "REPLAY_BUSY"
+    next_step = "Try again when that replay has ended, or ask another host."
+    retryable = True
+
+
+class ReplayTooLarge(HostError):
+    """The conversation has too many branches and tokens for one replay."""
+
+    reason = "REPLAY_TOO_LARGE"
+    next_step = "Give an entry to begin from, so that fewer answers are checked."
 
 
 class CheckpointError(HostError):
@@ -153,3 +199,38 @@ class CheckpointDiskFull(CheckpointWriteFailed):
 
     reason = "CHECKPOINT_DISK_FULL"
     next_step = "Free space on the disk of the host's cache folder."
+
+
+class CheckpointDropped(CheckpointError):
+    """The pages were evicted, or the host stopped, before the checkpoint was written."""
+
+    reason = "CHECKPOINT_DROPPED"
+    next_step = "Do nothing: the next turn writes the checkpoint, or the host computes again."
+
+
+class ArchiveError(HostError):
+    """A checkpoint archive can't be used."""
+
+    reason = "ARCHIVE_UNUSABLE"
+    next_step = "Do nothing: the host computes the context from the log."
+
+
+class ArchiveInvalid(ArchiveError):
+    """The archive's bytes were changed, cut off, reordered, or belong elsewhere."""
+
+    reason = "ARCHIVE_INVALID"
+    next_step = "Export the checkpoint again, and import the file unchanged."
+
+
+class ArchiveForeign(ArchiveError):
+    """The archive comes from another key ring, model, numerics class or owner."""
+
+    reason = "ARCHIVE_FOREIGN"
+    next_step = "Import it at a host with the same model and numerics, and a copy of the key ring."
+
+
+class ArchiveTooLarge(ArchiveError):
+    """The archive has more bytes than a host accepts."""
+
+    reason = "ARCHIVE_TOO_LARGE"
+    next_step = "Do nothing: the host computes the context from the log."

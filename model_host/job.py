@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from model_host.kv import KVSequence
 from model_host.runner import Run
 from model_host.sampler_state import Choice
+from model_host.speculation import Speculation
 from replica.errors import HostError
 
 
@@ -58,6 +59,7 @@ class Job:
     """Digest of the namespace of stored pages, for the conversation's owner."""
     ids: list[int] = field(init=False)
     """All tokens so far: the prompt, and the output."""
+    speculation: Speculation = field(init=False)
     sequence: KVSequence | None = None
     """Its pages; None while it has none, before its turn and after it was preempted."""
     is_decoding: bool = False
@@ -68,6 +70,7 @@ class Job:
     def __post_init__(self) -> None:
         """Begin with the prompt and the tokens that the run has already."""
         self.ids = [*self.run.plan.prompt, *self.run.token_ids]
+        self.speculation = Speculation(self.ids)
 
     @property
     def done(self) -> int:
@@ -78,6 +81,10 @@ class Job:
     def rest(self) -> int:
         """The number of tokens without keys and values, at least 1 while it runs."""
         return len(self.ids) - self.done
+
+    def guessed(self, rows: int) -> int:
+        """Return how many of its next `rows` rows are those of guesses."""
+        return max(0, rows - self.rest)
 
     def common_tokens(self, other: "Job") -> int:
         """Return the number of first tokens that two prompts have in common."""
@@ -94,3 +101,6 @@ class Job:
     def cancel(self) -> None:
         """End the run before its next step. Any thread may call this."""
         self.is_cancelled = True
+
+
+Events = list[tuple[Job, Event]]

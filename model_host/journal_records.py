@@ -1,11 +1,13 @@
 """The records of a journal (spec/07-host §4 step 5). Pure.
 
-    head    magic, request, seal, run, profile, numerics class     144 bytes
+    head    magic, request, seal, run, profile, numerics class, check     152 bytes
     token   id as 4 bytes little-endian, check, log probabilities where the request asks for them
 
-The check distinguishes a token from bytes that a power loss may leave: zeros, or earlier
-content of the file. It is the first 4 bytes of the running draft digest; with log
-probabilities, of SHA-256(running draft digest ‖ log probabilities).
+The check of the head is the first 8 bytes of its SHA-256, since a run that resumed under
+a damaged head would be another one. The check of a token distinguishes it from bytes that
+a power loss may leave: zeros, or earlier content of the file. It is the first 4 bytes of
+the running draft digest; with log probabilities, of SHA-256(running draft digest ‖ log
+probabilities).
 """
 
 import hashlib
@@ -19,9 +21,10 @@ from replica.log import TokenLogprobs
 
 _HEAD = struct.Struct("<8s32s32sQ32s32s")
 _TOKEN = struct.Struct("<I4s")
-_MAGIC = b"AJRNL02\n"
+_MAGIC = b"AJRNL03\n"
+_HEAD_CHECK_BYTES = 8
 
-HEAD_BYTES = _HEAD.size
+HEAD_BYTES = _HEAD.size + _HEAD_CHECK_BYTES
 TOKEN_BYTES = _TOKEN.size
 """Bytes of a token's record without log probabilities."""
 _ID_BYTES, _FLOAT_BYTES = 4, 4
@@ -39,9 +42,10 @@ class JournalHead:
 
     def encode(self) -> bytes:
         """Return the fixed-width record."""
-        return _HEAD.pack(
+        head = _HEAD.pack(
             _MAGIC, self.request, self.seal, self.run, self.profile, self.numerics_class
         )
+        return head + _head_check(head)
 
     @property
     def digest(self) -> Digest:
@@ -55,12 +59,14 @@ def token_bytes(logprobs: int) -> int:
 
 
 def decode_journal(data: bytes, logprobs: int = 0) -> tuple[JournalHead, list[Choice]] | None:
-    """Return head and tokens; None if the head is cut off or of another format.
+    """Return head and tokens; None if the head is cut off, damaged or of another format.
 
     `logprobs` is the number that the request asks for. The journal ends before the first
     token record that is torn or has a wrong check.
     """
     if len(data) < HEAD_BYTES or not data.startswith(_MAGIC):
+        return None
+    if data[_HEAD.size : HEAD_BYTES] != _head_check(data[: _HEAD.size]):
         return None
     _, request, seal, run, profile, numerics = _HEAD.unpack_from(data)
     head = JournalHead(EntryId(request), EntryId(seal), run, Digest(profile), Digest(numerics))
@@ -80,6 +86,10 @@ def encode_token(choice: Choice, digest: Digest) -> bytes:
     """Return the record of a token; `digest` is the running draft digest after it."""
     recorded = _encode_logprobs(choice.logprobs)
     return _TOKEN.pack(choice.token_id, _check(digest, recorded)) + recorded
+
+
+def _head_check(head: bytes) -> bytes:
+    return hashlib.sha256(head).digest()[:_HEAD_CHECK_BYTES]
 
 
 def _check(digest: Digest, recorded: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""How many rows of prompts fit beside sequences that decode (spec/07-host §5).
+"""Measured times of steps, and what fits beside sequences that decode (spec/07-host §5).
 
-Pure: the driver measures the time of each step. The number depends on the machine, the
-model and the lengths of the contexts, so it follows the measured times.
+Pure: the driver measures the time of each step. How many rows of prompts fit, and whether
+guessed tokens pay, depends on the machine, the model and the lengths of the contexts, so both
+follow the measured times.
 """
 
 SLOWER_MAX = 2.5
@@ -13,8 +14,14 @@ ROWS_MIN = 16
 _ROWS_FIRST = 64
 """Rows until a step with prompts and one without have been measured."""
 
+GUESS_COST_FIRST = 0.1
+"""Time of a row with a guess, in units of a step without one, until it has been measured."""
+
 _WEIGHT = 0.25
 """Weight of a new measurement in the average."""
+
+_FORGETTING = 0.02
+"""Weight of GUESS_COST_FIRST per step without guesses: a guess is tried again after a while."""
 
 
 class Pace:
@@ -24,11 +31,26 @@ class Pace:
         """Start without measurements."""
         self._decode_s: float | None = None
         self._row_s: float | None = None
+        self._guess_cost = GUESS_COST_FIRST
 
-    def observe(self, seconds: float, *, decoding: int, prompt_rows: int) -> None:
-        """Record the time of a step with `decoding` sequences and `prompt_rows` rows of prompts."""
-        if decoding and not prompt_rows:
+    @property
+    def guess_cost(self) -> float:
+        """Return the time of a row with a guess, in units of a step without guesses."""
+        return self._guess_cost
+
+    def observe(self, seconds: float, *, decoding: int, prompt_rows: int, guesses: int = 0) -> None:
+        """Record the time of a step.
+
+        It has rows of `decoding` sequences that decode, `prompt_rows` rows of prompts, and
+        `guesses` rows of guessed tokens, which are not computed beside prompts.
+        """
+        if guesses:
+            if self._decode_s:
+                cost = max(seconds / self._decode_s - 1, 0.0) / guesses
+                self._guess_cost = _average(self._guess_cost, min(cost, 1.0))
+        elif decoding and not prompt_rows:
             self._decode_s = _average(self._decode_s, seconds)
+            self._guess_cost += _FORGETTING * (GUESS_COST_FIRST - self._guess_cost)
         elif prompt_rows:
             beside = self._decode_s if decoding and self._decode_s is not None else 0.0
             row_s = max(seconds - beside, 0.0) / prompt_rows

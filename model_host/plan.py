@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from model_host.contexts import Contexts
-from model_host.obligations import Asked
+from model_host.grammar_source import GrammarSource, source_for
 from model_host.profile import Profile
 from model_host.refusals import (
     BodyUnavailable,
@@ -24,9 +24,9 @@ from model_host.refusals import (
 )
 from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
 from replica import limits
-from replica.conversation import Conversation, Sealable, sealable
+from replica.conversation import Asked, Conversation, Sealable, sealable
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.log import Generation, Request, Role, Seal, codec
+from replica.log import Generation, Projected, Request, Role, Seal, codec
 from replica.order import SealNode
 
 
@@ -77,6 +77,8 @@ class Plan:
     seal: Seal
     context: Context
     output_tokens_max: int
+    grammar: GrammarSource | None = None
+    """The grammar of the answer; none for free text."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -146,14 +148,20 @@ def gather_branch(
         behind.append(node)
         node = node.parent
     behind.reverse()
-    listings = [_listing(held, each.seal.entries, each.seal.membership_heads) for each in behind]
+    listings = [listing_of(held, each.seal.entries, each.seal.membership_heads) for each in behind]
     if entries:
-        listings.append(_listing(held, entries, heads))
+        listings.append(listing_of(held, entries, heads))
     seals = (*([node.id] if node is not None else []), *(each.id for each in behind))
     return Branch(seals, base, tuple(listings))
 
 
-def _listing(held: Conversation, entries: Sequence[EntryId], heads: tuple[EntryId, ...]) -> Listing:
+def listing_of(
+    held: Conversation, entries: Sequence[EntryId], heads: tuple[EntryId, ...]
+) -> Listing:
+    """Collect the entries that a seal lists; `heads` are its membership heads.
+
+    Raises BodyUnavailable.
+    """
     items = []
     for entry_id in entries:
         body = held.log.body(entry_id)
@@ -231,21 +239,20 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
     if open_calls:
         raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
     _check_answers(gathered, rendered, renderer)
-    remaining = profile.context_tokens_max - len(context.ids)
+    limit = output_limit(request, len(context.ids), profile)
+    seal = _seal(gathered, rendered, profile)
+    grammar = source_for(request, context.place.tools or (), renderer.tools.format)
+    return Plan(gathered.conversation, gathered.request_id, request, seal, context, limit, grammar)
+
+
+def output_limit(request: Request, context_tokens: int, profile: Profile) -> int:
+    """Return the most tokens of an answer. Raises ContextTooLong if there is room for none."""
+    remaining = profile.context_tokens_max - context_tokens
     if remaining < 1:
         raise ContextTooLong(
-            f"the context has {len(context.ids)} tokens, the model holds "
-            f"{profile.context_tokens_max}"
+            f"the context has {context_tokens} tokens, the model holds {profile.context_tokens_max}"
         )
-    wanted = request.output_tokens_max or remaining
-    return Plan(
-        gathered.conversation,
-        gathered.request_id,
-        request,
-        _seal(gathered, rendered, profile),
-        context,
-        min(wanted, remaining),
-    )
+    return min(request.output_tokens_max or remaining, remaining)
 
 
 def render_branch(branch: Branch, renderer: Renderer) -> Rendered:
@@ -284,20 +291,32 @@ def _up_to(branch: Branch, seal: EntryId) -> Branch:
 
 def _seal(gathered: Gathered, rendered: Rendered, profile: Profile) -> Seal:
     """Build the seal. Raises SealTooLarge."""
-    new = rendered.tokens[-len(gathered.entries) :]
-    listed = set(gathered.entries)
+    render_digest, tokens_per_entry, projections = rendering_of(gathered.entries, rendered)
     seal = Seal(
         request=gathered.request_id,
         prev_seal=gathered.prev_seal,
         entries=gathered.entries,
         profile=profile.digest,
         context_digest=gathered.context_digest,
-        render_digest=rendered.context.digest,
-        tokens_per_entry=tuple(len(ids) for _, ids in new),
+        render_digest=render_digest,
+        tokens_per_entry=tokens_per_entry,
         membership_heads=gathered.membership_heads,
-        projections=tuple(p for p in rendered.projections if p.entry in listed),
+        projections=projections,
     )
     size = SALT_BYTES + len(codec.encode_body(seal))
     if size > limits.BODY_BYTES_MAX:
         raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
     return seal
+
+
+def rendering_of(
+    entries: Sequence[EntryId], rendered: Rendered
+) -> tuple[Digest, tuple[int, ...], tuple[Projected, ...]]:
+    """Return what a seal states of its rendering: digest, tokens of each entry, projections.
+
+    `entries` are those that the seal lists, the last ones rendered.
+    """
+    counts = tuple(len(ids) for _, ids in rendered.tokens[-len(entries) :])
+    listed = set(entries)
+    projections = tuple(p for p in rendered.projections if p.entry in listed)
+    return rendered.context.digest, counts, projections

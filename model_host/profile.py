@@ -19,14 +19,14 @@ class Profile:
     numerics: str
     context_tokens_max: int
     has_tools: bool
+    grammar_engine: str
 
     @property
     def digest(self) -> Digest:
         """The hash of every field with its length; equal profiles have equal digests."""
         parts = []
         for item in fields(self):
-            value = getattr(self, item.name)
-            data = value if isinstance(value, bytes) else str(value).encode()
+            data = _encoded(getattr(self, item.name))
             parts.append(len(data).to_bytes(4, "little") + data)
         return tagged_sha256(b"antiphon/v1/profile", b"".join(parts))
 
@@ -34,3 +34,15 @@ class Profile:
     def info(self) -> ProfileInfo:
         """The description for hubs and clients."""
         return ProfileInfo(self.digest, self.name, self.context_tokens_max)
+
+
+def _encoded(value: bytes | str | int) -> bytes:
+    match value:
+        case bytes():
+            return value
+        case bool():
+            return bytes([value])
+        case int():
+            return value.to_bytes(4, "little")
+        case str():
+            return value.encode()

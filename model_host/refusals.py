@@ -10,13 +10,17 @@
     ├── TokenizerBytesMissing  a byte of the text without a token
     ├── ObligationsOpen        tool calls without a result
     ├── RequestExpired         a turn after the time the requester set
+    ├── CallRepeated           the second request of one call under a key
     ├── HostBusy               more waiting requests of one owner than the host holds
     ├── ProfileUnknown         a profile that the host doesn't offer
+    ├── ProfileUnavailable     a profile that the host offers and can't load
     ├── BodyUnavailable        a body of the context that is missing
     ├── ContextTooLong         more tokens than the model's context holds
     ├── SealTooLarge           more entries than one seal holds
     ├── SamplingInvalid        a sampling parameter out of its range
-    └── StopInvalid            a stop string or stop token out of its range
+    ├── StopInvalid            a stop string or stop token out of its range
+    ├── GrammarInvalid         a form of the answer that can't be compiled
+    └── ToolChoiceInvalid      a choice of tools that makes no sense here
 
 The other errors of the host are in model_host/errors.py.
 """
@@ -111,6 +115,13 @@ class RequestExpired(GenerationRefused):
     next_step = "Send the request again if the answer is still wanted."
 
 
+class CallRepeated(GenerationRefused):
+    """An earlier request makes the same call under the same key."""
+
+    reason = "CALL_REPEATED"
+    next_step = "Read the answer to the earlier request of this key."
+
+
 class HostBusy(GenerationRefused):
     """Too many requests in conversations of one owner wait for this host."""
 
@@ -123,6 +134,13 @@ class ProfileUnknown(GenerationRefused):
 
     reason = "PROFILE_UNKNOWN"
     next_step = "Leave the profile out, or name one that the host offers."
+
+
+class ProfileUnavailable(GenerationRefused):
+    """The host offers the profile, and can't load it."""
+
+    reason = "PROFILE_UNAVAILABLE"
+    next_step = "Name another profile of the host, or let its operator look into its log."
 
 
 class BodyUnavailable(GenerationRefused):
@@ -151,3 +169,17 @@ class StopInvalid(GenerationRefused):
 
     reason = "STOP_INVALID"
     next_step = "Correct the stop strings and stop tokens of the request."
+
+
+class GrammarInvalid(GenerationRefused):
+    """The form that the answer shall have can't be compiled, or not within the host's limits."""
+
+    reason = "GRAMMAR_INVALID"
+    next_step = "Correct or simplify the schema, expression or grammar, and send the request again."
+
+
+class ToolChoiceInvalid(GenerationRefused):
+    """The choice of tools doesn't fit the tools in effect, or the form of the answer."""
+
+    reason = "TOOL_CHOICE_INVALID"
+    next_step = "Name a tool that is in effect, or leave the choice to the model."

@@ -19,10 +19,10 @@ from struct import pack
 from typing import Self
 
 from model_host.contents import APART, Contents
-from model_host.obligations import Asked, Ledger
 from model_host.refusals import TemplateUnsupported
 from model_host.template import ROLES, Encoder, Pair, Template, find_pairs
 from model_host.tool_formats import FORMATS_DIGEST, tool_turns_of
+from replica.conversation import Asked, Ledger
 from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
 from replica.log import (
     CONTINUABLE,

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from model_host.calls import Visible
+from model_host.grammar import Grammar
 from model_host.plan import Plan
 from model_host.profile import Profile
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import Mask, SamplerState
 from replica.ids import Digest, EntryId
 from replica.limits import BODY_BYTES_MAX
 from replica.log import (
@@ -52,16 +53,30 @@ class Run:
     sampler_state: SamplerState
     text: Visible
     context_tokens_max: int
+    grammar: Grammar | None = None
     token_ids: list[int] = field(default_factory=list)
     visible: bytearray = field(default_factory=bytearray)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     finished: tuple[FinishReason, str] | None = None
 
+    @property
+    def tokens_left(self) -> int:
+        """The most tokens that it may still get."""
+        limit = min(self.plan.output_tokens_max, self.context_tokens_max - len(self.plan.prompt))
+        return limit - len(self.token_ids)
+
+    def mask(self) -> Mask | None:
+        """Return the ids that the grammar allows next; None without one. Raises GrammarFailed."""
+        return self.grammar.mask() if self.grammar is not None else None
+
     def add_token(self, token_id: int, logprobs: TokenLogprobs | None = None) -> bytes:
         """Add a token, chosen now or read from the journal; return the bytes it makes visible.
 
-        It has log probabilities if the request asks for them. It may finish the run.
+        It has log probabilities if the request asks for them. It may finish the run. Raises
+        GrammarFailed for a token that the grammar does not allow.
         """
+        if self.grammar is not None and token_id not in self.sampler_state.end_ids:
+            self.grammar.advance(token_id)
         self.token_ids.append(token_id)
         if logprobs is not None:
             self.logprobs.append(logprobs)
@@ -82,6 +97,8 @@ class Run:
         # Before the limits: an answer cut off by a limit can be continued, one that stopped can't.
         if self.text.stopped_by is not None:
             return FinishReason.STOP, f"stop string {self.text.stopped_by!r}"
+        if self.grammar is not None and self.grammar.is_over:
+            return FinishReason.STOP, "the form is complete"
         if len(self.plan.prompt) + len(self.token_ids) >= self.context_tokens_max:
             return FinishReason.CONTEXT_LIMIT, "the context is full"
         if len(self.token_ids) >= self.plan.output_tokens_max:
@@ -117,11 +134,11 @@ class Run:
         draft_digest: Digest,
         *,
         profile: Profile | None,
-        numerics_class: Digest,
+        numerics_class: Digest | None,
     ) -> Generation:
         """Return the generation of a finished run, whose drafts have this digest.
 
-        `profile` is None if it ran under another.
+        `profile` is None if it ran under another, `numerics_class` if nothing was computed.
         """
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
@@ -138,6 +155,8 @@ class Run:
             numerics_class=numerics_class,
             run=self.run,
             logprobs=tuple(self.logprobs),
+            grammar_engine=profile.grammar_engine if profile and self.grammar else "",
+            grammar_digest=self.grammar.source.digest if self.grammar is not None else None,
         )
 
     def _parts(self) -> Iterator[Text | ToolCall]:

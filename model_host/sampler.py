@@ -127,6 +127,10 @@ class Sampler:
             ids = kept if ids is None else ids[kept]
         return ids, weights
 
+    def logprob(self, logits: Logits, token_id: int) -> float:
+        """Return the log probability of a token by logits [V] as the model gave them."""
+        return self._logprobs(logits, token_id, 1).logprob
+
     def _logprobs(self, logits: Logits, token_id: int, count: int) -> TokenLogprobs:
         """Return the log probabilities of a token and of the first `count`, from raw logits."""
         best = float(logits.max())

@@ -19,14 +19,11 @@ import numpy.typing as npt
 from model_host.engine_api import Logits
 from model_host.refusals import SamplingInvalid, StopInvalid
 from replica.limits import LOGIT_BIASES_MAX, LOGPROBS_MAX, STOP_TOKENS_MAX
-from replica.log import Request, Sampling, TokenLogprobs
+from replica.log import Request, Sampling, TokenLogprobs, range_fault, sampling_fault
 
 Mask = npt.NDArray[np.int32]
 """A grammar's mask: bit i % 32 of word i // 32 allows id i."""
 
-# With a divisor this small every draw is greedy already; a smaller one would overflow.
-_DIVISOR_MIN = 1e-3
-_BIAS_MAX = 100.0
 _SCORE_MAX = float(np.finfo(np.float32).max)
 
 
@@ -40,37 +37,15 @@ class Choice:
 
 def check_request(request: Request, vocabulary: int) -> None:
     """Raise SamplingInvalid or StopInvalid for a parameter out of range (spec/07-host §3)."""
-    sampling = request.sampling
-    bounds: dict[str, tuple[float, float]] = {
-        "temperature": (0.0, 100.0),
-        "top_p": (0.0, 1.0),
-        "min_p": (0.0, 1.0),
-        "repetition_penalty": (0.0, 100.0),
-        "presence_penalty": (-100.0, 100.0),
-        "frequency_penalty": (-100.0, 100.0),
-        "top_k": (0, 2**32 - 1),
-        "penalty_window": (0, 2**32 - 1),
-        "seed": (0, 2**64 - 1),
-    }
-    for name, (low, high) in bounds.items():
-        _check_between(name, getattr(sampling, name), low, high)
-    for name in ("temperature", "repetition_penalty"):
-        value = getattr(sampling, name)
-        if 0 < value < _DIVISOR_MIN:
-            raise SamplingInvalid(f"{name} is {value}, neither 0 nor {_DIVISOR_MIN:g} or more.")
-    _check_between("logprobs", request.logprobs, 0, min(LOGPROBS_MAX, vocabulary))
-    for one in sampling.logit_bias:
-        _check_between(f"logit_bias of token {one.token_id}", one.bias, -_BIAS_MAX, _BIAS_MAX)
+    sampling, most = request.sampling, min(LOGPROBS_MAX, vocabulary)
+    fault = sampling_fault(sampling) or range_fault("logprobs", request.logprobs, 0, most)
+    if fault is not None:
+        raise SamplingInvalid(f"{fault}.")
     biased = [one.token_id for one in sampling.logit_bias]
     if wrong := _wrong_ids(biased, LOGIT_BIASES_MAX, vocabulary):
         raise SamplingInvalid(f"logit_bias {wrong}.")
     if wrong := _wrong_ids(request.stop_tokens, STOP_TOKENS_MAX, vocabulary):
         raise StopInvalid(f"stop_tokens {wrong}.")
-
-
-def _check_between(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # also refuses a NaN
-        raise SamplingInvalid(f"{name} is {value}, not between {low:g} and {high:g}.")
 
 
 def _wrong_ids(ids: Sequence[int], count_max: int, vocabulary: int) -> str:
@@ -143,7 +118,7 @@ class SamplerState:
         scores = memory if memory is not None else np.empty_like(logits)
         np.copyto(scores, logits)
         if mask is not None:
-            np.copyto(scores, -np.inf, where=~_bits(mask, len(logits)))
+            np.copyto(scores, -np.inf, where=~allowed_ids(mask, len(logits)))
         if is_early:
             _exclude(scores, self._ends)
         if self._changes is not None:
@@ -159,7 +134,8 @@ def _exclude(scores: Logits, ids: npt.NDArray[np.int64]) -> None:
         scores[ids] = before
 
 
-def _bits(mask: Mask, count: int) -> npt.NDArray[np.bool_]:
+def allowed_ids(mask: Mask, count: int) -> npt.NDArray[np.bool_]:
+    """Return a mask as one truth value for each of `count` ids."""
     octets = np.ascontiguousarray(mask, "<i4").view(np.uint8)
     return np.unpackbits(octets, count=count, bitorder="little").view(np.bool_)
 

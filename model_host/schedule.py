@@ -14,8 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from model_host.owner import owner_of
-from model_host.refusals import HostBusy, RequestExpired, finish_detail
-from replica.conversation import Conversation, Sealable, open_requests, sealable
+from model_host.refusals import CallRepeated, HostBusy, RequestExpired, finish_detail
+from replica.conversation import (
+    Conversation,
+    Sealable,
+    open_requests,
+    repeats_call,
+    sealable,
+)
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.log import FinishReason, Generation, Role
 from replica.order import SealNode
@@ -254,6 +260,9 @@ def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | N
     if held.order.is_cancelled(request_id):
         detail = "cancelled before it began"
         return Refuse(held.id, request_id, FinishReason.CANCELLED, detail)
+    if repeats_call(held, request_id):
+        detail = finish_detail(CallRepeated())
+        return Refuse(held.id, request_id, FinishReason.REFUSED, detail)
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
     # HOST-27: the clock decides about this refusal alone, and the refusal is in the log.

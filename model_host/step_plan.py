@@ -26,7 +26,7 @@ class Demand(Generic[Key]):
     key: Key
     owner: bytes
     rows: int
-    """At least 1: the rest of the prompt, or the last token and the tokens guessed after it."""
+    """At least 1: the rest of the prompt, or the last token."""
     is_decoding: bool
 
 

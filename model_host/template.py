@@ -60,7 +60,7 @@ class Template:
 
     def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
         """Compile `source`. Raises TemplateUnsupported."""
-        self.digest = tagged_sha256(b"antiphon/v1/template", source.encode())
+        self.digest = _digest(source, bos_token, eos_token)
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _to_json  # jinja's own escapes for web pages
@@ -99,6 +99,13 @@ class Template:
         if _SENTINEL.findall(text) != sentinels:
             raise TemplateUnsupported("the template changes, repeats or drops a content")
         return literals
+
+
+def _digest(*texts: str) -> Digest:
+    """Return the digest of a source and of the texts inserted for its two tokens."""
+    items = [text.encode() for text in texts]
+    framed = b"".join(len(item).to_bytes(4, "little") + item for item in items)
+    return tagged_sha256(b"antiphon/v1/template", framed)
 
 
 def _to_json(value: object, indent: int | None = None) -> str:

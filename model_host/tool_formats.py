@@ -63,9 +63,14 @@ class ToolFormat:
 
     def call(self, name: str, arguments_json: str) -> list[Piece]:
         """Return the text of one call, for calls that the model did not write itself."""
-        text = f'{{"name": {_string(name)}, "{self.arguments_key}": {arguments_json or "{}"}}}'
+        head, tail = self.around_arguments(name)
+        body = Piece(head + (arguments_json or "{}") + tail)
         marks = (Piece(self.call_begins, is_literal=True), Piece(self.call_ends, is_literal=True))
-        return [piece for piece in (marks[0], Piece(text), marks[1]) if piece.text]
+        return [piece for piece in (marks[0], body, marks[1]) if piece.text]
+
+    def around_arguments(self, name: str) -> tuple[str, str]:
+        """Return the text of a call before and behind its arguments, without marks."""
+        return f'{{"name": {_string(name)}, "{self.arguments_key}": ', "}"
 
     def read_call(self, text: str) -> CallText | None:
         """Read the text of one call, without its marks; None where it is none."""

@@ -63,6 +63,11 @@ class Commits(Generic[Payload]):
         work = (*self._committing, *self._queued)
         return {entry.conversation for one in work for entry in one.persist}
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether the next commit will write anything."""
+        return any(work.persist for work in self._queued)
+
     def submit(self, work: Work[Payload]) -> None:
         """Queue work behind all other work."""
         self._queued.append(work)

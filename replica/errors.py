@@ -17,7 +17,14 @@ from typing import ClassVar
 
 
 class AntiphonError(Exception):
-    """An internal error; also the base class of all errors of this project."""
+    """An internal error; also the base class of all errors of this project.
+
+    >>> try:
+    ...     trip.switch(bytes(32))
+    ... except antiphon.AntiphonError as error:
+    ...     print(error.reason, "-", error)
+    ARGUMENT_INVALID - no branch holds this entry
+    """
 
     reason: ClassVar[str] = "INTERNAL"
     next_step: ClassVar[str] = "Report this with the log of the process that failed."

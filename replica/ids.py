@@ -27,6 +27,7 @@ ENTRY_TAG = b"antiphon/v1/entry"
 SIGNATURE_TAG = b"antiphon/v1/signature"
 DIGEST_TAG = b"antiphon/v1/digest"
 CONTEXT_TAG = b"antiphon/v1/context"
+SALT_TAG = b"antiphon/v1/salt"
 
 
 class Track(IntEnum):

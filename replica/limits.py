@@ -17,8 +17,11 @@ OWNERS_MAX = 16
 CUTS_MAX = 1_024
 MEMBERSHIP_HEADS_MAX = 64
 PARTS_MAX = 256
+LABEL_BYTES_MAX = 64
 PART_NESTING_MAX = 4
 STOP_STRINGS_MAX = 16
+GRAMMAR_BYTES_MAX = 64 * 1024
+TOOL_NAME_BYTES_MAX = 256
 DOCUMENT_UPDATE_BYTES_MAX = 64 * 1024
 CLOCK_MAX = 2**53 - 1
 """Greatest seq and lamport, exact as a 64-bit float."""
@@ -30,13 +33,33 @@ PENDING_BYTES_MAX = 64 * 1024 * 1024
 CONVERSATIONS_PER_LINK_MAX = 4_096
 MEMBERSHIP_RESERVE = 1_024
 """Membership entries owners may add to a full conversation, so that a revocation fits."""
+LANES_PER_KEY_MAX = 1_024
+READER_ENTRIES_MAX = 64
+"""Entries of a key whose only role is to read: it may join heads and resign."""
+SEALS_PER_REQUEST_MAX = 8
+REVOCATIONS_PER_KEY_MAX = 16
+"""Revocations of one key by one other, or by itself."""
 HOSTS_MAX = 64
 HOST_PROFILES_MAX = 16
 HOST_TEXT_BYTES_MAX = 256
 TICKET_LIFETIME_S = 15 * 60
+INVITATION_LIFETIME_S = 24 * 3600
+MAILBOXES_MAX = 4_096
+MAILBOXES_PER_KEY_MAX = 64
+DEPOSITS_MAX = 8
+"""Proofs that a mailbox holds; further ones are dropped."""
 METADATA_BYTES_MAX = 4 * 1024
-IDS_PER_FRAME = 16_384
+IDS_PER_FRAME = 8_192
 FETCH_IDS_MAX = 8_192
+FETCH_RANGES_MAX = 1_024
+ENTRIES_PER_FRAME_MAX = 2_048
+HEADS_PER_FRAME_MAX = 8_192
+"""Lanes beyond which logs are compared by ids alone."""
+LISTING_ITEMS_MAX = 1_024
+LISTED_MAX = 65_536
+"""Listed conversations that a client remembers, so that an invented list is bounded."""
+ITEMS_PER_FRAME_MAX = 16_384
+"""Items of any other repeated field."""
 
 IDLE_TIMEOUT_S = 60.0
 HEARTBEAT_S = 20.0
@@ -50,11 +73,40 @@ STOP_STRING_BYTES_MAX = 256
 STOP_TOKENS_MAX = 64
 LOGIT_BIASES_MAX = 1_024
 LOGPROBS_MAX = 20
-DRAFT_BYTES_MAX = 4 * 1024 * 1024
-"""Most bytes of a running draft that a hub keeps, per request."""
+STREAMS_MAX = 4_096
+"""Links and Watches of all keys of a hub, and as many transfers beside them."""
+TRANSFERS_PER_KEY_MAX = 16
+"""Fetches and transfers of blobs of one key at a time."""
+CALLS_PER_KEY_MAX = 64
+"""Unary calls of one key that run at a time."""
+CALLS_MAX = 1_024
+"""Unary calls of all keys that run at a time; of those beyond half a key has one at most."""
+RUNNING_DRAFTS_BYTES_MAX = 32 * 1024 * 1024
+"""Most memory of all running drafts of a conversation."""
+DRAFT_BYTES_MAX = 16 * 1024 * 1024
+"""Most memory of a running draft that a hub keeps, per request."""
 BLOB_BYTES_MAX = 1024 * 1024 * 1024
 BLOBS_BYTES_MAX = 16 * 1024 * 1024 * 1024
 """Most bytes of all blobs of one conversation."""
 BLOB_CHUNK_BYTES = 256 * 1024
+EXPIRING_BLOBS_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Most bytes of the blobs of one conversation that expire."""
+ARCHIVE_BYTES_MAX = 1024 * 1024 * 1024
+"""Most bytes of a checkpoint archive that a host imports."""
+CHECKPOINT_TOKENS_MAX = 2**24
 OUTBOX_BYTES_MAX = 16 * 1024 * 1024
+MEMORY_LINK_BYTES_MAX = 32 * 1024 * 1024
+"""Most memory that one link occupies at a hub: queued frames, ids, pending entries; likewise
+the drafts of one conversation."""
+MEMORY_KEY_BYTES_MAX = 128 * 1024 * 1024
+MEMORY_BYTES_MAX = 512 * 1024 * 1024
+"""Most memory that all links and drafts of a hub occupy, beside the conversations themselves."""
+LOGS_BYTES_MAX = 2 * 1024 * 1024 * 1024
+"""Memory of all conversations beyond which a hub evicts unused ones."""
+CONVERSATIONS_PER_CREATOR_MAX = 16_384
+CONVERSATION_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Most bytes of the entries of a conversation at a hub."""
+DISK_CREATOR_BYTES_MAX = 64 * 1024**3
+BLOB_FILES_MAX = 4_096
+"""Most blobs and uploads of a conversation."""
 WRITE_TIMEOUT_S = 60.0

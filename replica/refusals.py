@@ -129,9 +129,7 @@ class ConversationUnknown(RequestRefused):
     """There is no such conversation here, or you are not a member of it."""
 
     reason = "CONVERSATION_NOT_FOUND"
-    next_step = (
-        "Ask an owner to grant your key a role; if you hold the log, send it from the genesis."
-    )
+    next_step = "Ask an owner for a role; if you hold the log, send it from the genesis."
 
 
 class ConversationDeleted(RequestRefused):
@@ -191,7 +189,14 @@ class PeerIdentityChanged(RequestRefused):
     """The peer's key is not the one pinned for this address."""
 
     reason = "PEER_IDENTITY_CHANGED"
-    next_step = "Ask the peer's operator; if the change is intended, remove the pin and try again."
+    next_step = "Ask the peer's operator; `antiphon hub trust` pins the new key of a hub."
+
+
+class PinDamaged(RequestRefused):
+    """The key pinned for this hub can't be read."""
+
+    reason = "PIN_DAMAGED"
+    next_step = "Run `antiphon hub trust`, and compare the key with the one the hub prints."
 
 
 class NotAllowed(RequestRefused):
@@ -202,10 +207,10 @@ class NotAllowed(RequestRefused):
 
 
 class FrameTooLarge(RequestRefused):
-    """The frame is larger than 1 MiB."""
+    """The frame has too many items, or is larger than 1 MiB."""
 
     reason = "FRAME_TOO_LARGE"
-    next_step = "Split the entries over several frames."
+    next_step = "Split the entries or items over several frames."
 
 
 class FrameMalformed(RequestRefused):
@@ -220,6 +225,19 @@ class ArgumentInvalid(RequestRefused):
 
     reason = "ARGUMENT_INVALID"
     next_step = "Correct the named argument."
+
+
+class KeyReused(RequestRefused):
+    """The idempotency key belongs to another call of its author in this conversation.
+
+    >>> answer = trip.ask("Capital of France?", key="job-19")
+    >>> trip.ask("Capital of Italy?", key="job-19")
+    Traceback (most recent call last):
+    replica.refusals.KeyReused: the key belongs to another call
+    """
+
+    reason = "KEY_REUSED"
+    next_step = "Make this call under a key of its own, or repeat the first call's text."
 
 
 class VersionUnsupported(RequestRefused):
@@ -271,6 +289,20 @@ class SlowReader(Unavailable):
     next_step = "Connect again, and open each conversation from your heads; nothing is lost."
 
 
+class RateLimited(Unavailable):
+    """Your key causes more work than its share while this hub is behind."""
+
+    reason = "RATE_LIMITED"
+    next_step = "Repeat the call after the time named; smaller calls wait less."
+
+
+class LogsTooLarge(Unavailable):
+    """The open conversations of one creator occupy too much of this hub's memory."""
+
+    reason = "LOGS_TOO_LARGE"
+    next_step = "Wait; it is opened again by itself. Close other large conversations meanwhile."
+
+
 class HubUnreachable(Unavailable):
     """The hub does not answer."""
 
@@ -279,7 +311,13 @@ class HubUnreachable(Unavailable):
 
 
 class NoHost(Unavailable):
-    """No model host is named, pinned, or vouched for by the hub."""
+    """No model host is named, pinned, or vouched for by the hub.
+
+    >>> with antiphon.open("~/offline") as alone:
+    ...     alone.conversation("notes").ask("Capital of France?")
+    Traceback (most recent call last):
+    replica.refusals.NoHost: there is no hub to name one
+    """
 
     reason = "NO_HOST"
     next_step = (
@@ -329,7 +367,7 @@ class StoreLocked(StoreError):
     """Another process holds this store."""
 
     reason = "STORE_LOCKED"
-    next_step = "Wait for the other process to end, or use another data folder."
+    next_step = "End that process and try again, or use another data folder."
     retryable = True
 
 
@@ -354,7 +392,24 @@ class StoreCorrupt(StoreError):
     """Stored bytes don't match their digest."""
 
     reason = "STORE_CORRUPT"
-    next_step = "Sync with a peer to fetch the entry again; the stored copy is quarantined."
+    next_step = (
+        "Run `antiphon repair` (with `--data-dir` for a daemon's folder): it sets the file aside,"
+        " keeps what can be read, fetches the rest from the hub, and says what is lost."
+    )
+
+
+class StoreReadOnly(StoreError):
+    """The data folder can be read and not written."""
+
+    reason = "STORE_READ_ONLY"
+    next_step = "Make the folder writable to write; `antiphon log` and `antiphon list` read it."
+
+
+class ValueDamaged(StoreError):
+    """A small value in the store doesn't match its checksum."""
+
+    reason = "VALUE_DAMAGED"
+    next_step = "Run `antiphon repair`, which drops the value; it is set again where it is used."
 
 
 class ConversationDamaged(StoreError):
@@ -369,10 +424,21 @@ class ConversationDamaged(StoreError):
 
 
 class KeyFileInvalid(StoreError):
-    """The key file is not an Ed25519 key, or other users can read it."""
+    """The key file is damaged, is no Ed25519 key, or other users can read it."""
 
     reason = "KEY_FILE_INVALID"
-    next_step = "Restore the key file from its backup, or run `chmod 600` on it."
+    next_step = (
+        "Run `antiphon repair` (with `--data-dir` for a daemon's folder), which corrects one wrong"
+        " bit. Else run `chmod 600` on the file, or `antiphon key restore BACKUP`, which sets a"
+        " damaged file aside."
+    )
+
+
+class KeyFileUnchecked(StoreError):
+    """The key file was written without a checksum, so damage to it would go unnoticed."""
+
+    reason = "KEY_FILE_UNCHECKED"
+    next_step = "Run `antiphon repair` (a daemon's: with `--data-dir`); compare the key it prints."
 
 
 class BundleInvalid(StoreError):

@@ -1,14 +1,18 @@
-"""Write the tables of chapters 10 and 11 from the code: `python -m spec.tables`.
+"""Write tables of the chapters from the code and the protocol files: `python -m spec.tables`.
 
 tests/test_repo.py compares the chapters with the output of this module.
 """
 
+import ast
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+from antiphon.conformance.forms import FORMS
 from replica import limits
 from replica.errors import (
     AntiphonError,
@@ -19,6 +23,9 @@ from replica.errors import (
     Unavailable,
 )
 from replica.io.status import code_of
+from replica.log.kinds import KINDS, Kind
+from spec.vectors.make import manifest
+from syncd.pushed import Warned
 
 FOLDER = Path(__file__).parent
 
@@ -33,8 +40,15 @@ MEANINGS = {
     "CUTS_MAX": ("constant", "cuts of a revocation", "BODY_MALFORMED"),
     "MEMBERSHIP_HEADS_MAX": ("constant", "membership heads in a body", "BODY_MALFORMED"),
     "PARTS_MAX": ("constant", "parts of a body; beyond, it is void", "BODY_MALFORMED"),
+    "LABEL_BYTES_MAX": ("constant", "bytes of a label; beyond, its body is void", "BODY_MALFORMED"),
     "PART_NESTING_MAX": ("constant", "levels of tool results", "BODY_MALFORMED"),
     "STOP_STRINGS_MAX": ("constant", "stop strings of a request", "BODY_MALFORMED"),
+    "GRAMMAR_BYTES_MAX": (
+        "constant",
+        "bytes of the response format of a request, 1 at least",
+        "BODY_MALFORMED",
+    ),
+    "TOOL_NAME_BYTES_MAX": ("constant", "bytes of the tool a request names", "BODY_MALFORMED"),
     "DOCUMENT_UPDATE_BYTES_MAX": ("constant", "bytes of an update", "DOCUMENT_TOO_LARGE"),
     "CLOCK_MAX": ("constant", "greatest seq and lamport, 2^53 - 1", "FIELD_INVALID"),
     "FRAME_BYTES_MAX": ("quota", "bytes of a frame", "FRAME_TOO_LARGE"),
@@ -47,6 +61,14 @@ MEANINGS = {
         "membership entries of owners beyond a full conversation",
         "QUOTA_EXCEEDED",
     ),
+    "LANES_PER_KEY_MAX": ("quota", "lanes of a key in a conversation", "QUOTA_EXCEEDED"),
+    "READER_ENTRIES_MAX": (
+        "quota",
+        "entries of a key with the role of reader alone, in a conversation",
+        "QUOTA_EXCEEDED",
+    ),
+    "SEALS_PER_REQUEST_MAX": ("quota", "seals of one request by one host", "QUOTA_EXCEEDED"),
+    "REVOCATIONS_PER_KEY_MAX": ("quota", "revocations of one key by one key", "QUOTA_EXCEEDED"),
     "HOSTS_MAX": ("quota", "model hosts a Welcome names; keys a hub vouches for", ""),
     "HOST_PROFILES_MAX": ("quota", "profiles a model host names", "ARGUMENT_INVALID"),
     "HOST_TEXT_BYTES_MAX": (
@@ -55,9 +77,23 @@ MEANINGS = {
         "ARGUMENT_INVALID",
     ),
     "TICKET_LIFETIME_S": ("quota", "seconds for which a ticket is valid", "TICKET_INVALID"),
+    "INVITATION_LIFETIME_S": ("constant", "seconds for which an invitation is valid", ""),
+    "MAILBOXES_MAX": ("quota", "mailboxes of a hub", "QUOTA_EXCEEDED"),
+    "MAILBOXES_PER_KEY_MAX": ("quota", "mailboxes of one key", "QUOTA_EXCEEDED"),
+    "DEPOSITS_MAX": ("quota", "proofs in a mailbox; beyond, they are dropped", ""),
     "METADATA_BYTES_MAX": ("quota", "bytes of a fault; its lists are cut to fit", ""),
     "IDS_PER_FRAME": ("quota", "ids of one Ids frame", ""),
     "FETCH_IDS_MAX": ("quota", "ids of one Fetch", "ARGUMENT_INVALID"),
+    "FETCH_RANGES_MAX": ("quota", "lane ranges of one Fetch", "FRAME_TOO_LARGE"),
+    "ENTRIES_PER_FRAME_MAX": ("quota", "entries of a frame or a Push", "FRAME_TOO_LARGE"),
+    "HEADS_PER_FRAME_MAX": ("quota", "lane heads of a frame or a cursor", "FRAME_TOO_LARGE"),
+    "LISTING_ITEMS_MAX": ("quota", "conversations of one Listing", ""),
+    "LISTED_MAX": ("quota", "listed conversations that a client remembers", ""),
+    "ITEMS_PER_FRAME_MAX": (
+        "quota",
+        "items of any other repeated field of a frame or call",
+        "FRAME_TOO_LARGE",
+    ),
     "IDLE_TIMEOUT_S": ("quota", "seconds of silence before a link ends", "LINK_IDLE"),
     "HEARTBEAT_S": ("quota", "seconds between two heartbeats of a client", ""),
     "RESYNC_S": ("quota", "seconds without an ack before heads are compared again", ""),
@@ -70,11 +106,67 @@ MEANINGS = {
     "STOP_TOKENS_MAX": ("quota", "stop tokens of a request", "STOP_INVALID"),
     "LOGIT_BIASES_MAX": ("quota", "tokens with a logit bias, in a request", "SAMPLING_INVALID"),
     "LOGPROBS_MAX": ("quota", "likeliest tokens recorded per output token", "SAMPLING_INVALID"),
-    "DRAFT_BYTES_MAX": ("quota", "bytes of a running draft; the rest is dropped", ""),
+    "DRAFT_BYTES_MAX": ("quota", "bytes of memory of a running draft; the rest is dropped", ""),
+    "RUNNING_DRAFTS_BYTES_MAX": (
+        "quota",
+        "bytes of memory of all running drafts of a conversation; the rest is dropped",
+        "",
+    ),
+    "STREAMS_MAX": ("quota", "links and Watches of a hub; also its transfers", "QUOTA_EXCEEDED"),
+    "TRANSFERS_PER_KEY_MAX": (
+        "quota",
+        "Fetches and transfers of blobs of a key at a time",
+        "QUOTA_EXCEEDED",
+    ),
+    "CALLS_PER_KEY_MAX": ("quota", "unary calls of a key that run at a time", "RATE_LIMITED"),
+    "CALLS_MAX": (
+        "quota",
+        "unary calls of all keys that run at a time; of those beyond half, one per key",
+        "RATE_LIMITED",
+    ),
     "BLOB_BYTES_MAX": ("quota", "bytes of a blob", "BLOB_TOO_LARGE"),
     "BLOBS_BYTES_MAX": ("quota", "bytes of all blobs of a conversation", "QUOTA_EXCEEDED"),
+    "EXPIRING_BLOBS_BYTES_MAX": (
+        "quota",
+        "bytes of the blobs of a conversation that expire",
+        "QUOTA_EXCEEDED",
+    ),
     "OUTBOX_BYTES_MAX": ("quota", "bytes queued for one stream", "SLOW_READER"),
+    "MEMORY_LINK_BYTES_MAX": (
+        "quota",
+        "bytes of memory of one link at a hub, and of the drafts of a conversation",
+        "QUOTA_EXCEEDED",
+    ),
+    "MEMORY_KEY_BYTES_MAX": (
+        "quota",
+        "bytes of memory of all links of a key, and of the drafts in its conversations",
+        "QUOTA_EXCEEDED",
+    ),
+    "MEMORY_BYTES_MAX": (
+        "quota",
+        "bytes of memory of all links and drafts of a hub; the heaviest go",
+        "QUOTA_EXCEEDED",
+    ),
+    "LOGS_BYTES_MAX": ("quota", "bytes of memory of conversations; unused ones are evicted", ""),
+    "CONVERSATIONS_PER_CREATOR_MAX": (
+        "quota",
+        "conversations that a key brings to a hub",
+        "QUOTA_EXCEEDED",
+    ),
+    "CONVERSATION_BYTES_MAX": (
+        "quota",
+        "bytes of the entries of a conversation, beside membership entries of owners",
+        "QUOTA_EXCEEDED",
+    ),
+    "DISK_CREATOR_BYTES_MAX": (
+        "quota",
+        "bytes on disk of the conversations that a key created, with their blobs",
+        "QUOTA_EXCEEDED",
+    ),
+    "BLOB_FILES_MAX": ("quota", "blobs and uploads of a conversation", "QUOTA_EXCEEDED"),
     "WRITE_TIMEOUT_S": ("quota", "seconds in which a stream may accept no byte", "SLOW_READER"),
+    "ARCHIVE_BYTES_MAX": ("quota", "bytes of a checkpoint archive", "ARCHIVE_TOO_LARGE"),
+    "CHECKPOINT_TOKENS_MAX": ("constant", "tokens of a checkpoint", "BODY_MALFORMED"),
     "BLOB_CHUNK_BYTES": ("quota", "bytes of one piece of a blob", ""),
 }
 """Per limit: its kind, the quantity it bounds, and the reason of the refusal beyond it."""
@@ -87,7 +179,7 @@ def errors() -> str:
         instance = kind.__new__(kind)
         cause = (kind.__doc__ or "").split("\n")[0].rstrip(".")
         retry = "yes" if kind.retryable else "no"
-        status = code_of(instance).name
+        status = "warning" if isinstance(instance, Warned) else code_of(instance).name
         rows.append(f"| {kind.reason} | {cause} | {kind.next_step} | {retry} | {status} |")
     return "\n".join(rows)
 
@@ -128,7 +220,86 @@ def limits_table() -> str:
     return "\n".join(rows)
 
 
-TABLES = {"errors": ("10-errors.md", errors), "limits": ("11-limits.md", limits_table)}
+FIELD = re.compile(r"((?:^  //.*\n)+)^  (?:(repeated) )?(\w+) (\w+) = (\d+);", re.MULTILINE)
+
+BODIES = {
+    Kind.GENESIS: "1 to 16 different owners, the author first; what clients propose for requests, "
+    "within the bounds of a REQUEST; consent to sharing of pages (08 §6)",
+    Kind.MEMBER: "a grant, or a revocation with at most 1,024 cuts",
+    Kind.MESSAGE: "at most 256 parts, a label of at most 64 bytes",
+    Kind.TOOLS: "definitions in order",
+    Kind.REQUEST: "at most 16 stop strings, a response format of 1 byte to 64 KiB, "
+    "a tool name of at most 256 bytes",
+    Kind.SEAL: "03 §3; at most 8,192 entries and 64 membership heads",
+    Kind.GENERATION: "07",
+    Kind.CANCEL: "its parent is the request",
+    Kind.CHECKPOINT: "an archive (08 §9); its parent is the GENERATION",
+    Kind.DOCUMENT: "one Yjs update (06)",
+    Kind.JOIN: "empty: it gathers more than 64 heads",
+}
+"""Per kind: the contents and bounds of its body."""
+
+
+def fields(message: str) -> str:
+    """Return the table of the fields of a message, from the comments in log.proto."""
+    proto = (FOLDER.parent / "proto" / "antiphon" / "v1" / "log.proto").read_text()
+    block = proto[proto.index(f"message {message} {{") :].partition("\n}\n")[0]
+    rows = ["| # | field | type | rule |", "|---|---|---|---|"]
+    for comment, repeated, type_, name, number in FIELD.findall(block):
+        rule = " ".join(line.strip(" /") for line in comment.splitlines())
+        kind = f"{repeated} {type_}".strip()
+        rows.append(f"| {number} | {name} | {kind} | {rule} |")
+    return "\n".join(rows)
+
+
+def kinds_table() -> str:
+    """Return the table of kinds, from the one that the code reads."""
+    rows = ["| kind | track | author's role | body |", "|---|---|---|---|"]
+    for kind, body in BODIES.items():
+        rules = KINDS[kind]
+        mark = " *c*" if rules.is_control else ""
+        track = rules.track.name.lower() if rules.track is not None else "any"
+        roles = ", ".join(role.name.lower() for role in sorted(rules.roles))
+        roles = "\N{EN DASH}" if kind is Kind.GENESIS else roles
+        rows.append(f"| {kind} {kind.name}{mark} | {track} | {roles} | {body} |")
+    return "\n".join(rows)
+
+
+def namespace_table() -> str:
+    """Return the table of the namespace's fields, from the docstrings of its class."""
+    tree = ast.parse((FOLDER.parent / "model_host" / "kv" / "namespace.py").read_text())
+    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef))
+    rows = ["| field | value |", "|---|---|"]
+    for field, comment in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(comment, ast.Expr):
+            text = ast.literal_eval(comment.value).rstrip(".")
+            rows.append(f"| `{ast.unparse(field.target)}` | {text} |")
+    return "\n".join(rows)
+
+
+def manifest_table() -> str:
+    """Return the table of the rules of a manifest, from the maker of its vectors."""
+    rows = [f"| {rule} | {text} |" for rule, text in manifest.RULES.items()]
+    return "\n".join(["| rule | |", "|---|---|", *rows])
+
+
+def questions_table() -> str:
+    """Return the table of the questions that the conformance kit asks a core."""
+    rows = ["| ask | given | answer |", "|---|---|---|"]
+    rows += [f"| `{ask}` | {form.given} | {form.answer} |" for ask, form in FORMS.items()]
+    return "\n".join(rows)
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "header": ("02-entry.md", partial(fields, "Header")),
+    "kinds": ("02-entry.md", kinds_table),
+    "sampling": ("07-host.md", partial(fields, "Sampling")),
+    "manifest": ("08-checkpoint.md", manifest_table),
+    "namespace": ("08-checkpoint.md", namespace_table),
+    "errors": ("10-errors.md", errors),
+    "limits": ("11-limits.md", limits_table),
+    "questions": ("conform-core.md", questions_table),
+}
 
 
 def chapter_with(name: str) -> tuple[Path, str]:
@@ -142,7 +313,7 @@ def chapter_with(name: str) -> tuple[Path, str]:
 
 
 def main() -> None:
-    """Write both tables."""
+    """Write all tables."""
     for name in TABLES:
         path, new = chapter_with(name)
         path.write_text(new)

@@ -4,7 +4,8 @@ Pure. An append concerns the links that read its conversation, so their number a
 decides its cost, not the number of all links.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NewType
 
 from replica import limits
@@ -24,7 +25,13 @@ class Connected:
         self._opened: dict[LinkId, set[ConversationId]] = {}  # the inverse of _readers
         self.listed: dict[LinkId, set[ConversationId]] = {}
         """Conversations already listed to a follower."""
+        self.to_list: dict[LinkId, deque[ConversationId]] = {}
+        """The rest of the list of a follower that has connected."""
+        self.awaited: dict[LinkId, set[ConversationId]] = {}
+        """Conversations listed to a host as awaited, which it has not opened since."""
         self.watchers: set[LinkId] = set()
+        self._by_peer: dict[PublicKey, dict[LinkId, Link]] = {}
+        self._of_hosts: dict[LinkId, Link] = {}
 
     @property
     def links(self) -> Mapping[LinkId, Link]:
@@ -38,15 +45,37 @@ class Connected:
         self.listed[link_id] = set()
         if watches:
             self.watchers.add(link_id)
+        if link.peer is not None:
+            self._by_peer.setdefault(link.peer, {})[link_id] = link
 
     def remove(self, link_id: LinkId) -> Link | None:
         """Remove a link; return None if there is none of this id."""
         link = self._links.pop(link_id, None)
-        self.listed.pop(link_id, None)
+        for kept in (self.listed, self.to_list, self.awaited):
+            kept.pop(link_id, None)
         self.watchers.discard(link_id)
+        self._of_hosts.pop(link_id, None)
         for conversation in self._opened.pop(link_id, ()):
             self._drop_reader(conversation, link_id)
+        if link is not None and link.peer is not None:
+            del self._by_peer[link.peer][link_id]
+            if not self._by_peer[link.peer]:
+                del self._by_peer[link.peer]
         return link
+
+    def note_greeted(self, link_id: LinkId) -> None:
+        """Index a link that is ready now, if it is a host's."""
+        link = self._links[link_id]
+        if link.host is not None:
+            self._of_hosts[link_id] = link
+
+    def followers(self, peers: Collection[PublicKey]) -> Iterator[tuple[PublicKey, list[LinkId]]]:
+        """Yield those of these keys that follow on a link, with the links."""
+        linked = self._by_peer
+        found = (p for p in peers if p in linked) if len(peers) < len(linked) else tuple(linked)
+        for peer in tuple(found):
+            if peer in peers:
+                yield peer, [i for i, link in linked[peer].items() if link.follows]
 
     def note_opened(self, link_id: LinkId, conversation: ConversationId) -> None:
         """Index a link by a conversation if it has it open; call it after each message."""
@@ -54,6 +83,13 @@ class Connected:
         if link is not None and conversation in link.channels:
             self._readers.setdefault(conversation, {})[link_id] = None
             self._opened[link_id].add(conversation)
+            if link_id in self.awaited:
+                self.awaited[link_id].discard(conversation)
+
+    def hosts_apart(self, host: PublicKey, conversation: ConversationId) -> list[LinkId]:
+        """Return the links of a following host that do not have a conversation open."""
+        links = self._by_peer.get(host, {}).items()
+        return [i for i, link in links if link.host and conversation not in link.channels]
 
     def readers(self, conversation: ConversationId) -> list[tuple[LinkId, Link]]:
         """Return the links that have a conversation open, in the order in which they opened it."""
@@ -73,10 +109,9 @@ class Connected:
         if not links:
             del self._readers[conversation]
 
-    @property
-    def open_conversations(self) -> frozenset[ConversationId]:
-        """The conversations that are open on a link."""
-        return frozenset(one for one in tuple(self._readers) if self.readers(one))
+    def is_open(self, conversation: ConversationId) -> bool:
+        """Say whether a link has a conversation open."""
+        return bool(self.readers(conversation))
 
     def hosts(self, vouches_for: Callable[[PublicKey], bool]) -> tuple[LinkedHost, ...]:
         """Return the linked model hosts, one per key, as a Welcome names them (LINK-29).
@@ -84,7 +119,8 @@ class Connected:
         Vouched hosts come first. Within each group, hosts are in the order of their
         links, because a link's age can't be forged (DECISIONS D44).
         """
-        infos = {link.host.key: link.host for link in self._links.values() if link.host}
+        links = (self._of_hosts[link_id] for link_id in sorted(self._of_hosts))
+        infos = {link.host.key: link.host for link in links if link.host}
         hosts = [LinkedHost(info, vouches_for(key)) for key, info in infos.items()]
         hosts.sort(key=lambda host: not host.vouched)
         return tuple(hosts[: limits.HOSTS_MAX])

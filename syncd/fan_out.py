@@ -4,16 +4,19 @@ Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
 A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from replica import limits
 from replica.conversation import Draft
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
     DraftReceived,
     Effects,
     Entries,
     EntriesAdmitted,
+    Fault,
     Frame,
     Link,
     LinkClosed,
@@ -22,11 +25,12 @@ from replica.link import (
     Message,
     Opened,
     Welcome,
+    grant_bytes,
 )
 from replica.log import Entry, Kind
 from syncd.connected import Connected, LinkId
-from syncd.hint import Hint, hint_for
-from syncd.shelf import HubShelf
+from syncd.hint import Answered, Hint, answers, hint_for
+from syncd.shelf import HubShelf, hosts_awaited
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,10 @@ class HubEffects:
     persist: tuple[Entry, ...] = ()
     """Durable before any frame of `send` is written."""
     send: tuple[tuple[LinkId, Frame], ...] = ()
+    answered: tuple[tuple[LinkId, Answered], ...] = ()
+    """Answers among the entries sent to watchers, after the frames."""
     hints: tuple[tuple[LinkId, Hint], ...] = ()
-    """Hints for watchers, after the frames sent to them."""
+    """Hints for watchers, after all else that is sent to them."""
     closed: tuple[LinkId, ...] = ()
     """Links whose streams end after `send`."""
 
@@ -84,20 +90,55 @@ class FanOut:
         """Send one message outside the effects of a link."""
         self._send.append((link_id, Frame.of(message, "to_client")))
 
+    def close(self, conversation: ConversationId, fault: Fault) -> None:
+        """Close a conversation on all links that have it open."""
+        for link_id, link in self._connected.readers(conversation):
+            self.add(link_id, link.leave(conversation, fault))
+
     def list_all(self, link_id: LinkId) -> None:
         """List all conversations of a follower that has just connected (LINK-8)."""
         if not self._connected.links[link_id].follows:
             return
         peer = self._connected.links[link_id].peer
-        for conversation, digest in self._shelf.listing(peer) if peer is not None else ():
-            self._list(link_id, ListingItem(conversation, digest))
+        if peer is not None:
+            self._connected.to_list[link_id] = deque(self._shelf.listing(peer))
+            self.list_more(link_id)
+
+    def list_more(self, link_id: LinkId) -> None:
+        """Go on with the list of a follower as far as its credit and one step go (LINK-94)."""
+        rest, link = self._connected.to_list.get(link_id), self._connected.links.get(link_id)
+        sent_bytes = 0
+        while rest and link is not None and link.peer is not None:
+            if not link.flow.may_send() or sent_bytes >= grant_bytes():
+                return
+            page = [rest.popleft() for _ in range(min(len(rest), limits.LISTING_ITEMS_MAX))]
+            items = filter(None, (self._shelf.listed(one, link.peer) for one in page))
+            before = link.flow.sent_bytes
+            self._list(link_id, list(items))
+            sent_bytes += link.flow.sent_bytes - before
+        self._connected.to_list.pop(link_id, None)
 
     def list_one(self, conversation: ConversationId) -> None:
         """List a conversation to those following members it was not listed to yet."""
         held = self._shelf[conversation]
-        for link_id, link in self._connected.links.items():
-            if link.follows and link.peer is not None and held.is_member(link.peer):
-                self._list(link_id, ListingItem(held.id, held.log.digest))
+        for peer, followers in self._connected.followers(held.log.membership.roles):
+            item = self._shelf.listed(conversation, peer)
+            for link_id in followers if item is not None else ():
+                self._list(link_id, [item] if item is not None else [])
+
+    def list_awaited(self, conversation: ConversationId, hosts: Iterable[PublicKey]) -> None:
+        """List a conversation again to hosts for which a request waits, unless it is open there."""
+        for host in dict.fromkeys(hosts):
+            links = self._connected.hosts_apart(host, conversation)
+            item = self._shelf.listed(conversation, host) if links else None
+            if item is None or not item.awaited:
+                continue
+            for link_id in links:
+                awaited = self._connected.awaited.setdefault(link_id, set())
+                if conversation not in awaited:
+                    awaited.add(conversation)
+                    self._connected.listed[link_id].add(conversation)
+                    self.add(link_id, self._connected.links[link_id].list_conversations([item]))
 
     def welcome(self, link_id: LinkId, effects: Effects, hosts: tuple[LinkedHost, ...]) -> None:
         """Add a link's effects with the linked hosts in its Welcome."""
@@ -109,21 +150,29 @@ class FanOut:
         ]
         self.add(link_id, replace(effects, send=tuple(named)))
 
-    def bound_pending(self, bytes_max: int) -> None:
-        """Drop the pending entries of the link with most bytes until `bytes_max` is kept."""
+    def bound_pending(self, bytes_max: int) -> int:
+        """Drop the pending entries of the link with most bytes until `bytes_max` is kept.
+
+        Returns the bytes that are left.
+        """
         links = self._connected.links
-        if sum(link.intake.pending_bytes for link in links.values()) <= bytes_max:
-            return
         for link in links.values():
             link.intake.release()
-        while sum(link.intake.pending_bytes for link in links.values()) > bytes_max:
+        while (left := sum(link.intake.pending_bytes for link in links.values())) > bytes_max:
             link_id = max(links, key=lambda link_id: links[link_id].intake.pending_bytes)
             self.add(link_id, links[link_id].drop_pending())
+        return left
 
     def build(self) -> HubEffects:
         """Return the collected effects, with a hint for each watcher that is sent entries."""
-        hints = self._hints() if self._connected.watchers else ()
-        return HubEffects(tuple(self._persist), tuple(self._send), hints, tuple(self._closed))
+        watched = bool(self._connected.watchers)
+        return HubEffects(
+            tuple(self._persist),
+            tuple(self._send),
+            tuple(self._answered()) if watched else (),
+            self._hints() if watched else (),
+            tuple(self._closed),
+        )
 
     def _offer_entries(
         self, source: LinkId | None, conversation: ConversationId, entries: tuple[Entry, ...]
@@ -131,12 +180,18 @@ class FanOut:
         ids = [entry.id for entry in entries]
         membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
         for link_id, link in self._connected.readers(conversation):
-            # Pending entries of other links, admitted with these, are new to the source too.
-            lacking = ids if link_id != source else [i for i in ids if not self._has(link, i)]
+            lacking = ids
+            if link_id == source:
+                # New to it too: pending entries of other links, admitted with these, and those
+                # that a grant of its own made covered.
+                offered = self._shelf[conversation].log.offered(ids)
+                lacking = [i for i in offered if not self._has(link, i)]
             if lacking:
                 self.add(link_id, link.offer(conversation, lacking, self._now))
         if membership_changed:
             self.list_one(conversation)
+        if any(e.header.kind == Kind.REQUEST for e in entries):
+            self.list_awaited(conversation, hosts_awaited(self._shelf[conversation]))
 
     def _has(self, source: Link, entry_id: EntryId) -> bool:
         return entry_id in self._brought or entry_id in source.intake.pending
@@ -146,11 +201,20 @@ class FanOut:
             if link_id != source:
                 self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
 
-    def _list(self, link_id: LinkId, item: ListingItem) -> None:
+    def _list(self, link_id: LinkId, items: Sequence[ListingItem]) -> None:
         listed = self._connected.listed[link_id]
-        if item.conversation not in listed:
-            listed.add(item.conversation)
-            self.add(link_id, self._connected.links[link_id].list_conversations([item]))
+        new = [item for item in items if item.conversation not in listed]
+        if new:
+            listed.update(item.conversation for item in new)
+            self.add(link_id, self._connected.links[link_id].list_conversations(new))
+
+    def _answered(self) -> Iterator[tuple[LinkId, Answered]]:
+        for link_id, frame in self._send:
+            message = frame.message
+            if link_id in self._connected.watchers and isinstance(message, Entries):
+                held = self._shelf.get(message.conversation)
+                if held is not None:
+                    yield from ((link_id, one) for one in answers(held, message.entries))
 
     def _hints(self) -> tuple[tuple[LinkId, Hint], ...]:
         # LINK-27: a hint belongs to the step that checks membership and sends the entries.
@@ -159,9 +223,12 @@ class FanOut:
             for link_id, frame in self._send
             if link_id in self._connected.watchers and isinstance(frame.message, (Entries, Opened))
         }
-        hints = []
+        hints: list[tuple[LinkId, Hint]] = []
+        of: dict[tuple[ConversationId, PublicKey], Hint] = {}  # one serves all Watches of a key
         for link_id, conversation in news.items():
             held, peer = self._shelf.get(conversation), self._connected.links[link_id].peer
             if held is not None and peer is not None and held.is_member(peer):
-                hints.append((link_id, hint_for(held, peer)))
+                if (conversation, peer) not in of:
+                    of[conversation, peer] = hint_for(held, peer)
+                hints.append((link_id, of[conversation, peer]))
         return tuple(hints)

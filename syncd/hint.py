@@ -5,11 +5,25 @@ Pure. A hint is computed in the step that checks the reader's membership
 or that were written after the reader was revoked.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.order import frontier
+from replica.log import Conflict, Entry, Kind
+from replica.order import SealNode, frontier
+
+OPEN_LOOKED_AT = 16
+"""Requests without an answer that one hint looks at, the latest ones: it bounds its cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHead:
+    """The last entry of one of the reader's own lanes, with its lamport."""
+
+    position: Position
+    lamport: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +35,20 @@ class Hint:
     parents: tuple[EntryId, ...]
     lamport: int
     """The lamport of an entry on a fresh lane."""
-    own_heads: tuple[Position, ...]
+    own_heads: tuple[OwnHead, ...]
     membership_heads: tuple[EntryId, ...]
+    open_request: EntryId | None = None
+    """A request of the tip's branch that still gets an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request has its answer; without a seal it was refused."""
+
+    conversation: ConversationId
+    request: EntryId
+    seal: EntryId | None
+    generation: EntryId
 
 
 def hint_for(held: Conversation, author: PublicKey) -> Hint:
@@ -32,8 +58,57 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     tip = tips[-1] if tips else None
     parents = frontier(order, tip)
     named = [*parents, *([tip.id] if tip else [])]
-    lanes = (lane for lane in log.lanes() if lane.author == author)
-    own = tuple(log.entries[i].position for lane in lanes for i in log.lane_tips(lane))
-    lamport = 1 + max(log.entries[i].header.lamport for i in named)
-    tip_id = tip.id if tip else None
-    return Hint(held.id, tip_id, tuple(parents), lamport, own, log.membership_heads())
+    lanes = log.lanes_of(author)
+    heads = [log.entries[i] for lane in lanes for i in log.lane_tips(lane)]
+    return Hint(
+        held.id,
+        tip.id if tip else None,
+        tuple(parents),
+        1 + max(log.entries[i].header.lamport for i in named),
+        tuple(OwnHead(e.position, e.header.lamport) for e in sorted(heads, key=_position)),
+        log.membership_heads(),
+        _open_request(held, tip),
+    )
+
+
+def _position(entry: Entry) -> Position:
+    return entry.position
+
+
+def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
+    """Return the request that is being answered, else the first that will be, behind `tip`."""
+    order = held.order
+    if tip is not None and tip.generation is None and not order.closing_cancels(tip.seal.request):
+        return tip.seal.request
+    latest = islice(reversed(order.unanswered), OPEN_LOOKED_AT)
+    entries = (held.log.entries[i] for i in latest if i not in order.seal_of)
+    found = [entry for entry in entries if _will_extend(held, entry, tip)]
+    return min(found, key=lambda entry: entry.order_key).id if found else None
+
+
+def _will_extend(held: Conversation, request: Entry, tip: SealNode | None) -> bool:
+    """Say whether the seal of a request without one will extend `tip` (ORD-11)."""
+    order = held.order
+    if not held.log.membership.is_visible(request) or order.closing_cancels(request.id):
+        return False
+    basis = order.resolve_basis(request)
+    queues = request.header.conflict == Conflict.QUEUE
+    return (order.branch_end(basis) if queues else basis) is tip
+
+
+def answers(held: Conversation, entries: Iterable[Entry]) -> tuple[Answered, ...]:
+    """Return which requests these entries answer, or refuse for good."""
+    found = (_answer(held, e) for e in entries if e.header.kind == Kind.GENERATION)
+    return tuple(one for one in found if one is not None)
+
+
+def _answer(held: Conversation, entry: Entry) -> Answered | None:
+    order, parent = held.order, entry.header.parents[0]
+    node = order.nodes.get(parent)
+    if node is not None:
+        request, seal = node.seal.request, node.id
+        is_first = node.generation == entry.id
+        return Answered(held.id, request, seal, entry.id) if is_first else None
+    if order.generation_of(parent) != entry.id:
+        return None
+    return Answered(held.id, parent, None, entry.id)

@@ -5,6 +5,7 @@ and admission does not depend on it (DECISIONS D45).
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from replica import limits
 from replica.ids import PublicKey
@@ -23,6 +24,14 @@ class Policy:
     conversations_in_memory_max: int = 1_000
     """Conversations held in memory at a time, but for those in use; the others are loaded when
     a member asks for them."""
+    logs_bytes_max: int = limits.LOGS_BYTES_MAX
+    """Bytes of memory of the conversations held; beyond it even open ones are closed."""
+    disk_creator_bytes_max: int = limits.DISK_CREATOR_BYTES_MAX
+    """Bytes on disk of one creator's conversations, with their blobs."""
+    disk_bytes_max: float = inf
+    """Bytes on disk of all conversations, with their blobs."""
+    conversations_per_creator_max: int = limits.CONVERSATIONS_PER_CREATOR_MAX
+    """Conversations one key may bring to this hub; deleted ones count while it runs."""
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
     """Bytes of pending entries of all links together."""
     host_keys: frozenset[PublicKey] = frozenset()

@@ -6,15 +6,18 @@ admitted meanwhile may not be durable yet (DECISIONS D36). "Not found" covers
 absent, lost and forbidden conversations (DECISIONS D21).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
+from heapq import merge
+from itertools import chain
 
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, Lane, PublicKey
 from replica.link import Fault
-from replica.log import Entry, Log, Role, rules_of
+from replica.log import MEMBERSHIP_TRACKS, Entry, Log, Role, rules_of
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -31,6 +34,7 @@ class Right(Enum):
 
     READ = "read"
     WRITE_BLOBS = "write blobs"
+    REMOVE_BLOBS = "remove blobs that expire"
     DELETE = "delete"
 
 
@@ -42,6 +46,8 @@ def permitted(held: Conversation | None, peer: PublicKey, right: Right) -> Conve
     roles = held.log.membership.roles[peer]
     if right is Right.WRITE_BLOBS and roles <= {Role.READER}:
         raise NotAllowed("readers write no blobs")
+    if right is Right.REMOVE_BLOBS and not roles & {Role.OWNER, Role.HOST}:
+        raise NotAllowed("only owners and hosts remove blobs")
     if right is Right.DELETE and Role.OWNER not in roles:
         raise NotAllowed("only an owner deletes a conversation")
     return held
@@ -87,6 +93,9 @@ def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
 FETCHED_BYTES = limits.FRAME_BYTES_MAX // 2
 """Size at which a response of Fetch is cut, so that one more entry still fits a frame."""
 
+FETCHED_ENTRIES = 256
+"""Entries of a response, so that it is found and encoded in some milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneRange:
@@ -115,42 +124,73 @@ def fetch(
 ) -> Iterator[Fetched]:
     """Select entries by id and by lane range; yield them cut into responses.
 
-    The entries are chosen by this call, not when the responses are read.
+    The entries are chosen by this call, and found as the responses are read.
     Raises ArgumentInvalid.
     """
     if len(ids) > limits.FETCH_IDS_MAX:
         raise ArgumentInvalid(f"ids: at most {limits.FETCH_IDS_MAX}")
-    wanted = set(ids) | _in_ranges(held.log, ranges)
-    present = wanted & held.log.entries.keys()
-    entries = held.log.in_send_order(present)
-    return _responses(entries, tuple(sorted(wanted - present)), headers_only)
+    wanted, log = set(ids), held.log
+    present = wanted & log.entries.keys()
+    walks: tuple[list[Iterator[Entry]], list[Iterator[Entry]]] = [], []
+    for is_late in (False, True):
+        named = (i for i in present if _is_late(log.entries[i].header.track) == is_late)
+        walks[is_late].append(iter(log.in_send_order(named)))
+    for lane, runs in _runs(ranges).items():
+        if log.lane_length(lane):
+            walks[_is_late(lane.track)].append(_in_runs(log, runs, present))
+    early, late = (merge(*part, key=lambda e: e.order_key) for part in walks)
+    return _responses(chain(early, late), tuple(sorted(wanted - present)), headers_only)
 
 
-def _in_ranges(log: Log, ranges: Iterable[LaneRange]) -> set[EntryId]:
-    """Return the ids in these ranges; each position is looked up once."""
-    runs: dict[Lane, list[LaneRange]] = {}
+def _is_late(track: int) -> bool:
+    """Say whether entries of a track come after those of the membership in send order."""
+    return track not in MEMBERSHIP_TRACKS
+
+
+def _runs(ranges: Iterable[LaneRange]) -> dict[Lane, list[LaneRange]]:
+    """Return per lane the ranges wanted, without overlaps, ascending."""
+    named: dict[Lane, list[LaneRange]] = {}
     for wanted in ranges:
-        runs.setdefault(wanted.lane, []).append(wanted)
-    found: set[EntryId] = set()
-    for lane, wanted_runs in runs.items():
-        length, reached = log.lane_length(lane), 0
+        named.setdefault(wanted.lane, []).append(wanted)
+    found: dict[Lane, list[LaneRange]] = {}
+    for lane, wanted_runs in named.items():
+        runs, reached = found.setdefault(lane, []), 0
         for run in sorted(wanted_runs, key=lambda run: run.seq_start):
-            end = min(run.seq_end or length, length)
-            for seq in range(max(run.seq_start, reached), end):
-                found.update(log.at(lane, seq))
-            reached = max(reached, end)
-    return found
+            start, end = max(run.seq_start, reached), run.seq_end or limits.CLOCK_MAX + 1
+            if start < end:
+                runs.append(LaneRange(lane, start, end))
+                reached = end
+    return {lane: runs for lane, runs in found.items() if runs}
+
+
+def _in_runs(log: Log, runs: list[LaneRange], but: Set[EntryId]) -> Iterator[Entry]:
+    """Yield the entries of a lane's ranges in (lamport, id) order, read as asked for."""
+    lane = runs[0].lane
+    if log.lane_fork(lane) is None:
+        length = log.lane_length(lane)
+        seqs = chain(*(range(run.seq_start, min(run.seq_end, length)) for run in runs))
+        found = (entry_id for seq in seqs for entry_id in log.at(lane, seq))
+        return (log.entries[i] for i in found if i not in but)
+    starts = [run.seq_start for run in runs]
+
+    def is_inside(seq: int) -> bool:
+        index = bisect_right(starts, seq) - 1
+        return index >= 0 and seq < runs[index].seq_end
+
+    walk = (log.entries[i] for i in log.lane_walk(lane, starts[0]) if i not in but)
+    return (entry for entry in walk if is_inside(entry.header.seq))
 
 
 def _responses(
-    entries: list[Entry], absent: tuple[EntryId, ...], headers_only: bool
+    entries: Iterable[Entry], absent: tuple[EntryId, ...], headers_only: bool
 ) -> Iterator[Fetched]:
     batch: list[Entry] = []
     size = 0
     for entry in entries:
         bodyless = headers_only and not rules_of(entry.header.kind).is_control
         sent = replace(entry, body=None) if bodyless else entry
-        if batch and size + sent.size_bytes > FETCHED_BYTES:
+        is_full = size + sent.size_bytes > FETCHED_BYTES or len(batch) >= FETCHED_ENTRIES
+        if batch and is_full:
             yield Fetched(tuple(batch))
             batch, size = [], 0
         batch.append(sent)
@@ -167,14 +207,17 @@ _MESSAGE_WIDE = (ConversationUnknown.reason, CreateForbidden.reason)
 def outcomes(
     ids: Iterable[EntryId], faults: Sequence[Fault], held: Conversation | None
 ) -> dict[EntryId, Fault | None]:
-    """Return per pushed entry the fault that refused it, None if it will be durable (LINK-24)."""
+    """Return per pushed entry the fault that refused it, None if it will be durable (LINK-24).
+
+    A wrong body of an entry that is held without one is refused as well.
+    """
     as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
     if as_a_whole is not None:
         # A stranger must not learn that an entry is here nevertheless.
         return dict.fromkeys(ids, replace(as_a_whole, entry=None))
-    known = held.log.entries if held is not None else {}
+    acked = held.log.covered() if held is not None else ()
     # The first fault of each entry counts; the key None has the first that names no entry.
     fault_of = {fault.entry: fault for fault in reversed(faults)}
     # An entry that is pending for another link causes no fault here.
     otherwise = fault_of.get(None) or Fault.of(EntriesMissing())
-    return {i: None if i in known else fault_of.get(i, otherwise) for i in ids}
+    return {i: fault_of.get(i, None if i in acked else otherwise) for i in ids}

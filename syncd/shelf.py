@@ -5,12 +5,17 @@ and its members' keys. These suffice to list it, and to decide whether a message
 about it causes a load.
 """
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
+from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, Digest, PublicKey
+from replica.link import ListingItem
+
+AWAITED_LOOKED_AT = 256
+"""Requests without an answer that are looked at for the hosts they name, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,9 @@ class Known:
 
     digest: Digest
     members: frozenset[PublicKey]
+    creator: PublicKey | None = None
+    awaiting: frozenset[PublicKey] = frozenset()
+    """The hosts for which a request waits."""
 
     @classmethod
     def of(cls, held: Conversation) -> "Known | None":
@@ -26,7 +34,43 @@ class Known:
         if held.is_blocked:
             return None
         keys = held.log.membership.roles
-        return cls(held.log.digest, frozenset(key for key in keys if held.is_member(key)))
+        members = frozenset(key for key in keys if held.is_member(key))
+        return cls(held.log.digest, members, held.creator, frozenset(hosts_awaited(held)))
+
+
+def hosts_awaited(held: Conversation) -> Iterator[PublicKey]:
+    """Yield the hosts that the latest requests without an answer name."""
+    for request_id in islice(reversed(held.order.unanswered), AWAITED_LOOKED_AT):
+        request = held.order.request(request_id)
+        if request is not None:
+            yield request.host
+
+
+class Records:
+    """The records of the stored conversations that are not in memory."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.all: dict[ConversationId, Known | None] = {}
+        """By conversation; None if the members are unknown without a load."""
+        self.of: dict[PublicKey, dict[ConversationId, None]] = {}
+        """The same by member, so that a listing costs nothing for the conversations of others."""
+
+    def add(self, conversation: ConversationId, known: Known | None) -> None:
+        """Add a record, in place of any other of the conversation."""
+        self.remove(conversation)
+        self.all[conversation] = known
+        for member in known.members if known is not None else ():
+            self.of.setdefault(member, {})[conversation] = None
+
+    def remove(self, conversation: ConversationId) -> None:
+        """Remove a record, if there is one."""
+        known = self.all.pop(conversation, None)
+        for member in known.members if known is not None else ():
+            of_member = self.of[member]
+            del of_member[conversation]
+            if not of_member:
+                del self.of[member]
 
 
 class HubShelf(Mapping[ConversationId, Conversation]):
@@ -36,12 +80,17 @@ class HubShelf(Mapping[ConversationId, Conversation]):
     entries stay beyond the bound.
     """
 
-    def __init__(self, in_memory_max: int) -> None:
-        """Start empty, with a bound on the number of conversations in memory."""
+    def __init__(self, in_memory_max: int, bytes_max: int = limits.LOGS_BYTES_MAX) -> None:
+        """Start empty, with bounds on the conversations in memory: their number and bytes."""
         self._in_memory_max = in_memory_max
+        self.bytes_max = bytes_max
+        self.bytes_over = 0
+        """Memory beyond the bound that the last eviction left."""
+        self.evicted_bytes = 0
+        """Memory of all conversations evicted so far."""
         self._held: dict[ConversationId, Conversation] = {}
-        self._apart: dict[ConversationId, Known | None] = {}
-        """Stored and not in memory; None if the members are unknown without a load."""
+        self.apart = Records()
+        """The records of the stored conversations that are not in memory."""
         self._has_grown = False
 
     def __getitem__(self, conversation: ConversationId) -> Conversation:
@@ -70,29 +119,38 @@ class HubShelf(Mapping[ConversationId, Conversation]):
     # --- stored conversations -------------------------------------------------------
 
     @property
+    def known(self) -> int:
+        """Count the conversations, in memory or not."""
+        return len(self._held) + len(self.apart.all)
+
+    def is_known(self, conversation: ConversationId) -> bool:
+        """Say whether a conversation is here, in memory or not."""
+        return conversation in self._held or conversation in self.apart.all
+
+    @property
     def has_capacity(self) -> bool:
         """Say whether one more conversation may be held in memory."""
         return len(self._held) < self._in_memory_max
 
     def load(self, held: Conversation) -> None:
         """Hold a stored conversation in memory."""
-        self._apart.pop(held.id, None)
+        self.apart.remove(held.id)
         self.add(held)
 
     def index(self, held: Conversation) -> None:
         """Keep only the record of a stored conversation."""
         self._held.pop(held.id, None)
-        self._apart[held.id] = Known.of(held)
+        self.apart.add(held.id, Known.of(held))
 
     def invalidate(self, conversation: ConversationId) -> None:
         """Drop a conversation and its record from memory; the next use loads it."""
         self._held.pop(conversation, None)
-        self._apart[conversation] = None
+        self.apart.add(conversation, None)
 
     def forget(self, conversation: ConversationId) -> None:
         """Drop a conversation that is not stored any more."""
         self._held.pop(conversation, None)
-        self._apart.pop(conversation, None)
+        self.apart.remove(conversation)
 
     # --- queries of the hub ------------------------------------------------------------
 
@@ -104,20 +162,39 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         A message of any other key causes no load, since the longer answer time
         would reveal to a stranger that the conversation exists.
         """
-        if conversation not in self._apart:
+        if conversation not in self.apart.all:
             return False
-        known = self._apart[conversation]
+        known = self.apart.all[conversation]
         return known is None or peer in known.members or brings_genesis
 
-    def listing(self, peer: PublicKey) -> list[tuple[ConversationId, Digest]]:
-        """Return the conversations of a member with their digests, by id."""
-        held = [(c, one.log.digest) for c, one in self._held.items() if one.is_member(peer)]
-        apart = [
-            (c, known.digest)
-            for c, known in self._apart.items()
-            if known is not None and peer in known.members
-        ]
-        return sorted(held + apart)
+    def is_stranger(self, conversation: ConversationId, peer: PublicKey) -> bool:
+        """Say whether memory shows that `peer` is no member; False if the members are unknown."""
+        held, known = self._held.get(conversation), self.apart.all.get(conversation)
+        if held is not None:
+            return not held.is_member(peer)
+        return known is not None and peer not in known.members
+
+    def listing(self, peer: PublicKey) -> list[ConversationId]:
+        """Return the conversations of a member: those that wait for it first, then by id."""
+        held = [c for c, one in self._held.items() if one.is_member(peer)]
+        waits = {c for c in held if peer in hosts_awaited(self._held[c])}
+        stored = self.apart.of.get(peer, {})
+        for conversation in stored:
+            known = self.apart.all[conversation]
+            if known is not None and peer in known.awaiting:
+                waits.add(conversation)
+        return sorted((*held, *stored), key=lambda c: (c not in waits, c))
+
+    def listed(self, conversation: ConversationId, peer: PublicKey) -> ListingItem | None:
+        """Return the item of a list for a member; None for any other key."""
+        held, known = self._held.get(conversation), self.apart.all.get(conversation)
+        if held is not None and held.is_member(peer):
+            awaited = peer in hosts_awaited(held)
+            return ListingItem(conversation, held.log.digest, held.creator, awaited)
+        if held is None and known is not None and peer in known.members:
+            awaited = peer in known.awaiting
+            return ListingItem(conversation, known.digest, known.creator, awaited)
+        return None
 
     # --- eviction -------------------------------------------------------------------
 
@@ -132,18 +209,22 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         """Say whether the bound is exceeded and something was added since the last eviction."""
         return self._has_grown and len(self._held) > self._in_memory_max
 
-    def evict(self, needed: AbstractSet[ConversationId]) -> tuple[ConversationId, ...]:
+    def evict(self, is_needed: Callable[[ConversationId], bool]) -> tuple[ConversationId, ...]:
         """Evict the least recently used conversations beyond the bound; return their ids.
 
-        Conversations that are `needed` or hold pending entries stay, since pending
-        entries are stored nowhere.
+        Conversations that are needed or hold pending entries stay, since pending entries
+        are stored nowhere.
         """
         self._has_grown = False
         left: list[ConversationId] = []
+        size = sum(held.memory_bytes for held in self._held.values())
         for conversation, held in tuple(self._held.items()):
-            if len(self._held) <= self._in_memory_max:
+            if len(self._held) <= self._in_memory_max and size <= self.bytes_max:
                 break
-            if conversation not in needed and not held.log.pending:
+            if not is_needed(conversation) and not held.log.pending:
                 self.index(held)
                 left.append(conversation)
+                size -= held.memory_bytes
+                self.evicted_bytes += held.memory_bytes
+        self.bytes_over = max(0, size - self.bytes_max)
         return tuple(left)

@@ -3,55 +3,109 @@
 Pure. A stream ends with the lifetime of its key's last proof. Only a new proof
 on the same connection extends it, so that a stolen ticket gains nothing from its
 owner's proofs (DECISIONS D34). A stream counts until its call has ended, even if
-the peer does not read.
+the peer does not read. Where all are in use, the key with most of them loses one to a key
+with fewer (LIM-14): a stream occupies a descriptor, and keys are free.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from replica import limits
+from replica.errors import AntiphonError
 from replica.ids import PublicKey
-from replica.refusals import QuotaExceeded
+from replica.refusals import QuotaExceeded, Unauthenticated
+
+RELEASED_SHARE = 8
+"""Released streams may be this share of all, until their calls have ended."""
 
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One running Link or Watch; `expire` is called once, when its last proof is too old."""
+    """One running call."""
 
     peer: PublicKey
     connection: str
     proved_at: float
     """Seconds on the caller's monotonic clock."""
-    expire: Callable[[], None]
+    finish: Callable[[AntiphonError], None]
+    """Ends it behind what is queued for its peer, with a reason."""
+    release: Callable[[AntiphonError], None] | None = None
+    """Ends it at once, with a reason; None for a call that ends by itself."""
     is_expired: bool = False
+    is_released: bool = False
 
 
 class Streams:
     """All running Link and Watch calls."""
 
-    def __init__(self, per_key_max: int, lifetime_s: float = limits.TICKET_LIFETIME_S) -> None:
-        """Allow at most `per_key_max` streams of one key; a proof is valid for `lifetime_s`."""
+    def __init__(
+        self,
+        per_key_max: int,
+        lifetime_s: float = limits.TICKET_LIFETIME_S,
+        *,
+        total_max: int = limits.STREAMS_MAX,
+    ) -> None:
+        """Allow so many streams of one key and of all keys; a proof is valid for `lifetime_s`."""
         self._per_key_max = per_key_max
+        self._total_max = total_max
+        self._total = 0
+        self._released = 0
+        """Streams that were released, and whose calls have not ended yet."""
         self._lifetime_s = lifetime_s
         self._held: dict[PublicKey, list[Stream]] = {}
 
     def begin(
-        self, peer: PublicKey, connection: str, now: float, expire: Callable[[], None]
+        self,
+        peer: PublicKey,
+        connection: str,
+        now: float,
+        finish: Callable[[AntiphonError], None],
+        release: Callable[[AntiphonError], None] | None = None,
     ) -> Stream:
         """Add a call of a key with a valid ticket; call `end` after it. Raises QuotaExceeded."""
         held = self._held.get(peer, [])
         if len(held) >= self._per_key_max:
-            raise QuotaExceeded(f"this key holds {len(held)} links already")
-        stream = Stream(peer, connection, now, expire)
+            raise QuotaExceeded(f"this key holds {len(held)} links or calls already")
+        if self._total - self._released >= self._total_max:
+            self._make_room(len(held))
+        self._total += 1
+        stream = Stream(peer, connection, now, finish, release)
         self._held.setdefault(peer, []).append(stream)
         return stream
 
+    def _make_room(self, own: int) -> None:
+        """Release the oldest stream of the key with most, if that has more than one of `own`.
+
+        Raises QuotaExceeded if none is, or if too many that were released still occupy theirs.
+        """
+        most = max(self._held.values(), key=_running)
+        may_release = self._released < max(1, self._total_max // RELEASED_SHARE)
+        if not may_release or _running(most) <= own + 1:
+            raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
+        oldest = next((one for one in most if one.release and not one.is_released), None)
+        if oldest is None or oldest.release is None:
+            raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
+        oldest.is_released, self._released = True, self._released + 1
+        oldest.release(QuotaExceeded("this key holds most links here, and others need room"))
+
     def end(self, stream: Stream) -> None:
         """Remove a call that has ended."""
+        self._released -= stream.is_released
         held = self._held[stream.peer]
         held.remove(stream)
+        self._total -= 1
         if not held:
             del self._held[stream.peer]
+
+    @contextmanager
+    def count(self, peer: PublicKey) -> Iterator[None]:
+        """Count a call that ends by itself, until then. Raises QuotaExceeded."""
+        stream = self.begin(peer, "", 0.0, lambda _error: None)
+        try:
+            yield
+        finally:
+            self.end(stream)
 
     def renew(self, peer: PublicKey, connection: str, now: float) -> None:
         """Extend the streams of `peer` on this connection after a new proof of its key."""
@@ -66,4 +120,14 @@ class Streams:
                 is_due = now >= stream.proved_at + self._lifetime_s
                 if is_due and not stream.is_expired:
                     stream.is_expired = True
-                    stream.expire()
+                    stream.finish(Unauthenticated())
+
+    def finish_all(self, error: AntiphonError) -> None:
+        """End each stream behind what is queued for its peer."""
+        for held in self._held.values():
+            for stream in held:
+                stream.finish(error)
+
+
+def _running(held: list[Stream]) -> int:
+    return sum(not one.is_released for one in held)

@@ -7,6 +7,7 @@ the hub sends the heartbeats of the watcher, whose only message is its request.
 from collections.abc import Sequence
 
 from replica import limits
+from replica.errors import RequestRefused
 from replica.ids import ConversationId, Position, Track
 from replica.limits import VERSION
 from replica.link import (
@@ -19,8 +20,21 @@ from replica.link import (
     Ping,
 )
 from replica.log import digest_of
-from replica.refusals import ArgumentInvalid, ConversationUnknown
-from syncd.hint import Hint
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    EntriesMissing,
+    LanesDiverged,
+)
+from syncd.hint import Answered, Hint
+
+
+class CursorDiverged(RequestRefused):
+    """The cursor names another entry than the hub holds at that position."""
+
+    reason = "CURSOR_DIVERGED"
+    next_step = "Watch again from an empty cursor; if the lane is yours, begin a new epoch."
+
 
 GREETING = Hello((VERSION,))
 HEARTBEAT = Ping(0)
@@ -40,9 +54,13 @@ def grant(taken_bytes: int) -> Credit:
     return Credit(taken_bytes + limits.CREDIT_BYTES)
 
 
-def end_of(item: Message | Hint) -> Fault | None:
+def end_of(item: Message | Hint | Answered) -> Fault | None:
     """Return the fault that ends a Watch with this message of the hub; None if it goes on."""
     match item:
+        case Fault(reason=EntriesMissing.reason):
+            return None  # the hub lacks bodies; a watcher sends nothing, others may
+        case Fault(reason=LanesDiverged.reason):
+            return Fault.of(CursorDiverged(item.detail), item.conversation, item.entry)
         case Fault():
             return item
         case Close(_, fault):

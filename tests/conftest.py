@@ -1,14 +1,77 @@
 """What every test leaves behind as it found it."""
 
-from collections.abc import Iterator
+import gc
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Generator, Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import settings
+from typer import main, testing
+
+from replica.imports import uncollected
+
+# A thread of torch that waits for another must not keep a core busy: beside other processes
+# this made tests ten times slower (DECISIONS D346). Torch reads it when it is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 << 30  # a whole run needs 0.2 GiB; hubs under test refuse to fill their disk
+
+
+def keeps_files_in_memory() -> bool:
+    """Say whether folders of tests belong in memory, which runs programs and has room for them."""
+    if "TMPDIR" in os.environ or not MEMORY.is_dir():
+        return False
+    runs_programs = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    room = shutil.disk_usage(MEMORY).free >= ROOM_BYTES
+    return runs_programs and room and os.access(MEMORY, os.W_OK)
+
+
+# A commit waits 4 ms for a disk, in a third of all tests' time. Tests end processes, not the
+# power: what a killed process has written survives it in memory as on a disk (DECISIONS D377).
+if keeps_files_in_memory():
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# A shell ignores the signal for what it runs in the background; processes under test inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A runner builds the tree of all sixty commands for each call, in half of the call's time.
+testing._get_command = cache(main.get_command)
 
 # A deadline measures the machine, not the code: beside other work it is missed now and then.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a fixture of their file in one process, which makes it once."""
+    for item in items:
+        found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+        own = (fixtures[-1] for fixtures in found.values())
+        shares = any(one.scope == "module" and one.baseid == _file_of(item) for one in own)
+        if shares and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_file_of(item)))
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the collector the modules and tests, half a million objects, in each full pass."""
+    with uncollected():
+        found = yield
+        gc.collect()
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _SECTIONS = r"(?P<sections>(?:(?:,| and| to|\u2013)? ?§\d+(?:\.\d+)*)*)"
 _CHAPTER = re.compile(
-    r"(?<![\w.])(?P<spec>spec/)?(?P<number>\d\d)(?:-(?P<name>[a-z]+))?(?P<md>\.md)?[`)]*"
+    r"(?<![\w.])(?P<spec>spec/)?(?P<number>\d\d)(?:-(?P<name>[a-z]+(?:-\d+\b)?))?(?P<md>\.md)?[`)]*"
     + _SECTIONS
 )
 _SECTION = re.compile(r"§(\d+(?:\.\d+)*)")

@@ -5,7 +5,7 @@ import pytest
 from tests.references import Targets, decisions_of, sections_of
 
 TARGETS = Targets(
-    chapters={"03-order": {"1", "3", "3.1"}, "04-link": {"1", "10"}},
+    chapters={"03-order": {"1", "3", "3.1"}, "04-link": {"1", "10"}, "13-level-1": {"5"}},
     requirements={"ORD-1", "ORD-13", "LINK-4"},
     decisions={"D1", "D12"},
 )
@@ -19,6 +19,7 @@ TARGETS = Targets(
         "03-order §1, §3; [04 §10](04-link.md)",
         "`03-order.md` §1 to §3",
         "spec/04-link §1, ORD-13, LINK-4",
+        "spec/13-level-1 §5, [13 §5](13-level-1.md)",
         "DECISIONS D12, [DECISIONS.md](DECISIONS.md) D1",
         "RFC 8032 §7.1, sqlite.org/fileformat.html §9",
         "SHA-256, UTF-8, 20-minute walks, 2026-01-05, 12 of 60",

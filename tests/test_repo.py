@@ -48,6 +48,7 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+REASONS = ROOT / "tests" / "reasons.txt"
 CHAPTERS = sorted((ROOT / "spec").glob("[0-9]*.md"))
 MARKDOWN = _files(".md")
 
@@ -97,6 +98,31 @@ def test_every_chapter_states_requirements() -> None:
         assert REQUIREMENT.search(chapter.read_text()), chapter.name
 
 
+WORDS_MAX = 16_000
+"""Words of the whole specification."""
+LEVEL_1_WORDS_MAX = 1_500
+"""Words of the chapter that a level-1 client is written from."""
+GENERATED_TABLE = re.compile(r"<!-- table: \w+ -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def _words(chapter: Path) -> int:
+    """Count the words of a chapter.
+
+    All of its text counts, examples and tables too, but for tables that spec.tables writes. A word
+    is whatever stands between white space and has two letters in a row, so that numbers, operators
+    and the bars of tables are none.
+    """
+    text = GENERATED_TABLE.sub("", chapter.read_text())
+    return sum(1 for word in text.split() if re.search(r"[^\W\d_]{2}", word))
+
+
+def test_the_specification_stays_small() -> None:
+    """Chapters 00 to 13 and the appendix count; CHANGELOG.md is history."""
+    words = {c.name: _words(c) for c in (*CHAPTERS, ROOT / "spec" / "conform-core.md")}
+    assert sum(words.values()) <= WORDS_MAX, words
+    assert len((ROOT / "spec" / "13-level-1.md").read_text().split()) <= LEVEL_1_WORDS_MAX
+
+
 # --- tables and errors ---------------------------------------------------------------
 
 
@@ -118,9 +144,30 @@ def test_every_limit_names_a_reason_that_exists() -> None:
     assert {reason for _, _, reason in tables.MEANINGS.values() if reason} <= reasons
 
 
+def test_every_limit_is_applied_by_some_module() -> None:
+    sources = [p.read_text() for p in _sources() if p.parts[len(ROOT.parts)] in PACKAGES]
+    applied = {name for text in sources for name in re.findall(r"\b[A-Z][A-Z_]+\b(?! =)", text)}
+    assert tables.MEANINGS.keys() <= applied
+
+
+def test_reasons_keep_their_retry_and_status_and_none_comes_back() -> None:
+    """reasons.txt has the reasons of this draft; a withdrawn one is marked there for ever."""
+    rows = {row.split()[0]: row.split()[1:] for row in REASONS.read_text().splitlines()}
+    now = {
+        cells[0]: cells[3:]
+        for row in tables.errors().splitlines()[2:]
+        for cells in [[cell.strip() for cell in row.strip("|").split("|")]]
+    }
+    for reason, known in rows.items():
+        if known == ["withdrawn"]:
+            assert reason not in now, f"{reason} was withdrawn"
+        else:
+            assert now.get(reason) == known, reason
+
+
 def test_reserved_kind_numbers_stay_free() -> None:
-    assert not {9, 10, 11} & set(log_pb2.Kind.values())
-    assert "reserved 9 to 11;" in (PROTO / "log.proto").read_text()
+    assert not {10, 11} & set(log_pb2.Kind.values())
+    assert "reserved 10, 11;" in (PROTO / "log.proto").read_text()
 
 
 # --- sizes and places ----------------------------------------------------------------
@@ -197,6 +244,32 @@ def _imports(path: Path) -> dict[str, set[str]]:
     return found
 
 
+CLOCKS = {"time", "datetime"}
+PURE = ("replica", "syncd", "model_host")
+
+
+def test_pure_modules_read_no_clock() -> None:
+    """Times come from callers, which use them for leases, tickets and time-outs (CONV-3)."""
+    for package in PURE:
+        for path in _files(".py", under=ROOT / package):
+            if DRIVERS & {*path.relative_to(ROOT).parts}:
+                continue
+            tree = ast.walk(ast.parse(path.read_text()))
+            imported = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
+            assert not (imported | _imports(path).keys()) & CLOCKS, _name(path)
+
+
+def test_no_verdict_reads_the_time_that_an_author_states() -> None:
+    """Codecs carry it, and no rule of admission, membership, order or the document has it."""
+    readers = {
+        _name(path)
+        for folder in ("log", "order", "document", "link")
+        for path in _files(".py", under=ROOT / "replica" / folder)
+        if "create_time_ms" in path.read_text()
+    }
+    assert readers == {"replica/log/entry.py", "replica/log/codec/entries.py"}
+
+
 # --- documents ---------------------------------------------------------------------------
 
 
@@ -214,6 +287,20 @@ TARGETS = Targets(
     _requirements().keys(),
     decisions_of((ROOT / "DECISIONS.md").read_text()),
 )
+
+
+def test_every_decision_has_its_parts_once() -> None:
+    sections = re.split(r"(?m)^### ", (ROOT / "DECISIONS.md").read_text())[1:]
+    torn = []
+    for section in sections:
+        heading, _, text = section.partition("\n")
+        words = re.findall(r"\*\*(Context|Decision|Consequence)\*\*", text)
+        paragraphs = [p for p in re.split(r"\n\n+", text.strip()) if not p.startswith("## ")]
+        if words not in (["Context", "Decision"], ["Context", "Decision", "Consequence"]):
+            torn.append(heading)
+        elif len(paragraphs) > 1:
+            torn.append(f"{heading}: paragraphs")
+    assert torn == []
 
 
 SAMPLES = {"tests/references.py", "tests/test_references.py"}

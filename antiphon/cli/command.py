@@ -11,17 +11,19 @@ import asyncio
 import functools
 import inspect
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+import typer.exceptions
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from antiphon.cli.config import load_settings
-from antiphon.cli.errors import ConfigInvalid, FileUnusable
+from antiphon.cli.errors import ConfigInvalid, FileUnusable, UsageInvalid
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
@@ -46,6 +48,10 @@ Hub = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
+VerboseFlag = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Details of each answer.", rich_help_panel=COMMON),
+]
 ConversationArgument = Annotated[
     str | None,
     typer.Argument(
@@ -61,6 +67,7 @@ class RootOptions:
     config: Path | None = None
     data_dir: Path | None = None
     hub: str | None = None
+    is_verbose: bool = False
 
 
 class _PlainFlags:
@@ -79,7 +86,42 @@ class Command(_PlainFlags, TyperCommand):
 
 
 class Group(_PlainFlags, TyperGroup):
-    """A group of commands."""
+    """A group of commands, which reports wrong usage as every other error is reported."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # typer's signature
+        windows_expand_args: bool = True,  # typer's signature
+        **extra: Any,
+    ) -> Any:
+        """Run the command line; in standalone mode it ends the process."""
+        rest = {"windows_expand_args": windows_expand_args, **extra}
+        try:
+            code = super().main(args, prog_name, complete_var, False, **rest)
+        except typer.Abort:  # at a question
+            Output().note("aborted; nothing was done")
+            code = EXIT_FAILED
+        except typer.exceptions.TyperException as error:
+            code = _report_usage(error)
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def _report_usage(error: Any) -> int:
+    """Report wrong usage, and return the exit code; without a command, print the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return EXIT_USAGE
+    path = context.command_path if context is not None else "antiphon"
+    words = error.format_message().replace("\n", " ").rstrip(".")
+    fault = UsageInvalid(words[:1].lower() + words[1:], path)
+    Output(as_json="--json" in sys.argv).fail(fault)
+    return EXIT_USAGE
 
 
 Body = Callable[..., Coroutine[Any, Any, int | None] | int | None]
@@ -102,11 +144,12 @@ def command(
             json_: bool = False,
             data_dir_: Path | None = None,
             hub_: str | None = None,
+            verbose_: bool = False,
             **own: Any,
         ) -> None:
             root = ctx.find_object(RootOptions) or RootOptions()
             flags = {"data_dir": data_dir_ or root.data_dir, "hub": hub_ or root.hub}
-            out = Output(as_json=json_)
+            out = Output(as_json=json_, is_verbose=verbose_ or root.is_verbose)
             try:
                 session = Session(load_settings(flags, root.config), out)
                 done = body(session, **own)
@@ -124,11 +167,18 @@ def command(
                 raise typer.Exit(EXIT_FAILED) from None
             raise typer.Exit(code or 0)
 
+        run.__doc__ = _unwrapped(body.__doc__ or "")
         _declare(run, body, has_replica=has_replica)
         app.command(name, cls=Command, **options)(run)
         return body
 
     return register
+
+
+def _unwrapped(text: str) -> str:
+    """Return paragraphs in one line each, to be wrapped at the width of the terminal."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(part.split()) for part in paragraphs)
 
 
 def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None:
@@ -143,6 +193,7 @@ def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None
         parameters += [
             inspect.Parameter("data_dir_", keyword, default=None, annotation=DataDir),
             inspect.Parameter("hub_", keyword, default=None, annotation=Hub),
+            inspect.Parameter("verbose_", keyword, default=False, annotation=VerboseFlag),
         ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -13,9 +13,12 @@ from pydantic_settings import (
 )
 
 from antiphon.cli.errors import ConfigInvalid
+from replica.conversation import is_address
 from replica.ids import PublicKey, key_from_hex
+from replica.io import saved_hub
+from replica.refusals import ArgumentInvalid
 
-Numerics = Literal["q4", "bf16", "fp32"]
+Numerics = Literal["auto", "q4", "bf16", "fp32"]
 PORT_MAX = 65_535
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
 
@@ -35,8 +38,8 @@ class Settings(BaseSettings):
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
     """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder."""
-    numerics: Numerics = "bf16"
-    """Number formats of the computation: q4, bf16 or fp32; see spec/07-host §7."""
+    numerics: Numerics = "auto"
+    """Number formats of the computation: q4, bf16, fp32, or auto; see spec/07-host §7."""
     host_module: str = "model_host"
     """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
@@ -45,8 +48,7 @@ class Settings(BaseSettings):
     @field_validator("hub")
     @classmethod
     def _is_address(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+        if not is_address(value):
             raise ValueError(f"'{value}' is not host:port")
         return value
 
@@ -112,10 +114,17 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
         model_config = SettingsConfigDict(toml_file=path)
 
     try:
-        return FromFile(**{name: value for name, value in flags.items() if value is not None})
+        given = {name: value for name, value in flags.items() if value is not None}
+        settings = FromFile(**given)
+        if "hub" not in settings.model_fields_set:
+            joined = saved_hub(settings.data_dir.expanduser())
+            return settings if joined is None else FromFile(**given, hub=joined)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigInvalid(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except ArgumentInvalid as error:
+        raise ConfigInvalid(error.detail) from error
     except ValueError as error:  # tomllib names line and column
         raise ConfigInvalid(f"{path}: {error}") from error
+    return settings

@@ -54,7 +54,7 @@ class Demo:
         """Keep everything under `folder`."""
         self.folder = folder
         self.out = out
-        self.daemons = Supervisor(folder, model=MODEL, report=out.say)
+        self.daemons = Supervisor(folder, models=(MODEL,), report=out.say)
         self.relay: Relay
         self.conversation: ConversationId
         self.wire_bytes: list[int] = []

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from antiphon.cli.output import Output
 from antiphon.cli.rows import usage_line, wrapped
 from antiphon.cli.screen import WrappedText
+from antiphon.cli.tables import plain_table
 from replica.errors import AntiphonError
 from replica.io import Delta, Discarded, Finished, TurnEvent
 
@@ -93,7 +93,7 @@ class DemoOutput:
     def summarize(self) -> None:
         """Print the table of all checks."""
         self.begin_step(6, "Summary: guarantees and measurements")
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        table = plain_table()
         for name in ("", "promise"):
             table.add_column(name, no_wrap=True)
         table.add_column("measured")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
+from functools import cache
 
 import grpc
 import typer
@@ -16,14 +17,15 @@ from rich.text import Text
 
 from antiphon.cli.command import command
 from antiphon.cli.errors import NotInPlace
-from antiphon.cli.output import brief
+from antiphon.cli.output import Output, brief
+from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
 from replica.ids import short
-from replica.io import HostCalls, Replica, keys
+from replica.io import HostCalls, Replica, keys, open_channel
 from replica.link import LinkedHost
-from replica.refusals import NoHost, StoreLocked
+from replica.refusals import HubUnreachable, NoHost, StoreLocked
 
 PYTHON_MIN = (3, 11)
 DISK_WARN_BYTES = 2 * 1024**3
@@ -53,24 +55,24 @@ def register(app: typer.Typer) -> None:
         failures = 0
         async for finding in _findings(session):
             failures += finding.verdict == "fail"
-            _report(session, finding)
+            _report(session.out, finding)
         if failures:
             raise NotInPlace(f"{counted(failures, 'check', 'checks')} failed; see above")
 
 
-def _report(session: Session, finding: Finding) -> None:
-    if session.out.as_json:
-        session.out.emit(asdict(finding))
+def _report(out: Output, finding: Finding) -> None:
+    if out.as_json:
+        out.emit(asdict(finding))
         return
     color = COLORS[finding.verdict]
-    width = session.out.data.width - INDENT if session.out.data.is_terminal else 0
+    width = out.data.width - INDENT if out.data.is_terminal else 0
     detail, *rest = wrapped(finding.detail, width)
     line = Text.assemble((f"{finding.verdict:<5}", color), f"{finding.check:<9}", detail)
-    session.out.show(line)
+    out.show(line)
     for part in rest:
-        session.out.show(" " * INDENT + part)
+        out.show(" " * INDENT + part)
     for part in wrapped(finding.next_step, width) if finding.next_step else []:
-        session.out.show(Text(" " * INDENT + part, style="dim"))
+        out.show(Text(" " * INDENT + part, style="dim"))
 
 
 async def _findings(session: Session) -> AsyncIterator[Finding]:
@@ -91,6 +93,7 @@ def _python() -> Finding:
     return Finding("ok", "python", version)
 
 
+@cache  # an installation stays as it is while a process runs
 def _torch() -> Finding:
     """Import torch in a separate process, since this takes seconds and memory."""
     code = "import torch; print(torch.__version__)"
@@ -147,7 +150,7 @@ def _disk(session: Session) -> Finding:
 def _model(session: Session) -> Finding:
     name = session.settings.model
     argv = [sys.executable, "-m", "model_host", "list", "--json"]
-    step = "antiphon model pull    fetches it (98 MB)"
+    step = "`antiphon model pull` fetches it (98 MB)."
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
         models = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -168,11 +171,16 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
         async with session.replica() as replica:
             held = len(await replica.store.conversations())
             words = counted(held, "conversation", "conversations")
-            yield Finding("ok", "store", f"opens, {words}")
+            through = served_by(replica)
+            how = f"is open {through}" if through is not None else "opens"
+            yield Finding("ok", "store", f"{how}, {words}")
+            if replica.store.lost_count:
+                lost = counted(replica.store.lost_count, "entry", "entries")
+                yield Finding("fail", "store", f"lost the last {lost} written", "antiphon repair")
             for row in await replica.store.quarantined():
                 yield Finding(
                     "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",
-                    "antiphon verify    shows whether a sound copy was received since",
+                    "`antiphon verify` shows whether a sound copy was received since.",
                 )  # fmt: skip
             yield await _hub(session, replica)
             async for finding in _hosts(session, replica):
@@ -197,14 +205,18 @@ async def _hub(session: Session, replica: Replica) -> Finding:
     if error is None:
         return Finding("warn", "hub", f"{detail}: no answer in time", "antiphon up")
     serious = error.reason == "PEER_IDENTITY_CHANGED"
-    step = error.next_step if serious else "antiphon up    starts one; until then you work offline"
+    step = error.next_step if serious else "`antiphon up` starts one; until then you work offline."
     verdict = "fail" if serious else "warn"
     return Finding(verdict, "hub", f"{detail}: {brief(error)}", step)
 
 
 async def _hub_health(session: Session) -> Finding:
     address = session.settings.hub
-    async with grpc.aio.insecure_channel(address) as channel:
+    try:
+        opened = await open_channel(address)
+    except HubUnreachable as error:
+        return Finding("warn", "hub", error.detail, "antiphon up")
+    async with opened.grpc as channel:
         try:
             await health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT_S
@@ -240,14 +252,14 @@ async def _host(replica: Replica, host: LinkedHost) -> Finding:
     names = ", ".join(profile.name for profile in info.profiles)
     words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
     if not info.address or info.address.endswith(":0"):
-        return Finding("ok", "host", f"{words}  linked, serves no questions")
+        return Finding("ok", "host", f"{words}  linked, answers no questions")
     try:
         async with HostCalls(info.address, replica.key, info.key) as calls:
             described = await calls.describe()
     except AntiphonError as error:
         step = "read its log, then restart it with antiphon up"
         return Finding("fail", "host", f"{words}  {error.detail} [{error.reason}]", step)
-    bitwise = all(profile.bitwise for profile in described.profiles)
+    bitwise = all(profile.bitwise for profile in described.profiles if profile.loaded)
     detail = f"{words}  {info.address}  {'bitwise' if bitwise else 'not bitwise'}"
     if bitwise:
         return Finding("ok", "host", detail)

@@ -3,39 +3,62 @@
 AntiphonError
 ├── RequestRefused
 │   ├── PrefixUnknown        no id here has this prefix
+│   ├── BranchUnknown        no branch has this name
 │   ├── PrefixAmbiguous      several ids have this prefix
 │   ├── NothingHere          no conversation is held here yet
 │   ├── NothingAwaited       no answer is awaited on this branch
+│   ├── NothingToContinue    the last answer on this branch was not cut off
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check failed
+│   │   ├── EndLost          the store lost its last entries
 │   │   └── NotInPlace       a check of doctor failed
+│   ├── UsageInvalid         a command, option or value that there is not
 │   ├── ConfigInvalid        the settings are invalid
-│   └── FileUnusable         a file can't be read or written
-│       └── FileExists       the file exists already
+│   ├── FileUnusable         a file can't be read or written
+│   │   ├── FileExists       the file exists already
+│   │   └── NotReplaced      the same, where nothing may replace it
+│   ├── MemberUnknown        no member has this name or key
+│   └── Unconfirmed          a command that asks first, without a terminal to ask
 ├── EntryRefused
 │   └── MessageTooLong       a message that does not fit an entry
 ├── Unavailable
+│   ├── InviteHubAway        the hub that a code names does not answer
+│   ├── NoHostToAsk          no model host answers questions
 │   └── DaemonFailed         a daemon did not start, or keeps ending
+│       ├── AlreadyRunning   a hub and a host run in this folder already
 │       ├── HostKeyElsewhere the host uses a key the hub does not vouch for
 │       └── ModelNotFetched  the model to serve could not be fetched
 └── Unforeseen               a bug in antiphon
 """
 
 from replica.errors import AntiphonError, RequestRefused, Unavailable
-from replica.refusals import BodyTooLarge, NotAllowed
+from replica.refusals import ArgumentInvalid, BodyTooLarge, HubUnreachable, NotAllowed
 
 
 class PrefixUnknown(RequestRefused):
     """No conversation here has an id with this prefix."""
 
     reason = "ID_UNKNOWN"
-    next_step = "antiphon list    shows the conversations held here"
+    next_step = "`antiphon list` shows the conversations held here."
+
+
+class NotAtTheHub(PrefixUnknown):
+    """The hub lists no conversation of your key with this prefix."""
+
+    next_step = "`antiphon clone` fetches all of yours; `antiphon join CODE` joins another one."
 
 
 class EntryUnknown(PrefixUnknown):
     """No entry of the conversation has an id with this prefix."""
 
-    next_step = "antiphon log --graph    shows the entries and their ids"
+    next_step = "`antiphon log --graph` shows the entries and their ids."
+
+
+class BranchUnknown(RequestRefused):
+    """A branch has a name in the shared document, or is named by an entry on it."""
+
+    reason = "BRANCH_UNKNOWN"
+    next_step = "`antiphon branches` lists the branches, their names and their digits."
 
 
 class PrefixAmbiguous(RequestRefused):
@@ -49,46 +72,73 @@ class NothingHere(RequestRefused):
     """No conversation is held here yet."""
 
     reason = "NO_CONVERSATION"
-    next_step = "antiphon new    begins one; antiphon import FILE imports one"
+    next_step = "`antiphon new` begins one, `antiphon import FILE` imports one."
 
 
 class NothingAwaited(RequestRefused):
     """No answer is awaited on this branch."""
 
     reason = "NOTHING_AWAITED"
-    next_step = "antiphon log --graph    shows the branches and their open requests"
+    next_step = "`antiphon log --graph` shows the branches and their open requests."
+
+
+class NothingToContinue(RequestRefused):
+    """Only an answer that was cut off can go on: by a limit, a cancellation or a crash."""
+
+    reason = "NOTHING_TO_CONTINUE"
+    next_step = "Send a message, or ask for another answer with /again or `antiphon send --at ID`."
 
 
 class ReadOnlyHere(NotAllowed):
     """Your key may read this conversation, but not write in it."""
 
-    next_step = "antiphon key show    prints the key an owner must grant the writer's role"
+    next_step = "`antiphon key show` prints the key an owner must grant the writer's role."
 
 
 class MessageTooLong(BodyTooLarge):
     """A message may have at most half a mebibyte."""
 
-    next_step = "Send it in parts: all with antiphon send --no-request, but the last without it."
+    next_step = "Send it in parts: all with `antiphon send --no-request`, but the last without it."
 
 
 class ChecksFailed(RequestRefused):
     """A check failed; the lines above give the details."""
 
     reason = "CHECKS_FAILED"
-    next_step = "Fetch sound copies: link a replica that verifies, or import its bundle."
+    next_step = (
+        "`antiphon repair` fetches sound copies from the hub; else import a member's bundle."
+    )
+
+
+class EndLost(ChecksFailed):
+    """The last entries that were written to the store are gone."""
+
+    next_step = "`antiphon repair` reads what is left of them, and fetches the rest from the hub."
 
 
 class NotInPlace(ChecksFailed):
     """Something that antiphon needs is missing or misconfigured."""
 
-    next_step = "Follow the step below each failed check, then run antiphon doctor again."
+    next_step = "Follow the step below each failed check, then run `antiphon doctor` again."
+
+
+class UsageInvalid(RequestRefused):
+    """The command line does not have the form of this command."""
+
+    reason = "USAGE_INVALID"
+    next_step = "`antiphon --help` lists the commands."
+
+    def __init__(self, words: str, command: str) -> None:
+        """Name the problem, and the command whose help is to be read."""
+        super().__init__(words)
+        self.__dict__["next_step"] = f"`{command} --help` shows its arguments and options."
 
 
 class ConfigInvalid(RequestRefused):
     """The settings are invalid."""
 
     reason = "CONFIG_INVALID"
-    next_step = "antiphon --print-config    shows the settings in force"
+    next_step = "`antiphon --print-config` shows the settings in force."
 
 
 class FileUnusable(RequestRefused):
@@ -101,7 +151,34 @@ class FileUnusable(RequestRefused):
 class FileExists(FileUnusable):
     """An existing file is overwritten only with --force."""
 
-    next_step = "Choose another name, or give --force."
+    next_step = "Choose another name, or give `--force`."
+
+
+class NotReplaced(FileUnusable):
+    """A file that is there is never replaced."""
+
+    next_step = "Choose another name."
+
+
+class MemberUnknown(ArgumentInvalid):
+    """A member is named by your name for it, or by the first digits of its key."""
+
+    reason = "MEMBER_UNKNOWN"
+    next_step = "`antiphon members` lists them."
+
+
+class Unconfirmed(ArgumentInvalid):
+    """A command that can't be undone asks first."""
+
+    reason = "NOT_CONFIRMED"
+    next_step = "Give `--yes`, or run it at a terminal."
+
+
+class NoHostToAsk(Unavailable):
+    """No model host that answers questions is linked to the hub."""
+
+    reason = "NO_HOST"
+    next_step = "Start one with `antiphon up`, or name one with `--host-address`."
 
 
 class DaemonFailed(Unavailable):
@@ -111,20 +188,38 @@ class DaemonFailed(Unavailable):
     next_step = "Read the last lines of its log above."
 
 
+class AlreadyRunning(DaemonFailed):
+    """A hub and a host run in this folder already."""
+
+    reason = "ALREADY_RUNNING"
+    next_step = "Use the ones that run, end that process, or give `--data-dir` and `--hub-port`."
+
+
+class InviteHubAway(HubUnreachable):
+    """The hub that the code names does not answer."""
+
+    next_step = (
+        "Ask the inviter whether the hub runs and has this address; then run `antiphon join CODE`"
+        " again."
+    )
+
+
 class HostKeyElsewhere(DaemonFailed):
     """The host uses a key from another folder, so the hub does not vouch for it."""
 
-    next_step = "Keep identity.key in the host's --data-dir; or run both by hand, with --host-key."
+    next_step = (
+        "Keep identity.key in the host's `--data-dir`, or run both by hand, with `--host-key`."
+    )
 
 
 class ModelNotFetched(DaemonFailed):
     """The model could not be fetched; the lines above give the reason."""
 
     reason = "MODEL_NOT_FETCHED"
-    next_step = "antiphon model list    shows the models known by name and those downloaded"
+    next_step = "`antiphon model list` shows the models known by name and those downloaded."
 
 
 class Unforeseen(AntiphonError):
     """A bug in antiphon, not a mistake of yours."""
 
-    next_step = "antiphon --verbose COMMAND …    shows where it happened; please report that"
+    next_step = "`antiphon --verbose COMMAND …` shows where it happened; please report that."

@@ -6,9 +6,8 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.log import own_key
-from antiphon.cli.rows import cut, row_of
-from antiphon.cli.send import PREVIEW_CELLS
+from antiphon.cli.names import Names
+from antiphon.cli.rows import PREVIEW_CELLS, cut, row_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, Place, place_at
 
@@ -47,10 +46,12 @@ async def fork(
             choices.at = entry_id.hex()
         await session.choose_next(replica.store, chosen, choices)
         await session.use(replica.store, chosen)
-        _report_place(session, held, place, choices)
+        _report_place(session, held, place, choices, await session.names(replica.store, held))
 
 
-def _report_place(session: Session, held: Conversation, place: Place, choices: Choices) -> None:
+def _report_place(
+    session: Session, held: Conversation, place: Place, choices: Choices, names: Names
+) -> None:
     if session.out.as_json:
         session.out.emit(
             {
@@ -61,7 +62,7 @@ def _report_place(session: Session, held: Conversation, place: Place, choices: C
             }
         )
         return
-    row = row_of(held, held.log.entries[place.parents[0]], own_key(session))
+    row = row_of(held, held.log.entries[place.parents[0]], names)
     words = " ".join(row.text.split())
     session.out.show(f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}")
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))

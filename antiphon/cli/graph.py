@@ -13,9 +13,10 @@ latest activity. The output is ASCII only.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from antiphon.cli.names import Names
 from antiphon.cli.rows import ID_DIGITS, Row, is_open, row_of
 from replica.conversation import Conversation
-from replica.ids import EntryId, PublicKey, Track
+from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
 from replica.order import SealNode
 
@@ -31,42 +32,56 @@ class Line:
     is_seal: bool = False
 
 
-def draw(held: Conversation, own: PublicKey | None) -> Iterator[Line]:
+def draw(held: Conversation, names: Names) -> Iterator[Line]:
     """Yield the lines from the genesis down."""
     genesis = held.log.genesis
     assert genesis is not None, "a conversation begins with its genesis"
-    yield Line("*", row_of(held, genesis, own), is_seal=True)
-    yield from _Drawing(held, own).below(None, "")
+    yield Line("*", row_of(held, genesis, names), is_seal=True)
+    # Branches nest as deep as a peer likes, deeper than calls can.
+    stack = [_Drawing(held, names).below(None, "")]
+    while stack:
+        part = next(stack[-1], None)
+        if part is None:
+            stack.pop()
+        elif isinstance(part, Line):
+            yield part
+        else:
+            stack.append(part)
+
+
+Part = Line | Iterator["Part"]
+"""A line, or a drawing to insert."""
 
 
 class _Drawing:
-    def __init__(self, held: Conversation, own: PublicKey | None) -> None:
+    def __init__(self, held: Conversation, names: Names) -> None:
         self._held = held
-        self._own = own
+        self._names = names
         self._activity = {tip.id: rank for rank, tip in enumerate(held.order.tips())}
         self._latest: dict[EntryId, int] = {}
-        for tip in held.order.tips():
-            for node in tip.chain():
-                rank = self._activity[tip.id]
-                self._latest[node.id] = max(rank, self._latest.get(node.id, rank))
+        for tip in reversed(held.order.tips()):
+            node: SealNode | None = tip
+            while node is not None and node.id not in self._latest:
+                self._latest[node.id] = self._activity[tip.id]
+                node = node.parent
         self._tail_drawn: set[EntryId] = set()
         nodes = held.order.nodes.values()
         self._sealed = {i for node in nodes for i in (*node.seal.entries, node.generation)}
 
-    def below(self, node: SealNode | None, prefix: str) -> Iterator[Line]:
+    def below(self, node: SealNode | None, prefix: str) -> "Iterator[Part]":
         """Draw the successors of a node: side branches, tail, then the main branch."""
         while True:
             ordered = self._children(node)
             main = ordered.pop() if ordered else None
             if node is not None and node.generation is not None:
-                yield from self._answer(node, node.generation, main, ordered, prefix)
+                yield self._answer(node, node.generation, main, ordered, prefix)
             for side in ordered:
-                yield from self._side(side, prefix)
-            yield from self._tail(node, prefix, has_main=main is not None)
+                yield self._side(side, prefix)
+            yield self._tail(node, prefix, has_main=main is not None)
             if main is None:
                 return
             node = main
-            yield from self._node(node, prefix)
+            yield self._node(node, prefix)
 
     def _children(self, node: SealNode | None) -> list[SealNode]:
         """Return the seals that extend a node, the one with the latest activity last."""
@@ -80,15 +95,15 @@ class _Drawing:
         main: SealNode | None,
         sides: list[SealNode],
         prefix: str,
-    ) -> Iterator[Line]:
+    ) -> "Iterator[Part]":
         """Draw an answer; remove from `sides` the branches drawn before or below it."""
         entry = self._held.log.entries[answer]
-        row = row_of(self._held, entry, self._own)
+        row = row_of(self._held, entry, self._names)
         if main is None or main.lists_answer_of(node):
             blind = [side for side in sides if not side.lists_answer_of(node)]
             for side in blind:
                 sides.remove(side)
-                yield from self._side(side, prefix)
+                yield self._side(side, prefix)
             if not self._shown(node):
                 row = replace(row, id=node.id.hex()[:ID_DIGITS])
                 yield Line(prefix + "*", row, is_seal=True)
@@ -100,14 +115,14 @@ class _Drawing:
         yield Line(prefix + "| o", row)
         for side in [side for side in sides if side.lists_answer_of(node)]:
             sides.remove(side)
-            yield from self._side(side, prefix + "| ")
+            yield self._side(side, prefix + "| ")
 
-    def _side(self, node: SealNode, prefix: str) -> Iterator[Line]:
+    def _side(self, node: SealNode, prefix: str) -> "Iterator[Part]":
         yield Line(prefix + "|\\")
-        yield from self._node(node, prefix + "| ")
-        yield from self.below(node, prefix + "| ")
+        yield self._node(node, prefix + "| ")
+        yield self.below(node, prefix + "| ")
 
-    def _node(self, node: SealNode, prefix: str) -> Iterator[Line]:
+    def _node(self, node: SealNode, prefix: str) -> "Iterator[Part]":
         """Draw one turn without its answer, with the seal's mark at its first new entry."""
         shown = self._shown(node)
         goes_on = bool(node.children or node.generation or self._tail_of(node))
@@ -118,7 +133,7 @@ class _Drawing:
             state = "being answered" if node.generation is None else ""
             yield Line(prefix + "*", Row(digits, "seal", "", state), is_seal=True)
         for number, entry in enumerate(shown):
-            row = row_of(self._held, entry, self._own)
+            row = row_of(self._held, entry, self._names)
             if number == 0:
                 row = Row(digits, row.who, row.text, row.note)
             mark = "*" if number == 0 else "|" if goes_on else " "
@@ -131,14 +146,14 @@ class _Drawing:
         previous = node.parent.generation if node.parent is not None else None
         return [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
 
-    def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> Iterator[Line]:
+    def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> "Iterator[Part]":
         tail = self._tail_of(node)
         for number, entry in enumerate(tail):
             self._tail_drawn.add(entry.id)
             if has_main and number == 0:
                 yield Line(prefix + "|\\")
             drawing = prefix + ("| o" if has_main else "o")
-            yield Line(drawing, row_of(self._held, entry, self._own))
+            yield Line(drawing, row_of(self._held, entry, self._names))
 
     def _tail_of(self, node: SealNode | None) -> list[Entry]:
         """Return the unsealed entries behind a node that are shown."""

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import Group, command
-from antiphon.cli.errors import FileUnusable
+from antiphon.cli.errors import FileUnusable, NotReplaced
 from antiphon.cli.session import Session
 from antiphon.cli.verify import read_file
 from replica.io import FILE_MODE, keys, sync_folder
@@ -87,6 +87,8 @@ def _write_new(file: Path, content: bytes) -> None:
     """Write a private file that must not exist yet. Raises FileUnusable."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except FileExistsError as error:
+        raise NotReplaced(f"{file} exists already") from error
     except OSError as error:
         raise FileUnusable(f"{file}: {error.strerror}") from error
     try:

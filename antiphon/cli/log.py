@@ -9,16 +9,19 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.follow import follow
+from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
-from antiphon.cli.rows import Row, counted, entries_at, entry_record, is_open, row_of, wrapped
+from antiphon.cli.names import Names
+from antiphon.cli.rows import Row, counted, cut, entries_at, entry_record, is_open, row_of, wrapped
 from antiphon.cli.session import Session, check_readable, find_entry, load_from
-from replica.conversation import Conversation, EntryStore
-from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io import keys
+from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
+from replica.ids import ConversationId, EntryId, short
 from replica.log import Entry, Kind, reach
-from replica.refusals import StoreLocked
+from replica.refusals import StoreLocked, StoreReadOnly
 
 NARROW_CELLS = 60
+PREVIEW_CELLS = 36
+WHO_CELLS, WHO_CELLS_MAX = 8, 17
 WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
@@ -53,13 +56,18 @@ def register(app: typer.Typer) -> None:
         async with _viewing(session, conversation) as (store, held):
             shown = await _choose_entries(session, store, held, everything=everything)
             seen = _behind(held, [find_entry(held, prefix) for prefix in after or []])
+            names = await session.names(store, held)
             if graph:
-                _print_graph(session, held)
+                place = (await session.choices(store, held.id)).place(held)
+                _print_graph(session, held, names, place)
             else:
-                _print(session, held, [e for e in shown if e.id not in seen])
+                _print(session, held, [e for e in shown if e.id not in seen], names)
+                if not everything:
+                    _say_branches(session, held)
+            say_forks(session, held)
         if go_on:
             # Without the lock of the store, so that a chat can run at the same time.
-            await _follow(session, held.id, seen | held.log.entries.keys())
+            await _follow(session, held.id, seen | held.log.entries.keys(), names)
 
 
 @asynccontextmanager
@@ -72,11 +80,14 @@ async def _viewing(
     try:
         async with session.replica() as replica:
             await replica.load(chosen)
-            if not await session.sync(replica, chosen):
-                held = check_readable(await replica.load(chosen))
-                await session.say_offline(replica, held)
+            try:
+                if not await session.sync(replica, chosen):
+                    held = check_readable(await replica.load(chosen))
+                    await session.say_offline(replica, held)
+            except KeyRemoved as refusal:
+                session.out.note(f"showing local entries only: {refusal.detail}")
             yield replica.store, check_readable(await replica.load(chosen))
-    except StoreLocked:
+    except (StoreLocked, StoreReadOnly):
         async with session.reading() as store:
             yield store, check_readable(await load_from(store, chosen))
 
@@ -95,30 +106,33 @@ def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
     return reach(cursor, held.log.named)
 
 
-async def _follow(session: Session, conversation: ConversationId, seen: set[EntryId]) -> None:
+async def _follow(
+    session: Session, conversation: ConversationId, seen: set[EntryId], names: Names
+) -> None:
     """Print new entries as they arrive, until interrupted."""
     session.out.note(Text(f"following {short(conversation)}; Ctrl-C ends", style="dim"))
     async with session.reading() as store:
         held = await load_from(store, conversation)
-        _print(session, held, [e for e in held.log.entries.values() if e.id not in seen])
+        _print(session, held, [e for e in held.log.entries.values() if e.id not in seen], names)
         async for entry in follow(session, store, held):
-            _print(session, held, [entry])
+            _print(session, held, [entry], names)
 
 
-def _print(session: Session, held: Conversation, entries: Iterable[Entry]) -> None:
-    own = own_key(session)
+def _print(session: Session, held: Conversation, entries: Iterable[Entry], names: Names) -> None:
     for entry in entries:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))
         elif entry.header.kind in _TALK or is_open(held, entry):
-            print_row(session, row_of(held, entry, own))
+            print_row(session, row_of(held, entry, names, is_verbose=session.out.is_verbose))
 
 
 def print_row(session: Session, row: Row) -> None:
     """Write one entry: id, who, text with a hanging indent, how it ended."""
     out = session.out
     color = WHO_COLORS.get(row.who, "yellow")
-    head = Text.assemble((row.id, "dim"), "  ", (f"{row.who:<8}", color))
+    head = Text.assemble(
+        (row.id, "dim"), "  ", (f"{cut(row.who, WHO_CELLS_MAX):<{WHO_CELLS}}", color)
+    )
     # A narrow terminal has no space beside the head; the text goes below it.
     is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
     indent = " " * (4 if is_narrow else 20)
@@ -135,9 +149,15 @@ def print_row(session: Session, row: Row) -> None:
         out.show(Text(indent + line, style="dim"))
 
 
-def _print_graph(session: Session, held: Conversation) -> None:
+def _say_branches(session: Session, held: Conversation) -> None:
+    others = len(held.order.tips()) - 1
+    if others > 0 and not session.out.as_json:
+        words = f"{counted(others, 'other branch', 'other branches')}; next: antiphon branches"
+        session.out.note(Text(words, style="dim"))
+
+
+def _print_graph(session: Session, held: Conversation, names: Names, place: Place) -> None:
     out = session.out
-    own = own_key(session)
     if out.as_json:
         for node in held.order.nodes.values():
             out.emit(
@@ -150,7 +170,7 @@ def _print_graph(session: Session, held: Conversation) -> None:
                 }
             )
         return
-    lines = list(draw(held, own))
+    lines = list(draw(held, names))
     widest = max(len(line.drawing) for line in lines)
     for line in lines:
         if line.row is None:
@@ -158,7 +178,10 @@ def _print_graph(session: Session, held: Conversation) -> None:
             continue
         text = Text.assemble((f"{line.drawing:<{widest}}", "red"), "  ")
         text.append(line.row.id, style="yellow" if line.is_seal else "dim")
-        text.append(f"  {line.row.who:<8}", style=WHO_COLORS.get(line.row.who, "yellow"))
+        text.append(
+            f"  {cut(line.row.who, WHO_CELLS_MAX):<{WHO_CELLS}}",
+            style=WHO_COLORS.get(line.row.who, "yellow"),
+        )
         text.append("  " + " ".join(line.row.text.split()))
         if line.row.note:
             text.append("  " + line.row.note.split(" · ")[0], style="dim")
@@ -166,8 +189,6 @@ def _print_graph(session: Session, held: Conversation) -> None:
             text.truncate(out.data.width - 1, overflow="ellipsis")
         out.show(text)
     out.note(Text(counted(len(held.order.tips()), "branch", "branches"), style="dim"))
-
-
-def own_key(session: Session) -> PublicKey | None:
-    """Return this replica's public key, if it has one."""
-    return keys.public(session.key()) if session.settings.key_path.is_file() else None
+    row = row_of(held, held.log.entries[place.parents[0]], names)
+    words = cut(f"{row.who}: {' '.join(row.text.split())}", PREVIEW_CELLS)
+    out.note(Text(f"the next message follows {row.id}  {words}", style="dim"))

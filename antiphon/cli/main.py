@@ -1,9 +1,10 @@
 """The `antiphon` command: talk with a model over a log you own.
 
-    Talk   new · chat · send · cancel · fork
-    Look   log · list · status
-    Keep   export · import · verify · delete · key
-    Run    up · model · doctor
+    Talk   new · chat · send · cancel · fork · switch · title · warm
+    Look   log · list · status · branches · pages
+    Share  invite · invitations · join · members
+    Keep   clone · export · import · verify · repair · replay · delete · key · hub
+    Run    up · host · top · model · doctor · conform
 
 One module per family; `command` gives them all the same options and the same
 exit codes: 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
@@ -18,28 +19,43 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
-import structlog
-import typer
+from replica.imports import uncollected
 
-from antiphon.cli import (
-    cancel,
-    chat,
-    doctor,
-    fork,
-    key,
-    log,
-    model,
-    new,
-    overview,
-    send,
-    transfer,
-    up,
-    verify,
-)
-from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
-from antiphon.cli.config import load_settings
-from antiphon.cli.errors import ConfigInvalid, Unforeseen
-from antiphon.cli.output import Output
+with uncollected():
+    import typer
+
+    from antiphon.cli import (
+        branches,
+        cancel,
+        chat,
+        clone,
+        conform,
+        doctor,
+        fork,
+        hub,
+        invite,
+        key,
+        log,
+        members,
+        model,
+        new,
+        overview,
+        pages,
+        repair,
+        replay,
+        send,
+        serve,
+        top,
+        transfer,
+        up,
+        verify,
+        warm,
+    )
+    from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
+    from antiphon.cli.config import load_settings
+    from antiphon.cli.errors import ConfigInvalid, Unforeseen
+    from antiphon.cli.output import Output
+    from replica.io import configure_log
 
 VERBOSE = {"--verbose", "-v"}
 
@@ -53,7 +69,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 FAMILIES = (
-    new, chat, send, fork, cancel, log, overview, transfer, verify, key, up, model, doctor,
+    new, chat, send, fork, branches, cancel, warm, log, overview, pages, invite, members, clone,
+    transfer, verify, repair, replay, key, hub, up, serve, top, model, doctor, conform,
 )  # fmt: skip
 for family in FAMILIES:
     family.register(app)
@@ -75,7 +92,7 @@ def antiphon(
 ) -> None:
     """Read the options given before the command's name."""
     set_log_level(logging.DEBUG if verbose else logging.CRITICAL)
-    ctx.obj = RootOptions(config, data_dir, hub_address)
+    ctx.obj = RootOptions(config, data_dir, hub_address, verbose)
     if show_version:
         print(f"antiphon {_version()}")
         raise typer.Exit
@@ -91,10 +108,7 @@ def antiphon(
 
 def set_log_level(level: int) -> None:
     """Send library logs of at least `level` to stderr; stdout is for data."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    configure_log("console", level)
 
 
 def _version() -> str:

@@ -16,7 +16,7 @@ class HostNotInstalled(DaemonFailed):
     """The model host is not installed."""
 
     reason = "HOST_NOT_INSTALLED"
-    next_step = "pip install 'antiphon[host]'    installs it, with torch"
+    next_step = "`pip install 'antiphon[host]'` installs it, with torch."
 
 
 def register(app: typer.Typer) -> None:

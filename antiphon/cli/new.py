@@ -1,23 +1,23 @@
 """`antiphon new`: begin a conversation, with its members and sampling defaults."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
+from antiphon.cli.find_key import find_key
 from antiphon.cli.output import brief
-from antiphon.cli.session import Choices, Session, is_synced
+from antiphon.cli.session import Session, is_synced
 from antiphon.cli.turn import check_text
-from replica.conversation import newest_place
-from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
-from replica.io import Replica, say_as_system
+from replica.ids import ConversationId, PublicKey, key_from_hex, short
+from replica.io import Replica, begin, petnames
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
-from replica.link import HostChoice, HostReason, LinkedHost, host_to_grant
-from replica.log import Genesis, Grant, Member, Role, Sampling
+from replica.link import HostChoice, HostReason, LinkedHost, profiles_of, sampling_to_state
+from replica.log import Grant, Role, Sampling
 from replica.refusals import ArgumentInvalid, NoHost
 
-LOCAL = "Kept by this replica only"
 REASON_WORDS = {
     HostReason.NAMED: "named with --host",
     HostReason.PINNED: "pinned in the settings",
@@ -41,17 +41,18 @@ SeedOption = Annotated[
     typer.Option(metavar="N", min=0, help="Seed of every answer; 0 for a new one each time."),
 ]
 MaxTokensOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Output tokens per answer; 0 for as many as fit.",
-        rich_help_panel=LOCAL,
-    ),
+    int, typer.Option(metavar="N", min=1, help="Output tokens per answer; a longer one can go on.")
 ]
 StopOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="End an answer before this text.", rich_help_panel=LOCAL),
+    list[str] | None, typer.Option(metavar="TEXT", help="End an answer before this text.")
+]
+SharePagesOption = Annotated[
+    bool,
+    typer.Option(
+        "--share-pages",
+        help="Let hosts reuse what they computed for your other conversations with this option,"
+        " whoever reads them. A member can tell by the time to an answer what those begin with.",
+    ),
 ]
 
 
@@ -66,46 +67,62 @@ async def new(
     system: SystemOption = None,
     host: HostOption = None,
     member: MemberOption = None,
-    temperature: Annotated[float, typer.Option(metavar="X", min=0.0, help="0 is greedy.")] = 0.2,
-    top_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.9,
-    top_k: Annotated[int, typer.Option(metavar="N", min=0, help="0 for all.")] = 0,
-    min_p: Annotated[float, typer.Option(metavar="X", min=0.0, max=1.0)] = 0.0,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(metavar="X", min=0.0, max=1.0)] = None,
+    top_k: Annotated[int | None, typer.Option(metavar="N", min=0, help="0 for all.")] = None,
+    min_p: Annotated[float | None, typer.Option(metavar="X", min=0.0, max=1.0)] = None,
     repetition_penalty: Annotated[
-        float, typer.Option(metavar="X", min=0.0, help="0 for none.")
-    ] = 0.0,
+        float | None, typer.Option(metavar="X", min=0.0, help="0 for none.")
+    ] = None,
     seed: SeedOption = 0,
-    max_tokens: MaxTokensOption = 0,
+    max_tokens: MaxTokensOption = begin.OUTPUT_TOKENS_MAX,
     stop: StopOption = None,
+    share_pages: SharePagesOption = False,
 ) -> None:
     """Begin a conversation and print its id.
 
     Its model host is the one named here, else the one pinned in the settings
     (`host`), else the first the hub vouches for.
 
-    The sampling defaults are written into the log, for all members. Limits and
-    stop texts are kept by this replica only.
+    Limits, stop texts and sampling options given here are written into the
+    log, as defaults for all members, with what the host recommends for the
+    others. Without a sampling option, each request states what its host recommends.
     """
     check_text(system or "")
     _check_stop(stop or [])
-    sampling = Sampling(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
+    options = {
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     grants = [parse_grant(text) for text in member or []]
-    named = parse_key(host) if host is not None else None
     async with session.replica() as replica:
-        choice = await _choose_host(session, replica, named)
+        choice = await _choose_host(session, replica, host)
         grants.insert(0, Grant(choice.key, Role.HOST))
-        created = await _begin(replica, sampling, grants, system)
-        choices = Choices(output_tokens_max=max_tokens, stop=stop or [])
-        await session.choose_next(replica.store, created, choices)
+        sampling = _default_sampling(replica, choice.key, given)
+        created = await begin.begin(
+            replica, sampling, grants, system, output_tokens_max=max_tokens,
+            stop=tuple(stop or ()), shares_pages=share_pages,
+        )  # fmt: skip
         await session.use(replica.store, created)
         await session.sync(replica, created)
         await _report(session, replica, created, choice)
+
+
+async def begin_default(session: Session, replica: Replica) -> ConversationId:
+    """Begin a conversation without options, and say so. Raises NoHost."""
+    choice = await _choose_host(session, replica, None)
+    created = await begin.begin(replica, None, [Grant(choice.key, Role.HOST)], None)
+    await session.use(replica.store, created)
+    host = model_name(replica.hub.hosts, choice.key) or short(choice.key)
+    session.out.note(Text(f"a new conversation with {host}", style="dim"))
+    return created
 
 
 def _check_stop(texts: list[str]) -> None:
@@ -118,17 +135,11 @@ def _check_stop(texts: list[str]) -> None:
         )
 
 
-async def _begin(
-    replica: Replica, sampling: Sampling, grants: list[Grant], system: str | None
-) -> ConversationId:
-    created = await replica.create(Genesis((replica.public,), sampling))
-    for grant in grants:
-        held = await replica.load(created)
-        heads = held.log.membership_heads() or (EntryId(created),)
-        await replica.append(created, Member(grant), parents=heads)
-    if system is not None:
-        await say_as_system(replica, created, system, newest_place(await replica.load(created)))
-    return created
+def _default_sampling(replica: Replica, host: PublicKey, given: dict[str, Any]) -> Sampling | None:
+    """Return the conversation's default: the options given, over the host's recommendation."""
+    if not given:
+        return None
+    return replace(sampling_to_state(None, profiles_of(replica.hub.hosts, host), None), **given)
 
 
 async def _report(
@@ -160,19 +171,29 @@ def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
     return next(names, "")
 
 
-async def _choose_host(session: Session, replica: Replica, named: PublicKey | None) -> HostChoice:
+async def _choose_host(session: Session, replica: Replica, host: str | None) -> HostChoice:
     """Wait for the hub's list of hosts and choose the one to grant to. Raises NoHost."""
-    await replica.wait_for(
-        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
-        session.settings.sync_timeout_s,
-    )
+    settings, named = session.settings, None
+    if host is not None:
+        await _wait_for_hub(session, replica)
+        linked = [info.key for info in replica.hub.hosts]
+        named = find_key(host, linked, await petnames.names(replica.store))
     try:
-        return host_to_grant(named, session.settings.host_key, replica.hub.hosts)
+        return await begin.choose_host_to_grant(
+            replica, named, settings.host_key, settings.sync_timeout_s
+        )
     except NoHost as error:
         if replica.hub.is_linked or replica.hub.last_error is None:
             raise
         away = f"{error.detail}; the hub is away: {brief(replica.hub.last_error)}"
         raise NoHost(away) from replica.hub.last_error
+
+
+async def _wait_for_hub(session: Session, replica: Replica) -> None:
+    def is_decided() -> bool:
+        return replica.hub.is_linked or replica.hub.last_error is not None
+
+    await replica.wait_for(is_decided, session.settings.sync_timeout_s)
 
 
 def parse_key(text: str) -> PublicKey:

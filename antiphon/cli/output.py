@@ -10,6 +10,7 @@ import json
 import sys
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -20,16 +21,22 @@ from replica.refusals import HubUnreachable
 
 HUB_UNREACHABLE = HubUnreachable.reason
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that change the direction of the text around them."""
+_HIDDEN = (*range(0x80, 0xA0), *_DIRECTIONS, 0x2028, 0x2029)
+_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(_HIDDEN, 0xFFFD)
 """Control characters mapped to their visible Unicode symbols, one to one."""
+_ESCAPED = {code: f"\\u{code:04x}" for code in (0x7F, *_HIDDEN)}
+"""The same characters as JSON writes them; json escapes those below 0x20 itself."""
 
 
 class Output:
     """The two streams of one command."""
 
-    def __init__(self, *, as_json: bool = False) -> None:
-        """Write to the stdout and stderr of the process."""
+    def __init__(self, *, as_json: bool = False, is_verbose: bool = False) -> None:
+        """Write to the stdout and stderr of the process; verbose, with details of each answer."""
         self.as_json = as_json
+        self.is_verbose = is_verbose
         self.data = Console(highlight=False, soft_wrap=True)
         self.people = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -37,13 +44,34 @@ class Output:
         """Write one JSON object as a line of data."""
         only_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
         line = json.dumps(record, ensure_ascii=only_ascii, separators=(",", ":"))
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(line.translate(_ESCAPED) + "\n")
         sys.stdout.flush()
 
     def show(self, line: str | Text = "") -> None:
         """Write a line of data as text; nothing with --json."""
         if not self.as_json:
             self.data.print(_line_of(line))
+
+    def item(self, head: Text, *pieces: str, style: str = "") -> None:
+        """Write a line of data: a head, and pieces two spaces apart; nothing with --json.
+
+        On a terminal that is too narrow it is broken between pieces, or else at words.
+        """
+        if self.as_json:
+            return
+        line, indent = head.copy(), head.cell_len
+        width = self.data.width if self.data.is_terminal else sys.maxsize
+        for piece in pieces:
+            gap = "  " if line.cell_len > indent else ""
+            if gap and line.cell_len + len(gap) + cell_len(piece) > width:
+                self.show(line)
+                line, gap = Text(" " * indent), ""
+            for number, part in enumerate(wrapped(piece, max(0, width - indent))):
+                if number:
+                    self.show(line)
+                    line = Text(" " * indent)
+                line.append(f"{gap}{part}" if not number else part, style=style)
+        self.show(line)
 
     def note(self, line: str | Text) -> None:
         """Write a message to stderr, wrapped at words on a terminal."""
@@ -93,14 +121,21 @@ def _line_of(shown: str | Text) -> Text:
 def brief(error: AntiphonError) -> str:
     """Return an error as one short line with its reason word."""
     detail = _last_cause(error.detail) if error.reason == HUB_UNREACHABLE else error.detail
-    return f"{detail[:1].lower()}{detail[1:].rstrip('.')} [{error.reason}]"
+    return f"{_as_clause(detail)} [{error.reason}]"
 
 
 def detail_of(error: AntiphonError) -> str:
     """Return the detail of an error as text for the user."""
-    if error.reason == HUB_UNREACHABLE and error.detail != rule_of(error):
-        return f"the hub does not answer: {_last_cause(error.detail)}"
+    if error.detail == rule_of(error):
+        return _as_clause(error.detail)
+    if error.reason == HUB_UNREACHABLE:
+        return f"the hub does not answer: {_as_clause(_last_cause(error.detail))}"
     return error.detail.rstrip()
+
+
+def _as_clause(sentence: str) -> str:
+    """Return a sentence without its capital and full stop, to follow a colon."""
+    return f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
 
 
 def _last_cause(detail: str) -> str:

@@ -9,21 +9,27 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.output import brief, harmless
-from antiphon.cli.rows import KEY_DIGITS, cut, entries_at, words_of
+from antiphon.cli.forks import fork_records, say_forks
+from antiphon.cli.names import KEY_DIGITS
+from antiphon.cli.output import HUB_UNREACHABLE, brief, harmless
+from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import Session, load_from, offline_words
+from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import Replica, SavedAcks
+from replica.io import Replica, SavedAcks, documents
 from replica.log import Kind, Lost, Message, Speaker
-from replica.refusals import ConversationUnknown, StoreLocked
+from replica.refusals import ConversationUnknown, StoreLocked, StoreReadOnly
 
 TITLE_CELLS = 48
+NARROW_CELLS = 80
 FLEXIBLE_CELLS_MIN = 8
 NOT_ASKED = "not asked"
 DAMAGED = "damaged"
+REFUSED = "refused"
 NOTHING_YET = "no conversation yet; next: antiphon new"
 
 
@@ -36,6 +42,12 @@ class ConversationStatus:
     acked_ms: int | None
     state: str
     refusal: str = ""
+    view: BranchView = NO_BRANCH
+    """The branch that the next message continues."""
+    queue: str = ""
+    """Whose answer is under way there, and who is next."""
+    refusal_words: str = ""
+    """The refusal with its next step."""
 
 
 def register(app: typer.Typer) -> None:
@@ -51,6 +63,7 @@ def register(app: typer.Typer) -> None:
                 stored = [s.conversation for s in await store.conversations()]
                 current = await session.current(store, stored)
                 statuses = await _all_local(session, store, stored)
+                session.say_lost(store)
         statuses.sort(key=lambda s: _last_ms(s) or 0)
         if session.out.as_json:
             for status in statuses:
@@ -73,13 +86,14 @@ def register(app: typer.Typer) -> None:
                     await replica.wait_for(
                         lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
-                _report(session, statuses, _hub_record(session, replica))
-        except StoreLocked:
+                _report(session, statuses, _hub_record(session, replica), served_by(replica))
+        except (StoreLocked, StoreReadOnly) as error:
             async with session.reading() as store:
                 statuses = await _all_local(session, store, wanted)
+                session.say_lost(store)
             hub: dict[str, Any] = {
                 "address": session.settings.hub, "state": NOT_ASKED, "key": None,
-                "error": "another process holds this replica", "hosts": [],
+                "error": error.detail, "next_step": error.next_step, "hosts": [],
             }  # fmt: skip
             _report(session, statuses, hub)
 
@@ -114,7 +128,18 @@ async def _local(
         held, refusal = _unreadable(conversation), error.reason
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
-    return ConversationStatus(held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal)
+    view, queue = await _queue(session, store, held)
+    return ConversationStatus(
+        held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue
+    )
+
+
+async def _queue(session: Session, store: EntryStore, held: Conversation) -> tuple[BranchView, str]:
+    """Return the branch that the next message continues, and who is answered there."""
+    if held.log.genesis is None:
+        return NO_BRANCH, ""
+    view = view_of(held, (await session.choices(store, held.id)).place(held))
+    return view, queue_words(held, view, await session.names(store, held))
 
 
 def _unreadable(conversation: ConversationId) -> Conversation:
@@ -137,11 +162,11 @@ async def _synced(
     session: Session, replica: Replica, conversation: ConversationId
 ) -> ConversationStatus:
     """Sync one conversation and return its status, including a refusal."""
-    refusal = ""
+    refusal = refusal_words = ""
     try:
         await session.sync(replica, conversation)
     except AntiphonError as error:
-        refusal = error.reason
+        refusal, refusal_words = error.reason, f"{brief(error)}. {error.next_step}"
     held = replica.shelf.get(conversation) or _unreadable(conversation)
     waiting, acked_ms = replica.hub.unsynced(conversation), replica.acks.acked_ms(conversation)
     state = replica.hub.state(conversation).value
@@ -149,7 +174,17 @@ async def _synced(
         state = DAMAGED
     elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
-    return ConversationStatus(held, waiting, acked_ms, state, refusal)
+    view, queue = await _queue(session, replica.store, held)
+    return ConversationStatus(held, waiting, acked_ms, state, refusal, view, queue, refusal_words)
+
+
+def served_by(replica: Replica) -> str | None:
+    """Return the process through which this one uses the store, None if it holds it itself."""
+    other = replica.processes.served_by
+    if other is None:
+        return None
+    label = f" ({harmless(other.label)})" if other.label is not None else ""
+    return f"through process {other.process}{label}"
 
 
 def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
@@ -159,6 +194,7 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
         "state": "linked" if replica.hub.is_linked else "away",
         "key": replica.hub.key.hex() if replica.hub.key is not None else None,
         "error": brief(error) if error and not replica.hub.is_linked else None,
+        "next_step": error.next_step if error and not replica.hub.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),
@@ -172,11 +208,19 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
     }
 
 
-def _report(session: Session, statuses: list[ConversationStatus], hub: dict[str, Any]) -> None:
+def _report(
+    session: Session,
+    statuses: list[ConversationStatus],
+    hub: dict[str, Any],
+    through: str | None = None,
+) -> None:
     out = session.out
     if out.as_json:
-        out.emit({"hub": hub, "conversations": [_status_record(s) for s in statuses]})
+        records = [_status_record(s) for s in statuses]
+        out.emit({"hub": hub, "store": through, "conversations": records})
         return
+    if through is not None:
+        out.show(Text.assemble(("store ", "dim"), through))
     color = {"linked": "green", "away": "red"}.get(hub["state"], "yellow")
     out.show(Text.assemble(("hub   ", "dim"), hub["address"], "  ", (hub["state"], color)))
     if hub.get("error"):
@@ -189,25 +233,33 @@ def _report(session: Session, statuses: list[ConversationStatus], hub: dict[str,
         out.show(Text.assemble(("host  ", "dim"), ("none linked", "yellow")))
     if statuses:
         out.show()
-        out.data.print(_status_table(statuses))
+        is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
+        out.data.print(_status_table(statuses, is_narrow=is_narrow))
+        for status in statuses:
+            for words in filter(None, (status.refusal_words, status.queue)):
+                out.note(f"{short(status.held.id)}  {words}")
         _say_damaged(session, statuses)
+        for status in statuses:
+            say_forks(session, status.held)
     if not statuses:
         out.note(NOTHING_YET)
     elif hub["state"] == "away":
-        out.note(offline_words(sum(s.unsynced for s in statuses)))
+        unsynced = sum(s.unsynced for s in statuses)
+        is_refused = hub["error"] and not hub["error"].endswith(f"[{HUB_UNREACHABLE}]")
+        out.note(f"next: {hub['next_step']}" if is_refused else offline_words(unsynced))
 
 
-def _status_table(statuses: list[ConversationStatus]) -> Table:
-    table = _table("id", "entries", "heads", "branches", "unsynced", "last ack", "state")
+def _status_table(statuses: list[ConversationStatus], *, is_narrow: bool) -> Table:
+    extra = [] if is_narrow else ["heads", "branches"]
+    table = _table("id", "entries", *extra, "unsynced", "last ack", "state")
     for status in statuses:
         log = status.held.log
-        state = status.refusal or status.state
+        state = REFUSED if status.refusal else status.state
         color = {"synchronized": "green", "offline": "yellow"}.get(state, "red")
         table.add_row(
             short(status.held.id),
             str(len(log)),
-            str(len(log.heads())),
-            str(len(status.held.order.tips())),
+            *([] if is_narrow else [str(len(log.heads())), str(len(status.held.order.tips()))]),
             Text(str(status.unsynced), style="yellow" if status.unsynced else ""),
             ago(status.acked_ms),
             Text(state, style=color, no_wrap=True, overflow="ellipsis"),
@@ -231,7 +283,7 @@ def _list_table(statuses: list[ConversationStatus], current: ConversationId | No
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in columns:
         counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
         # On a narrow terminal these columns are shortened.
@@ -263,6 +315,8 @@ def _status_record(status: ConversationStatus) -> dict[str, Any]:
         ],
         "branches": len(status.held.order.tips()),
         "missing": [i.hex() for i in sorted(status.held.damage.missing)],
+        "forks": fork_records(status.held),
+        "waiting": [i.hex() for i in status.view.waiting],
         "unsynced": status.unsynced,
         "last_ack_ms": status.acked_ms,
         "state": status.state,
@@ -290,9 +344,12 @@ def _list_record(status: ConversationStatus, current: ConversationId | None) -> 
 
 
 def title_of(held: Conversation) -> str:
-    """Return the first user message as one line."""
+    """Return the title in the shared document, else the first user message, as one line."""
     if held.log.genesis is None:
         return "(damaged: its beginning is missing)"
+    title = documents.title_of(held)
+    if title is not None:
+        return cut(harmless(" ".join(title.split())), TITLE_CELLS)
     for entry in entries_at(held, newest_place(held)):
         body = held.log.body(entry.id)
         if isinstance(body, Message) and body.speaker == Speaker.USER:

@@ -11,9 +11,11 @@ from typing import Any
 
 from rich.cells import cell_len, chop_cells
 
-from replica.conversation import Conversation, Place
-from replica.ids import EntryId, PublicKey, Track
+from antiphon.cli.names import NOBODY, Names
+from replica.conversation import Conversation, Place, goes_behind
+from replica.ids import EntryId, Track
 from replica.log import (
+    Checkpoint,
     Entry,
     FinishReason,
     Generation,
@@ -42,8 +44,8 @@ from replica.log import (
 )
 from replica.order import SealNode
 
+PREVIEW_CELLS = 36
 ID_DIGITS = 8
-KEY_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,14 @@ class Row:
 SIDE_LEAF = "side leaf: later entries did not see it"
 
 
-def row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
-    """Return an entry as a row of text."""
-    row = _row_of(held, entry, own)
-    return replace(row, note=f"{SIDE_LEAF} · {row.note}") if is_side_leaf(held, entry) else row
+def row_of(
+    held: Conversation, entry: Entry, names: Names = NOBODY, *, is_verbose: bool = False
+) -> Row:
+    """Return an entry as a row of text; verbose, an answer has its usage as a note."""
+    row = _row_of(held, entry, names, is_verbose=is_verbose)
+    if not is_side_leaf(held, entry):
+        return row
+    return replace(row, note=" · ".join(filter(None, (SIDE_LEAF, row.note))))
 
 
 def is_side_leaf(held: Conversation, entry: Entry) -> bool:
@@ -74,32 +80,34 @@ def is_side_leaf(held: Conversation, entry: Entry) -> bool:
     return not any(child.lists_answer_of(node) for child in node.children)
 
 
-def _row_of(held: Conversation, entry: Entry, own: PublicKey | None) -> Row:
+def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool) -> Row:
     body = held.log.body(entry.id)
     digits = entry.id.hex()[:ID_DIGITS]
-    author = entry.header.author.hex()[:KEY_DIGITS]
+    author = names.of(entry.header.author)
     match body:
         case Message(speaker, parts):
-            return Row(digits, _speaker(speaker, entry, own), words_of(parts), _void(held, entry))
+            return Row(digits, _speaker(speaker, entry, names), words_of(parts), _void(held, entry))
         case Generation():
-            return Row(digits, "model", words_of(body.parts), generation_note(body))
+            note = generation_note(body, is_verbose=is_verbose)
+            return Row(digits, "model", words_of(body.parts), note)
         case Request():
             note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
-            return Row(digits, "request", f"host {body.host.hex()[:KEY_DIGITS]}", note)
+            return Row(digits, "request", f"host {names.of(body.host)}", note)
         case Seal():
             reason = held.order.void.get(entry.id)
             return Row(
                 digits, "seal", f"{len(body.entries)} entries", reason.value if reason else ""
             )
         case Genesis(owners):
-            names = ", ".join(o.hex()[:KEY_DIGITS] for o in owners)
-            return Row(digits, "genesis", f"owner {names}")
+            return Row(digits, "genesis", f"owner {', '.join(map(names.of, owners))}")
         case Member(Grant(key, granted)):
-            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is {role_name(granted)}")
+            return Row(digits, "member", f"{names.of(key)} is {role_name(granted)}")
         case Member(Revocation(key)):
-            return Row(digits, "member", f"{key.hex()[:KEY_DIGITS]} is revoked")
+            return Row(digits, "member", f"{names.of(key)} is revoked")
         case Tools(tools):
             return Row(digits, "tools", ", ".join(tool.name for tool in tools))
+        case Checkpoint():
+            return Row(digits, "checkpoint", f"{body.tokens:,} tokens, {body.size_bytes:,} B")
         case None:
             absent = (
                 "body missing" if entry.body is None else "body malformed, or of an unknown kind"
@@ -120,8 +128,8 @@ def _part_words(part: Part) -> str:
             return text
         case Media(_, size, media_type):
             return f"[{media_type}, {size:,} B]"
-        case ToolCall(_, name, arguments):
-            return f"[call {name} {arguments}]"
+        case ToolCall(call_id, name, arguments):
+            return f"[call {call_id}: {name} {arguments}]"
         case ToolStarted(call_id):
             return f"[started {call_id}]"
         case ToolResult(call_id, parts, is_error):
@@ -133,23 +141,36 @@ def _part_words(part: Part) -> str:
             return part.fallback_text or f"[opaque from {part.issuer}, {carried}]"
 
 
-def _speaker(speaker: int, entry: Entry, own: PublicKey | None) -> str:
+def _speaker(speaker: int, entry: Entry, names: Names) -> str:
     if speaker != Speaker.USER:
-        return Speaker(speaker).name.lower() if speaker in set(Speaker) else str(speaker)
-    return "you" if entry.header.author == own else entry.header.author.hex()[:KEY_DIGITS]
+        return _role(speaker)
+    return names.of(entry.header.author)
+
+
+def _role(speaker: int) -> str:
+    """Return the name of a speaker; one of a newer version, or of nobody, is its number."""
+    return Speaker(speaker).name.lower() if speaker in set(Speaker) else str(speaker)
 
 
 def _void(held: Conversation, entry: Entry) -> str:
-    return "" if held.log.membership.is_visible(entry) else "void: its author may not write this"
+    """Return why a message is void; of any other, the program that says it wrote it."""
+    if not held.log.membership.is_visible(entry):
+        return "void: its author may not write this"
+    body = held.log.body(entry.id)
+    return f"from {body.label}" if isinstance(body, Message) and body.label else ""
 
 
-def generation_note(generation: Generation) -> str:
-    """Return the finish reason and the usage of a generation as text."""
+def generation_note(generation: Generation, *, is_verbose: bool) -> str:
+    """Return the finish reason of a generation, unless it is STOP; verbose, both with its usage."""
     finish = finish_name(generation.finish_reason)
+    if not is_verbose and generation.finish_reason == FinishReason.STOP:
+        return ""
     if generation.finish_reason == FinishReason.REFUSED:
         return f"{finish}: {generation.finish_detail}"
     if generation.finish_reason == FinishReason.INTERRUPTED:
-        return f"{finish}: {generation.finish_detail} · {usage_line(generation.usage)}"
+        finish = f"{finish}: {generation.finish_detail}"
+    if not is_verbose:
+        return finish
     return f"{finish} · {usage_line(generation.usage)}"
 
 
@@ -163,7 +184,27 @@ def usage_line(usage: Usage) -> str:
     if usage.first_token_us:
         line += f" · first token {usage.first_token_us / 1e6:.2f} s"
     rate = tokens_per_s(usage)
-    return f"{line} · {rate:.1f} tok/s" if rate else line
+    return f"{line} · {rate_words(rate)}" if rate else line
+
+
+def rate_words(rate: float) -> str:
+    """Return tokens per second as text, in about four digits."""
+    return f"{rate:.1f} tok/s" if rate < 100 else f"{rate:,.0f} tok/s"
+
+
+def end_lines(generation: Generation, continue_step: str, *, is_verbose: bool) -> list[str]:
+    """Return how an answer ended, unless by itself, and its size; verbose, its whole usage."""
+    usage, lines = generation.usage, []
+    if generation.finish_reason == FinishReason.LENGTH:
+        limit = counted(usage.output_tokens, "token", "tokens")
+        lines.append(f"cut off at its limit of {limit} · {continue_step}")
+    elif generation.finish_reason != FinishReason.STOP:
+        lines.append(finish_name(generation.finish_reason))
+    if is_verbose:
+        return [*lines, usage_line(usage)]
+    rate = tokens_per_s(usage)
+    size = counted(usage.output_tokens, "token", "tokens")
+    return [*lines, f"{size} · {rate_words(rate)}" if rate else size]
 
 
 def tokens_per_s(usage: Usage) -> float:
@@ -236,9 +277,11 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
 
     Answers that the context leaves out are included, since somebody may have read them.
     """
-    order, log = held.order, held.log
-    node = order.nodes.get(place.basis) if place.basis is not None else None
+    log = held.log
+    node = goes_behind(held, place)
     context = _context_with_side_leaves(held, node) if node is not None else []
+    if node is not None and node.generation is not None and node.id != place.basis:
+        context.append(log.entries[node.generation])
 
     def is_passed_over(entry_id: EntryId) -> bool:
         header = log.entries[entry_id].header
@@ -283,28 +326,47 @@ def entry_record(held: Conversation, entry: Entry) -> dict[str, Any]:
         "visible": held.log.membership.is_visible(entry),
     }
     match body:
-        case Message(speaker, parts):
-            record |= {"role": Speaker(speaker).name.lower(), "text": words_of(parts)}
+        case Message(speaker, parts, label=label):
+            record |= {"role": _role(speaker), "text": words_of(parts), "label": label or None}
             record["parts"] = [part_record(part) for part in parts]
         case Generation():
             record |= generation_record(body)
         case Request():
             record |= {"host": body.host.hex(), "sampling": asdict(body.sampling)}
+            record |= {"output_tokens_max": body.output_tokens_max, "stop": list(body.stop)}
             answer = held.order.generation_of(entry.id)
             record["generation"] = answer.hex() if answer is not None else None
+            record |= _form_record(body)
         case Seal():
             record |= {"request": body.request.hex(), "entries": [i.hex() for i in body.entries]}
             record["context_digest"] = body.context_digest.hex()
             record["tokens_per_entry"] = list(body.tokens_per_entry)
             record["void"] = held.order.void.get(entry.id)
-        case Genesis(owners):
+        case Genesis(owners, sampling, limit, stop):
             record["owners"] = [o.hex() for o in owners]
+            record["sampling"] = asdict(sampling) if sampling is not None else None
+            record |= {"output_tokens_max": limit, "stop": list(stop)}
+        case Tools(tools):
+            record["tools"] = [asdict(tool) for tool in tools]
+        case Checkpoint():
+            record |= {"tokens": body.tokens, "blob": body.blob.hex(), "bytes": body.size_bytes}
+            record["expire_time_ms"] = body.expire_time_ms
         case Member(Grant(key, role)):
             record["grant"] = {"key": key.hex(), "role": role_name(role)}
         case Member(Revocation(key)):
             record["revoke"] = {"key": key.hex()}
         case _:
             record["body"] = base64.b64encode(entry.body).decode() if entry.body else None
+    return record
+
+
+def _form_record(request: Request) -> dict[str, Any]:
+    """Return the form and the choice of tools that a request states, if any."""
+    record: dict[str, Any] = {}
+    if request.response_format is not None:
+        record[request.response_format.kind.value] = request.response_format.text
+    if request.tool_choice:
+        record["tool_choice"] = request.tool_name or request.tool_choice
     return record
 
 

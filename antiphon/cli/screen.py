@@ -13,14 +13,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from antiphon.cli.output import Output, harmless
-from antiphon.cli.rows import finish_name, usage_line, wrapped
-from replica.conversation import Progress
+from antiphon.cli.pace import Rate, bar
+from antiphon.cli.rows import end_lines, wrapped
 from replica.io import Asked, Delta, Discarded, Finished, LinkBack, LinkLost, Prefilling, TurnEvent
-from replica.log import FinishReason
 
-BAR_CELLS = 32
-RATE_AFTER_S = 0.5
-"""Shortest time over which a rate is shown."""
 _CLEAR_BELOW = "\x1b[J"
 
 
@@ -29,9 +25,13 @@ class WrappedText:
 
     def __init__(self, width: int) -> None:
         """Wrap before `width` cells, fewer than the terminal has, so that it never wraps."""
-        self._width = width
+        self.width = width
         self._word = ""
         self.column = 0
+
+    def start_line(self) -> None:
+        """Note that the cursor is at the beginning of an empty line."""
+        self.column, self._word = 0, ""
 
     def feed(self, text: str) -> str:
         """Return `text` with line breaks and without control characters, to be written."""
@@ -44,7 +44,7 @@ class WrappedText:
         if not char.isprintable():
             return ""
         line_break = ""
-        if self.column + cell_len(char) > self._width:
+        if self.column + cell_len(char) > self.width:
             if char == " ":
                 self._word = ""  # replaced by the line break before the next word
                 return ""
@@ -66,14 +66,17 @@ class WrappedText:
 class AnswerScreen:
     """Shows one answer on the two streams."""
 
-    def __init__(self, out: Output) -> None:
-        """Draw a status line only if both streams are terminals."""
+    def __init__(self, out: Output, continue_step: str) -> None:
+        """Draw a status line only if both streams are terminals.
+
+        `continue_step` says how an answer that was cut off goes on.
+        """
         self._out = out
+        self._continue_step = continue_step
         self._live = out.is_terminal and os.environ.get("TERM") != "dumb"
         self._text = WrappedText(max(20, out.data.width - 1))
         self._status = ""
-        self._first: tuple[float, int] | None = None
-        self.tokens = 0
+        self._rate = Rate()
         self.wrote = False
 
     def show(self, event: TurnEvent) -> None:
@@ -82,17 +85,17 @@ class AnswerScreen:
             case Asked():
                 self._set_status(Text("waiting for the host", style="dim"))
             case Prefilling(progress):
-                self._set_status(self._bar(progress))
+                self._set_status(bar(progress, is_ascii=self._out.is_ascii))
             case Delta(text, tokens):
-                self.tokens = tokens
+                self._rate.feed(time.monotonic(), tokens)
                 self._write(text)
-                self._set_status(Text(self._counter(), style="dim"))
+                self._set_status(Text(self._rate.words(), style="dim"))
             case Discarded():
                 self._write("\n")
                 self._out.note(
                     Text("the host started the answer again; ignore the text above", "yellow")
                 )
-                self._text.column = 0
+                self._text.start_line()
             case LinkLost():
                 self._set_status(Text("the hub is away; waiting for it", style="yellow"))
             case LinkBack():
@@ -100,15 +103,12 @@ class AnswerScreen:
             case Finished():
                 self.end()
 
-    def _counter(self) -> str:
-        """Return the tokens so far and their rate since the first ones."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (now, self.tokens)
-        began, tokens = self._first
-        if now - began < RATE_AFTER_S:
-            return f"{self.tokens} tokens"
-        return f"{self.tokens} tokens · {(self.tokens - tokens) / (now - began):.1f} tok/s"
+    def delay(self, words: str) -> None:
+        """Say what delays the answer."""
+        if self._live:
+            self._set_status(Text(words, style="yellow"))
+        else:
+            self._out.note(words)
 
     def end(self) -> None:
         """Erase the status line and end the line of text."""
@@ -119,14 +119,13 @@ class AnswerScreen:
             self.wrote = False
 
     def cost(self, event: Finished) -> None:
-        """Print the usage of an answer on stderr, with the finish reason unless it is STOP."""
-        generation = event.generation
-        line = usage_line(generation.usage)
-        if generation.finish_reason != FinishReason.STOP:
-            line = f"{finish_name(generation.finish_reason)} · {line}"
+        """Print how an answer ended, and its size, on stderr."""
+        is_verbose = self._out.is_verbose
+        lines = end_lines(event.generation, self._continue_step, is_verbose=is_verbose)
         width = self._out.people.width - 1 if self._live else 0
-        for part in wrapped(line, width, " · "):
-            self._out.note(Text(part, style="dim"))
+        for line in lines:
+            for part in wrapped(line, width, " · "):
+                self._out.note(Text(part, style="dim"))
 
     def _write(self, text: str) -> None:
         if self._out.as_json:
@@ -159,27 +158,3 @@ class AnswerScreen:
         if self._status:
             sys.stdout.write(_CLEAR_BELOW)
             self._status = ""
-
-    def _bar(self, progress: Progress) -> Text:
-        """Draw the prompt as a bar: cached, restored, computed and remaining tokens."""
-        full, shade, blank = ("#", "=", "-") if self._out.is_ascii else ("█", "▓", "░")
-        total = max(1, progress.prompt_tokens)
-        cached = progress.cached_tokens * BAR_CELLS // total
-        restored = progress.restored_tokens * BAR_CELLS // total
-        done = progress.cached_tokens + progress.restored_tokens + progress.prefilled_tokens
-        computed = max(0, min(done, total) * BAR_CELLS // total - cached - restored)
-        left = BAR_CELLS - cached - restored - computed
-        return Text.assemble(
-            ("prefill ", "dim"),
-            (full * cached, "green"),
-            (shade * restored, "cyan"),
-            (full * computed, "yellow"),
-            (blank * left, "dim"),
-            (f" {min(done, total)}/{total}", ""),
-            ("  cached ", "dim"),
-            (str(progress.cached_tokens), "green"),
-            ("  restored ", "dim"),
-            (str(progress.restored_tokens), "cyan"),
-            ("  computed ", "dim"),
-            (str(progress.prefilled_tokens), "yellow"),
-        )

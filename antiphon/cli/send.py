@@ -13,18 +13,39 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.cli.command import command
-from antiphon.cli.new import parse_key
+from antiphon.cli.find_key import find_key
+from antiphon.cli.forms import (
+    ChoiceOption,
+    LarkOption,
+    RegexOption,
+    ResultOption,
+    SchemaOption,
+    ToolsOption,
+    choice_of,
+    form_of,
+    tools_of,
+)
+from antiphon.cli.host_presence import HostPresence
+from antiphon.cli.rows import words_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
-from antiphon.cli.turn import check_role, check_text, options_for, run_turn, turn_record
-from replica.conversation import Conversation, Place, awaited, place_at
-from replica.ids import PublicKey, short
-from replica.io import Replica, turns
-from replica.log import Conflict
+from antiphon.cli.turn import (
+    check_role,
+    check_text,
+    continued_place,
+    options_for,
+    run_turn,
+    turn_record,
+)
+from antiphon.cli.whose_branch import say_branches
+from replica.conversation import Conversation, Place, awaited, calls_ahead, place_at
+from replica.ids import EntryId, PublicKey, short
+from replica.io import Replica, petnames, turns
+from replica.log import Conflict, ToolCall, Tools
 from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
 
-PREVIEW_CELLS = 36
+CONTINUE_STEP = "antiphon send --continue goes on"
 ConflictOption = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +57,7 @@ ConflictOption = Annotated[
 
 
 MessageArgument = Annotated[
-    str | None, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")
+    str | None, typer.Argument(metavar="TEXT", help="The message; without, or -, what is piped in.")
 ]
 ToOption = Annotated[
     str | None,
@@ -69,6 +90,13 @@ WithinOption = Annotated[
 TemperatureOption = Annotated[
     float | None, typer.Option(metavar="X", min=0.0, help="Sampling, for this request only.")
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Profile of the host to ask: its name or digest."),
+]
+ContinueOption = Annotated[
+    bool, typer.Option("--continue", help="Go on with the last answer, which was cut off.")
+]
 MaxTokensOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Output tokens.")]
 
 
@@ -94,23 +122,44 @@ async def send(
     top_k: Annotated[int | None, typer.Option(metavar="N", min=0)] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
     max_tokens: MaxTokensOption = None,
+    json_schema: SchemaOption = None,
+    regex: RegexOption = None,
+    lark: LarkOption = None,
+    tools: ToolsOption = None,
+    tool_choice: ChoiceOption = None,
+    result_of: ResultOption = None,
+    profile: ProfileOption = None,
+    go_on: ContinueOption = False,
 ) -> int:
     """Send one message and print the answer.
 
-    Without TEXT, ask for another answer at --at, or at the end of the branch.
-    Sampling options default to the conversation's.
+    Without TEXT and without anything piped in, ask for another answer at --at, or
+    at the end of the branch.
+    Sampling options default to the conversation's, else to those that the
+    host recommends for the profile.
     """
+    choice, tool_name = choice_of(tool_choice)
     changes = {
         "temperature": temperature, "top_p": top_p, "top_k": top_k, "seed": seed,
-        "output_tokens_max": max_tokens, "answer_within_s": within_s,
+        "output_tokens_max": max_tokens, "answer_within_s": within_s, "profile": profile,
+        "response_format": form_of(json_schema, regex, lark), "tool_choice": choice,
+        "tool_name": tool_name,
     }  # fmt: skip
-    message, way = _message_of(text), parse_conflict(conflict)
+    message, way = None if go_on else _message_of(text), parse_conflict(conflict)
+    if go_on and (text is not None or at is not None or not request):
+        raise ArgumentInvalid("--continue stands alone: without TEXT, --at and --no-request")
     if not request and message is None:
         raise ArgumentInvalid("nothing to send: give TEXT, or leave out --no-request")
-    if way is None and message is None:
+    if not request and (tools is not None or result_of is not None):
+        raise ArgumentInvalid("tools and results go with a request: leave out --no-request")
+    if result_of is not None and message is None:
+        raise ArgumentInvalid("--result needs TEXT, the result of the call")
+    if way is None and message is None and not go_on:
         way = Conflict.FORK  # another answer, beside an existing one
-    host_key = parse_key(host) if host else None
-    given = Given(to, at, host_key, way, wait, timeout_s, changes, is_request=request)
+    given = Given(
+        to, at, host, way, wait, timeout_s, changes, tools_of(tools), result_of,
+        is_request=request, go_on=go_on,
+    )  # fmt: skip
     async with session.replica() as replica:
         return await _send(session, replica, message, given)
 
@@ -121,12 +170,15 @@ class Given:
 
     to: str | None
     at: str | None
-    host: PublicKey | None
+    host: str | None
     conflict: Conflict | None
     wait: bool | None
     timeout_s: float
     changes: dict[str, Any]
+    tools: Tools | None
+    result_of: str | None
     is_request: bool
+    go_on: bool
 
 
 async def _send(session: Session, replica: Replica, message: str | None, given: Given) -> int:
@@ -136,17 +188,29 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     choices = await session.choices(replica.store, chosen)
     check_role(replica, held)
     place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
+    if given.go_on:
+        place = continued_place(held, place)
     if given.conflict is not None:
         place = replace(place, conflict=given.conflict)
     await session.use(replica.store, chosen)
     if given.at is None:
-        say_awaited(session, replica, held, place)
+        if not choices.at and choices.branch:
+            last = EntryId(bytes.fromhex(choices.branch))
+            names = await session.names(replica.store, held)
+            say_branches(session.out, held, last, place, replica.public, names)
+        if given.result_of is None:
+            _say_calls(session, replica, held, place)
+            say_awaited(session, replica, held, place)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place)
-    options = options_for(replica, held, choices, host=given.host, changes=given.changes)
+    host = None
+    if given.host is not None:
+        host = find_key(given.host, held.log.membership.roles, await petnames.names(replica.store))
+    options = options_for(replica, held, host=host, changes=given.changes)
     is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
-    return await _ask(session, replica, held, message, place, options, wait_s)
+    extras = {"tools": given.tools, "result_of": given.result_of}
+    return await _ask(session, replica, held, message, place, options, wait_s, extras)
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
@@ -165,11 +229,26 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
         session.out.note(f"      its host {hosts} is not linked; antiphon cancel ends the wait")
 
 
+def _say_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
+    """Print a note for each tool call without a result that a message would wait behind."""
+    for one in calls_ahead(held, place):
+        call = f"the tool call {one.call.call_id} ({one.call.name})"
+        if one.asked.executor != replica.public:
+            session.out.note(f"note: {call} of {short(one.asked.executor)} has no result yet")
+            continue
+        session.out.note(f"note: {call} of your key has no result; this waits for it")
+        if not replica.processes.is_claimed(held.id + one.request):
+            step = f'antiphon send --result {one.call.call_id} "…"'
+            session.out.note(f"      no program works on it; run it again, or `{step}`")
+
+
 def _message_of(text: str | None) -> str | None:
     """Return the text to send; None to request only an answer. Raises ArgumentInvalid."""
-    if text is None:
+    is_piped = text == "-" or (text is None and not sys.stdin.isatty())
+    message = sys.stdin.read() if is_piped else text
+    if message is None or (text is None and not message):
         return None
-    message = sys.stdin.read().rstrip("\n") if text == "-" else text
+    message = message.rstrip("\n") if is_piped else message
     if not message.strip():
         raise ArgumentInvalid("the message is empty; to ask again, leave TEXT out")
     return check_text(message)
@@ -225,10 +304,11 @@ async def _ask(
     place: Place,
     options: turns.RequestOptions,
     wait_s: float | None,
+    extras: dict[str, Any],
 ) -> int:
-    events = run_turn(session, replica, held, text, place, options, silence_max_s=wait_s)
+    events = run_turn(session, replica, held, text, place, options, silence_max_s=wait_s, **extras)
     async with contextlib.aclosing(events):  # type: ignore[type-var]  # an async generator
-        shown = await _show(session, events, is_waited_for=wait_s is not None)
+        shown = await _show(session, replica, held, options.host, events, waits=wait_s is not None)
     asked, finished = shown.asked, shown.finished
     synced = await _flush(session, replica, held)
     record = turn_record(held, asked, finished)
@@ -236,6 +316,9 @@ async def _ask(
     record["unsynced"] = replica.hub.unsynced(held.id)
     if finished is not None:
         turns.raise_if_refused(finished.generation)
+        for part in finished.generation.parts:
+            if isinstance(part, ToolCall):
+                session.out.show(words_of((part,)))
         shown.screen.cost(finished)
     elif not session.out.as_json and asked is not None:
         session.out.show(asked.request.hex())
@@ -254,15 +337,24 @@ class _Shown:
 
 
 async def _show(
-    session: Session, events: AsyncIterable[turns.TurnEvent], *, is_waited_for: bool
+    session: Session,
+    replica: Replica,
+    held: Conversation,
+    host: PublicKey,
+    events: AsyncIterable[turns.TurnEvent],
+    *,
+    waits: bool,
 ) -> _Shown:
     """Show the events of a turn up to its end, or without waiting up to its request."""
-    shown = _Shown(AnswerScreen(session.out))
+    shown = _Shown(AnswerScreen(session.out, CONTINUE_STEP))
+    presence = HostPresence(session, replica, held.id)
+    reporting = asyncio.create_task(presence.report(host, shown.screen.delay))
     try:
         async for event in events:
+            presence.note_news()
             if isinstance(event, turns.Asked):
                 shown.asked = event
-                if not is_waited_for:
+                if not waits:
                     break
             if isinstance(event, turns.Finished):
                 shown.finished = event
@@ -273,6 +365,8 @@ async def _show(
             session.out.note("left; the answer goes on into the log: antiphon log -f")
         raise
     finally:
+        reporting.cancel()
+        await presence.stop()
         shown.screen.end()
     return shown
 

@@ -1,14 +1,14 @@
 """The context of every command: settings, output, key, and the replica's store.
 
-A command either opens the replica, which one process at a time can do, or only
-reads the store, which any number of processes can do at the same time.
+A command either opens the replica, which other processes may have open too, or only
+reads the store.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,46 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.config import Settings
 from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
-from antiphon.cli.output import Output
+from antiphon.cli.names import Names
+from antiphon.cli.output import Output, brief
 from antiphon.cli.rows import counted
 from replica.conversation import (
     Conversation,
     EntryStore,
+    JoinPending,
+    JoinVerdict,
     Place,
     newest_place,
     place_at,
     place_on_branch,
+    refusal_of,
+    removal_of,
 )
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, ConversationId, EntryId, short
-from replica.io import Replica, error_of, fetch_missing, keys, open_read_only
+from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
+from replica.io import (
+    Joined,
+    Redeeming,
+    Replica,
+    documents,
+    error_of,
+    fetch_missing,
+    keys,
+    open_read_only,
+    petnames,
+)
 from replica.link import EntryFailed, Event, SyncState
-from replica.refusals import ConversationDamaged, ConversationUnknown
+from replica.refusals import (
+    ConversationDamaged,
+    ConversationUnknown,
+    HubUnreachable,
+    LinkIdle,
+    ProofInvalid,
+    ValueDamaged,
+)
 
 LOST_STEP = "Connect to a hub that holds them; they are then restored automatically."
+CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
 _CURRENT = "cli current"
@@ -46,8 +69,6 @@ class Choices:
     """Hex id of an entry to branch at; empty for none."""
     branch: str = ""
     """Hex id of the request whose branch continues; empty for the newest branch."""
-    output_tokens_max: int = 0
-    stop: list[str] = field(default_factory=list)
 
     def place(self, held: Conversation) -> Place:
         """Return the place of the next entry."""
@@ -70,12 +91,59 @@ class Session:
         """Read this replica's key, or create one. Raises KeyFileInvalid."""
         return keys.load_or_create(self.settings.key_path)
 
+    def own_key(self) -> PublicKey | None:
+        """Return this replica's public key, if it has one."""
+        return keys.public(self.key()) if self.settings.key_path.is_file() else None
+
+    async def names(self, store: EntryStore, held: Conversation) -> Names:
+        """Return the user's names for keys, and those proposed in a conversation."""
+        given = await petnames.names(store)
+        return Names(self.own_key(), given, documents.proposed_names(held))
+
     @asynccontextmanager
-    async def replica(self, *, linked: bool = True) -> AsyncIterator[Replica]:
-        """Open the replica and link it to the hub. Raises StoreLocked and other StoreErrors."""
-        address = self.settings.hub if linked else None
-        async with Replica.open(self.settings.store_path, self.key(), address) as replica:
-            yield replica
+    async def replica(
+        self, *, linked: bool = True, redeeming: bool = True, hub_key: PublicKey | None = None
+    ) -> AsyncIterator[Replica]:
+        """Open the replica and link it to the hub. Raises StoreLocked and other StoreErrors.
+
+        Newcomers are answered meanwhile, unless `redeeming` is off.
+        `hub_key` is the key that the hub must prove, None for the one pinned.
+        """
+        address, path = self.settings.hub if linked else None, self.settings.store_path
+        opening = Replica.open(path, self.key(), address, hub_key=hub_key, shared=True)
+        async with opening as replica:
+            self.say_lost(replica.store)
+            answering = Redeeming(replica, self.say_joined)
+            if linked and redeeming:
+                answering.start()
+            try:
+                yield replica
+            finally:
+                await answering.stop()
+
+    def say_joined(self, joined: Joined) -> None:
+        """Print what became of a newcomer's proof."""
+        name, key = joined.issued.name, joined.key.hex()
+        if joined.verdict is JoinVerdict.GRANTED:
+            role = joined.issued.invitation.role.name.lower()
+            self.out.note(f"{name} has joined {short(joined.issued.invitation.conversation)}"
+                          f" as {role}, key {key}")  # fmt: skip
+        elif joined.verdict is JoinVerdict.PENDING:
+            self.out.note(f"{name} waits for the hub to be in sync [JOIN_PENDING], key {key}")
+        else:
+            self.out.note(f"{name} is refused [{joined.verdict.name}], key {key}")
+
+    def say_waiting(self, reason: AntiphonError) -> None:
+        """Print why a newcomer waits."""
+        if isinstance(reason, JoinPending):
+            self.out.note("waiting until the inviter's replica is online [JOIN_PENDING]; Ctrl-C"
+                          " leaves, and antiphon join CODE goes on")  # fmt: skip
+        else:
+            self.out.note(f"waiting: {brief(reason)}")
+
+    def public(self) -> PublicKey:
+        """Return this replica's public key."""
+        return keys.public(self.key())
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[EntryStore]:
@@ -99,7 +167,7 @@ class Session:
         """
         held = [stored.conversation for stored in await store.conversations()]
         if prefix is not None:
-            return ConversationId(only_match(prefix, held, "conversation", PrefixUnknown))
+            return ConversationId(only_match(prefix, held, "conversation here", PrefixUnknown))
         if not held:
             raise NothingHere
         current = await self.current(store, held)
@@ -109,20 +177,21 @@ class Session:
 
     async def current(self, store: EntryStore, held: list[ConversationId]) -> ConversationId | None:
         """Return the last used conversation among `held`, or the only one."""
-        last = await store.get_meta(_CURRENT)
+        last = await _saved(store, _CURRENT)
         if last is not None and last in held:
             return ConversationId(last)
         return held[0] if len(held) == 1 else None
 
     async def use(self, store: EntryStore, conversation: ConversationId) -> None:
         """Save the conversation as the last used."""
-        if await store.get_meta(_CURRENT) != conversation:
+        if await _saved(store, _CURRENT) != conversation:
             await store.put_meta(_CURRENT, conversation)
 
     async def choices(self, store: EntryStore, conversation: ConversationId) -> Choices:
         """Return the saved choices for the next message."""
-        raw = await store.get_meta(f"cli {conversation.hex()}")
-        return Choices(**json.loads(raw)) if raw else Choices()
+        raw = await _saved(store, f"cli {conversation.hex()}")
+        record = json.loads(raw) if raw else {}
+        return Choices(record.get("at", ""), record.get("branch", ""))
 
     async def choose_next(
         self, store: EntryStore, conversation: ConversationId, choices: Choices
@@ -131,8 +200,6 @@ class Session:
         record: dict[str, Any] = {
             "at": choices.at,
             "branch": choices.branch,
-            "output_tokens_max": choices.output_tokens_max,
-            "stop": choices.stop,
         }
         await store.put_meta(f"cli {conversation.hex()}", json.dumps(record).encode())
 
@@ -172,8 +239,8 @@ class Session:
             stop()
         if held.is_blocked:
             return False  # the caller reports the missing entries
-        if refusals:
-            raise refusals[0]
+        if refusals and held.is_member(replica.public):
+            raise refusal_of(held, replica.public, refusals[0])  # to others it is no news
         if not is_synced(replica, conversation):
             return False
         # The link asks for them too; the first answer counts.
@@ -188,14 +255,26 @@ class Session:
         if held.is_blocked:
             self.say_damaged(held)
             return 0
+        removal = removal_of(held, replica.public)
+        if removal is not None:
+            self.out.note(f"{removal.detail}; showing the local copy")
+            return 0
         if not held.is_member(replica.public):
             is_linked = replica.hub.is_linked
             reason = "your key is no member" if is_linked else "offline: the hub is away"
             self.out.note(f"{reason}; showing the local copy")
             return 0
         waiting = replica.hub.unsynced(held.id)
-        self.out.note(offline_words(waiting))
+        self.out.note(unsynced_words(replica, held.id))
         return waiting
+
+    def say_lost(self, store: EntryStore) -> None:
+        """Print the number of entries that the store lost at its end, with the next step."""
+        if store.lost_count:
+            lost = counted(store.lost_count, "entry", "entries")
+            self.out.note(
+                f"the store here lost the last {lost} written to it. next: antiphon repair"
+            )
 
     def say_damaged(self, held: Conversation) -> None:
         """Print the losses of this store in a conversation, with the next step."""
@@ -205,8 +284,34 @@ class Session:
         self.out.note(f"{short(held.id)} {loss} that the store here lost. {step}")
 
 
+async def _saved(store: EntryStore, key: str) -> bytes | None:
+    """Return a saved choice; a damaged one counts as not made, and is replaced by the next."""
+    try:
+        return await store.get_meta(key)
+    except ValueDamaged:
+        return None
+
+
 def _bodies_missing(held: Conversation) -> int:
     return sum(entry.body is None for entry in held.log.entries.values())
+
+
+def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
+    """Return why entries of a conversation are not known to be at the hub, as text."""
+    waiting, error = replica.hub.unsynced(conversation), replica.hub.last_error
+    if replica.hub.is_linked:
+        refusal = replica.hub.refusal(conversation)
+        sent = counted(waiting, "entry", "entries")
+        if refusal is None:
+            return f"the hub is linked and has not confirmed {sent} yet; they are sent again"
+        return (
+            f"the hub does not take {sent}: {brief(error_of(refusal))}. {refusal.next_step}"
+            " What is written here is kept."
+        )
+    if error is None or isinstance(error, HubUnreachable | LinkIdle):
+        return offline_words(waiting)
+    step = CLOCK_STEP if type(error) is ProofInvalid else error.next_step
+    return f"not linked: {brief(error)}. {step} {offline_words(waiting)}"
 
 
 def offline_words(waiting: int) -> str:
@@ -239,12 +344,12 @@ async def load_from(store: EntryStore, conversation: ConversationId) -> Conversa
 
 def find_entry(held: Conversation, prefix: str) -> EntryId:
     """Return the entry with this id prefix. Raises EntryUnknown, PrefixAmbiguous."""
-    return EntryId(only_match(prefix, held.log.entries, "entry", EntryUnknown))
+    return EntryId(only_match(prefix, held.log.entries, "entry here", EntryUnknown))
 
 
 def only_match(
     prefix: str,
-    ids: "list[ConversationId] | dict[EntryId, Any]",
+    ids: "Collection[bytes]",
     noun: str,
     unknown: type[AntiphonError],
 ) -> bytes:
@@ -254,7 +359,7 @@ def only_match(
         raise unknown(f"'{prefix}' is not the beginning of an id: ids are 64 hex digits")
     found = [id_ for id_ in ids if id_.hex().startswith(wanted)]
     if not found:
-        raise unknown(f"no {noun} here begins with {wanted}")
+        raise unknown(f"no {noun} begins with {wanted}")
     if len(found) > 1:
         shown = ", ".join(short(id_) for id_ in sorted(found)[:4])
         raise PrefixAmbiguous(f"{len(found)} ids begin with {wanted}: {shown}")

@@ -1,6 +1,6 @@
 """A hub and a model host as child processes: started, watched, restarted, stopped.
 
-Each daemon prints one ready line on stdout, `hub ADDRESS KEY` or
+Each daemon prints one ready line on stdout, `hub ADDRESS KEY [ADDRESS …]` or
 `host ADDRESS KEY PROFILE DIGEST`, and its log on stderr, which goes to a file.
 Only processes started here are ever signalled. Stdin is an empty pipe. If this
 process ends or is killed, the pipe closes, and the daemon stops as on SIGTERM.
@@ -14,11 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
+from antiphon.cli.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey
 from replica.io import keys, make_folder
 
@@ -43,7 +44,7 @@ class Ready:
     address: str
     key: PublicKey
     words: tuple[str, ...] = ()
-    """Further fields: for a host, the profile's name and digest."""
+    """Further fields: a hub's other addresses; a host's profile, by name and digest."""
 
 
 class Daemon:
@@ -151,13 +152,19 @@ class Supervisor:
     data_dir: Path
     """Folder of hub/, host/ and logs/."""
     hub_port: int = 0
-    model: str | None = None
+    listen: str = ""
+    """A further address of the hub, host:port, served with TLS; empty for none."""
+    models: tuple[str, ...] = ()
+    """Models that the host offers, the first as the default; none for the host's own choice."""
     numerics: str | None = None
     host_module: str = "model_host"
+    operator: PublicKey | None = None
+    """A key that may see all running requests of the host."""
     report: Report = print
     hub: Daemon = field(init=False)
     host: Daemon = field(init=False)
     _host_key: PublicKey | None = field(init=False, default=None)
+    _held: ExitStack = field(init=False, default_factory=ExitStack)
     _keepers: list[asyncio.Task[None]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -168,13 +175,13 @@ class Supervisor:
         self.host = Daemon("host", logs / "host.log", self._host_argv)
 
     def _hub_argv(self) -> list[str]:
-        listen = f"127.0.0.1:{self.hub_port}"
+        addresses = [f"127.0.0.1:{self.hub_port}", *([self.listen] if self.listen else [])]
         if self.hub.starts:
-            listen = self.hub.ready.address
+            addresses = [self.hub.ready.address, *self.hub.ready.words]
         assert self._host_key is not None, "_start() reads it"
         return [
             sys.executable, "-m", "syncd", "--data-dir", str(self.data_dir / "hub"),
-            "--listen", listen, "--host-key", self._host_key.hex(),
+            "--listen", ",".join(addresses), "--host-key", self._host_key.hex(),
         ]  # fmt: skip
 
     def _host_argv(self) -> list[str]:
@@ -182,19 +189,25 @@ class Supervisor:
             sys.executable, "-m", self.host_module, "serve", "--hub", self.hub.ready.address,
             "--data-dir", str(self.data_dir / "host"),
         ]  # fmt: skip
-        argv += ["--model", self.model] if self.model else []
+        for model in self.models:
+            argv += ["--model", model]
+        argv += ["--operator-key", self.operator.hex()] if self.operator else []
         return argv + (["--numerics", self.numerics] if self.numerics else [])
 
     async def __aenter__(self) -> "Supervisor":
-        """Start both, the hub first. Raises DaemonFailed, KeyFileInvalid or StoreError.
+        """Start both, the hub first. Raises AlreadyRunning, DaemonFailed or StoreError.
 
         On an error neither is left running.
         """
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        with ExitStack() as held:
+            held.enter_context(services_lock(self.data_dir))
+            await until_stores_are_free(self.data_dir, STOP_TIMEOUT_S)
+            try:
+                await self._start()
+            except BaseException:
+                await self.stop()
+                raise
+            self._held = held.pop_all()
         return self
 
     async def _start(self) -> None:
@@ -208,7 +221,8 @@ class Supervisor:
 
     async def __aexit__(self, *_error: object) -> None:
         """Stop both."""
-        await self.stop()
+        with self._held:
+            await self.stop()
 
     def keep_alive(self) -> None:
         """Restart a daemon whenever it ends by itself, from now on."""

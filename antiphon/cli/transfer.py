@@ -9,18 +9,19 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command, interruptible
-from antiphon.cli.errors import ChecksFailed, FileExists, FileUnusable
-from antiphon.cli.log import own_key, print_row
+from antiphon.cli.errors import ChecksFailed, FileExists, FileUnusable, Unconfirmed
+from antiphon.cli.log import print_row
+from antiphon.cli.names import Names
 from antiphon.cli.overview import title_of
-from antiphon.cli.rows import entries_at, entry_record, row_of
+from antiphon.cli.rows import counted, entries_at, entry_record, row_of
 from antiphon.cli.session import Session, load_from
 from antiphon.cli.verify import check, read_file
-from replica.conversation import Conversation, newest_place
+from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, Digest, short
+from replica.ids import ConversationId, Digest, EntryId, short
 from replica.io import FILE_MODE, Blobs, Replica, import_entries, sync_folder
 from replica.log import Bundle, Kind, decode_bundle, encode_bundle
-from replica.refusals import ArgumentInvalid, BlobMissing, ConversationUnknown
+from replica.refusals import BlobMissing, ConversationUnknown
 
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
@@ -73,10 +74,12 @@ async def import_(
         _show_bundle(session, bundle)
         return
     async with session.replica() as replica:
+        before = await _ids_held(replica, bundle.entries[0].conversation)
         imported = await import_entries(replica, bundle.entries)
         await _store_blobs(session, imported, bundle)
         await session.use(replica.store, imported)
-        await _report_import(session, replica, imported)
+        counts = len(bundle.entries), sum(e.id not in before for e in bundle.entries)
+        await _report_import(session, replica, imported, counts)
 
 
 async def delete(
@@ -109,9 +112,7 @@ async def delete(
 
 def _is_confirmed(session: Session, held: Conversation, *, hub: bool) -> bool:
     if not os.isatty(0):
-        raise ArgumentInvalid(
-            "deletion needs a confirmation, and there is no terminal to ask; give --yes"
-        )
+        raise Unconfirmed("there is no terminal to ask whether to delete it")
     where = "this replica and the hub, for good" if hub else "this replica"
     session.out.note(f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)")
     with interruptible():
@@ -171,8 +172,16 @@ async def _store_blobs(session: Session, conversation: ConversationId, bundle: B
             await writer.write(data[offset:])
 
 
-async def _report_import(session: Session, replica: Replica, imported: ConversationId) -> None:
-    held = await replica.load(imported)
+async def _ids_held(replica: Replica, conversation: ConversationId) -> set[EntryId]:
+    loaded = await replica.store.load(conversation)
+    return {entry.id for entry in loaded.entries}
+
+
+async def _report_import(
+    session: Session, replica: Replica, imported: ConversationId, counts: tuple[int, int]
+) -> None:
+    """Report an import; `counts` are the file's entries, and those of them that were new."""
+    held, (verified, new) = await replica.load(imported), counts
     online, refusal = False, ""
     if held.is_blocked or held.is_member(replica.public):
         try:
@@ -182,15 +191,18 @@ async def _report_import(session: Session, replica: Replica, imported: Conversat
     is_member = held.is_member(replica.public)
     record: dict[str, Any] = {
         "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
+        "verified": verified, "new": new,
         "is_member": is_member, "synchronized": online, "refusal": refusal or None,
     }  # fmt: skip
     if session.out.as_json:
         session.out.emit(record)
         return
     session.out.show(imported.hex())
-    session.out.note(f"{len(held.log)} entries verified and stored")
+    session.out.note(f"{counted(verified, 'entry', 'entries')} verified, {new} of them new here")
     if held.is_blocked:
         session.say_damaged(held)
+    elif (removal := removal_of(held, replica.public)) is not None:
+        session.out.note(removal.detail)
     elif not is_member:
         session.out.note(
             f"you can read it here; to sync or write, an owner must grant your key"
@@ -210,7 +222,7 @@ def _show_bundle(session: Session, bundle: Bundle) -> None:
     held = Conversation.restore(conversation, bundle.entries)
     if held.log.genesis is None:
         raise ConversationUnknown("the bundle lacks its genesis")
-    own = own_key(session)
+    names = Names(session.own_key())
     shown = entries_at(held, newest_place(held))
     if session.out.as_json:
         shown = sorted(held.log.entries.values(), key=lambda e: e.order_key)
@@ -218,7 +230,7 @@ def _show_bundle(session: Session, bundle: Bundle) -> None:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))
         elif entry.header.kind in _TALK:
-            print_row(session, row_of(held, entry, own))
+            print_row(session, row_of(held, entry, names))
     session.out.note(
         f"{short(conversation)}: {findings.entries} entries, {findings.seals} seals,"
         f" {len(findings.bad)} bad; nothing was stored"

@@ -3,22 +3,23 @@
 A request may state its latest start (DECISIONS D56).
 """
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from antiphon.cli.errors import MessageTooLong, ReadOnlyHere
-from antiphon.cli.rows import generation_record, words_of
-from antiphon.cli.session import Choices, Session
-from replica.conversation import Conversation, Place
-from replica.ids import EntryId, PublicKey, short
-from replica.io import Replica, RequestOptions, TurnEvent, choose_host, now_ms, turns
+from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
+from antiphon.cli.rows import entries_at, generation_record, words_of
+from antiphon.cli.session import Session
+from replica.conversation import Conversation, Place, place_at, removal_of
+from replica.ids import PublicKey, short
+from replica.io import Replica, RequestOptions, TurnEvent, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
-from replica.log import Genesis, Kind, Sampling
+from replica.log import CONTINUABLE, Conflict, Generation, Kind, Message, Part, Tools
+from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
 
-SEED_BITS = 63
+FORM_FIELDS = ("response_format", "tool_choice", "tool_name")
+"""Changes that are fields of a request, not sampling parameters."""
 TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
 """Bytes of a body without salt and framing."""
 
@@ -36,12 +37,18 @@ def check_text(text: str) -> str:
 
 def may_write(replica: Replica, held: Conversation) -> bool:
     """Say whether this replica's key may write messages."""
-    return held.log.membership.may_write(replica.public, Kind.MESSAGE)
+    membership = held.log.membership
+    return membership.is_member(replica.public) and membership.may_write(
+        replica.public, Kind.MESSAGE
+    )
 
 
 def check_role(replica: Replica, held: Conversation) -> None:
-    """Raise ReadOnlyHere or ConversationDamaged unless this key may write messages now."""
+    """Raise unless this key may write now: ReadOnlyHere, KeyRemoved, ConversationDamaged."""
     held.require_whole()
+    removal = removal_of(held, replica.public)
+    if removal is not None:
+        raise removal
     if not may_write(replica, held):
         raise ReadOnlyHere(f"your key {short(replica.public)} is no writer of {short(held.id)}")
 
@@ -49,30 +56,71 @@ def check_role(replica: Replica, held: Conversation) -> None:
 def options_for(
     replica: Replica,
     held: Conversation,
-    choices: Choices,
     *,
     host: PublicKey | None = None,
     changes: dict[str, Any] | None = None,
 ) -> RequestOptions:
-    """Return the request options: the conversation's defaults with `changes`.
+    """Return the request options with `changes`; for the sampling see `sampling_to_state`.
 
     Without a seed a random one is drawn, so that every answer can be reproduced.
-    Raises HostMissing.
+    Raises HostMissing, or ArgumentInvalid for a profile that the host doesn't offer.
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     within_s = given.pop("answer_within_s", None)
     answer_by_ms = now_ms() + int(within_s * 1000) if within_s is not None else 0
-    tokens_max = given.pop("output_tokens_max", choices.output_tokens_max)
-    genesis = held.log.body(EntryId(held.id))
-    defaults = genesis.default_sampling if isinstance(genesis, Genesis) else None
-    sampling = replace(defaults or Sampling(), **given)
-    if not sampling.seed:
-        seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
-        sampling = replace(sampling, seed=seed)
-    linked = tuple(known.key for known in replica.hub.hosts)
-    return RequestOptions(
-        choose_host(held, linked, host), sampling, tokens_max, tuple(choices.stop), answer_by_ms
+    form = {name: given.pop(name) for name in FORM_FIELDS if name in given}
+    return begin.request_options(
+        replica,
+        held,
+        host=host,
+        profile=given.pop("profile", None),
+        changes=given,
+        output_tokens_max=given.pop("output_tokens_max", None),
+        answer_by_ms=answer_by_ms,
+        **form,
     )
+
+
+async def write_turn(
+    session: Session,
+    replica: Replica,
+    held: Conversation,
+    text: str | None,
+    place: Place,
+    options: RequestOptions,
+) -> turns.Asked:
+    """Write the turn; the next message follows its request. Durable here when it returns.
+
+    Raises ReadOnlyHere, and the errors of `Replica.append_chain`.
+    """
+    check_role(replica, held)
+    parts: tuple[Part, ...] = (TextPart(text),) if text is not None else ()
+    asked = await turns.say_and_request(replica, held.id, parts, place, options)
+    await _follow_branch(session, replica, held, asked)
+    return asked
+
+
+async def _follow_branch(
+    session: Session, replica: Replica, held: Conversation, asked: turns.Asked
+) -> None:
+    choices = await session.choices(replica.store, held.id)
+    choices.at, choices.branch = "", asked.request.hex()
+    await session.choose_next(replica.store, held.id, choices)
+
+
+def continued_place(held: Conversation, place: Place) -> Place:
+    """Return the place of a request that goes on with the last answer of a branch.
+
+    Raises NothingToContinue unless that answer was cut off.
+    """
+    for entry in reversed(entries_at(held, place)):
+        body = held.log.body(entry.id)
+        if isinstance(body, Message | Generation):
+            if isinstance(body, Generation) and body.finish_reason in CONTINUABLE:
+                # Behind what others ask meanwhile it would open a turn of its own.
+                return replace(place_at(held, entry.id), conflict=Conflict.QUEUE)
+            break
+    raise NothingToContinue
 
 
 async def run_turn(
@@ -84,18 +132,27 @@ async def run_turn(
     options: RequestOptions,
     *,
     silence_max_s: float | None = None,
+    tools: Tools | None = None,
+    result_of: str | None = None,
 ) -> AsyncIterator[TurnEvent]:
     """Write the turn and yield its events; the next message follows this request.
 
     Raises ReadOnlyHere, and the errors of `turns.ask`.
     """
     check_role(replica, held)
-    choices = await session.choices(replica.store, held.id)
-    events = turns.ask(replica, held.id, text, place, options, silence_max_s=silence_max_s)
+    events = turns.ask(
+        replica,
+        held.id,
+        text,
+        place,
+        options,
+        silence_max_s=silence_max_s,
+        tools=tools,
+        result_of=result_of,
+    )
     async for event in events:
         if isinstance(event, turns.Asked):
-            choices.at, choices.branch = "", event.request.hex()
-            await session.choose_next(replica.store, held.id, choices)
+            await _follow_branch(session, replica, held, event)
         yield event
 
 

@@ -10,12 +10,26 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.config import Numerics
+from antiphon.cli.config import PORT_MAX, Numerics
 from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
 from replica.ids import short
+from replica.io import is_loopback, keys
 from replica.refusals import ArgumentInvalid
+
+ListenOption = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Serve the hub there too, with TLS, to other machines."),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME|PATH[@NUMERICS]",
+        help="A model's name, or the path of a GGUF or model folder; with @q4, @bf16 or @fp32"
+        " behind it in these numerics. Several are offered as profiles, the first as the default.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,31 +48,37 @@ def register(app: typer.Typer) -> None:
                 metavar="PORT", min=0, max=65535, help="Port of the hub; 0 for a free one."
             ),
         ] = None,
-        model: Annotated[
-            str | None, typer.Option(help="A model's name, or the path of a GGUF or model folder.")
-        ] = None,
+        listen: ListenOption = "",
+        model: ModelOption = None,
         numerics: Annotated[
             str | None,
-            typer.Option(metavar="q4|bf16|fp32", help="Number formats of the computation."),
+            typer.Option(metavar="auto|q4|bf16|fp32", help="Number formats of the computation."),
         ] = None,
     ) -> None:
         """Run a hub and a model host until Ctrl-C; restart them after a crash.
 
-        The hub vouches for this host alone: `antiphon new` grants it new conversations.
+        The hub vouches for this host alone: `antiphon new` grants it new conversations. The
+        key of this replica is an operator of the host: `antiphon top` shows all it computes.
         """
         settings = session.settings
         if numerics not in (None, *get_args(Numerics)):
-            raise ArgumentInvalid(f"--numerics is q4, bf16 or fp32, not '{numerics}'")
+            raise ArgumentInvalid(f"--numerics is auto, q4, bf16 or fp32, not '{numerics}'")
+        port = settings.hub_port if hub_port is None else hub_port
+        _check_listen(listen, port)
+        models = tuple(model or [settings.model])
         supervisor = Supervisor(
             data_dir or settings.services_dir,
-            hub_port=settings.hub_port if hub_port is None else hub_port,
-            model=model or settings.model,
+            hub_port=port,
+            listen=listen,
+            models=models,
             numerics=numerics or settings.numerics,
             host_module=settings.host_module,
+            operator=keys.public(session.key()),
             report=session.out.note,
         )
         if settings.host_module == "model_host":
-            await fetch_model(model or settings.model)
+            for each in models:
+                await fetch_model(_without_numerics(each))
         session.out.note(Text("starting the hub, then the model host …", style="dim"))
         try:
             async with supervisor:
@@ -71,6 +91,28 @@ def register(app: typer.Typer) -> None:
                 if daemon.pid is None and daemon.starts:
                     _show_log_tail(session, daemon)
             raise
+
+
+def _check_listen(address: str, hub_port: int) -> None:
+    """Raise ArgumentInvalid for an address that the hub can't have beside its own on loopback."""
+    if not address:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ArgumentInvalid(f"--listen: '{address}' is not host:port")
+    if is_loopback(address):
+        raise ArgumentInvalid("--listen is for other machines; --hub-port is the port on loopback")
+    if host in ("0.0.0.0", "[::]") and int(port) == hub_port != 0:  # noqa: S104  # compared only
+        raise ArgumentInvalid(
+            f"--listen: port {port} is the hub's own on loopback, which is in {host};"
+            f" choose another, such as {host}:{hub_port + 1}"
+        )
+
+
+def _without_numerics(model: str) -> str:
+    """Return a model's name or path without the numerics stated behind it."""
+    name, _, behind = model.rpartition("@")
+    return name if name and behind in get_args(Numerics) else model
 
 
 async def fetch_model(model: str) -> None:
@@ -110,7 +152,12 @@ def _report(session: Session, supervisor: Supervisor) -> None:
     if session.out.as_json:
         session.out.emit(
             {
-                "hub": {"address": hub.address, "key": hub.key.hex(), "pid": supervisor.hub.pid},
+                "hub": {
+                    "address": hub.address,
+                    "key": hub.key.hex(),
+                    "pid": supervisor.hub.pid,
+                    "public": list(hub.words),
+                },
                 "host": {
                     "address": host.address,
                     "key": host.key.hex(),
@@ -127,6 +174,7 @@ def _report(session: Session, supervisor: Supervisor) -> None:
         ("host", f"{host.address:<18}", f"key {short(host.key)}  pid {supervisor.host.pid}"),
         ("model", model, ""),
         ("data", str(supervisor.data_dir), ""),
+        *(("public", address, f"TLS, key {hub.key.hex()}") for address in hub.words),
         ("next", _next_command(session, hub.address), "in another terminal"),
     ]
     for name, value, rest in lines:

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed, FileUnusable
+from antiphon.cli.errors import ChecksFailed, EndLost, FileUnusable
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation, Quarantined, extend_digest, start_digest
@@ -23,7 +23,7 @@ from replica.ids import ConversationId, EntryId, short
 from replica.io import Store, open_read_only
 from replica.log import Entry, Generation, decode_bundle, send_order
 from replica.order import VoidReason
-from replica.refusals import StoreLocked
+from replica.refusals import StoreLocked, StoreReadOnly
 
 _FORGED = frozenset({VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG})
 
@@ -39,7 +39,7 @@ class Findings:
     digest: str = ""
     bad: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
-    """Unusual but allowed: void entries, seals that lost to an earlier one."""
+    """Unusual but allowed: void entries, forked lanes, seals that lost to an earlier one."""
 
     def record(self) -> dict[str, Any]:
         """Return the findings as a JSON object."""
@@ -69,31 +69,38 @@ def register(app: typer.Typer) -> None:
         everything: Annotated[bool, typer.Option("--all", help="Every conversation held.")] = False,
     ) -> None:
         """Check ids, signatures, digests, lanes, seals and drafts; exit 1 if a check fails."""
+        lost = 0
         if bundle is not None:
             entries = decode_bundle(read_file(bundle)).entries
             found = [check(entries[0].conversation, entries)]
         else:
-            found = await _check_store(session, conversation, everything=everything)
+            found, lost = await _check_store(session, conversation, everything=everything)
         for findings in found:
             _report(session, findings)
         if any(findings.bad for findings in found):
             count = sum(len(findings.bad) for findings in found)
             raise ChecksFailed(f"{counted(count, 'check', 'checks')} failed")
+        if lost:
+            raise EndLost(f"the store lost the last {counted(lost, 'entry', 'entries')} written")
 
 
-async def _check_store(session: Session, prefix: str | None, *, everything: bool) -> list[Findings]:
+async def _check_store(
+    session: Session, prefix: str | None, *, everything: bool
+) -> tuple[list[Findings], int]:
+    """Return the findings per conversation, and the entries lost at the end of the store."""
     async with contextlib.AsyncExitStack() as stack:
         path = session.require_store()
         try:
             # With the lock, bad rows are quarantined, and a peer can send them again.
             store = await stack.enter_async_context(await Store.open(path))
-        except StoreLocked:
+        except (StoreLocked, StoreReadOnly):
             store = await stack.enter_async_context(open_read_only(path))
         if everything:
             wanted = [stored.conversation for stored in await store.conversations()]
         else:
             wanted = [await session.choose(store, prefix)]
-        return [await _check_stored(store, conversation) for conversation in wanted]
+        found = [await _check_stored(store, conversation) for conversation in wanted]
+        return found, store.lost_count
 
 
 async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
@@ -146,7 +153,8 @@ def _check_bodies(fresh: Conversation, findings: Findings) -> None:
             findings.noted.append(f"entry {short(entry.id)} is void: its author may not write it")
     for lane, seq, ids in fresh.log.equivocations():
         names = " and ".join(short(i) for i in ids)
-        findings.bad.append(
+        # History, which no repair can change, and which two signatures prove.
+        findings.noted.append(
             f"forked lane: {short(lane.author)} wrote {names} at position {seq} of one lane"
         )
 
@@ -174,19 +182,17 @@ def _report(session: Session, findings: Findings) -> None:
         out.emit(findings.record())
         return
     mark = ("bad ", "bold red") if findings.bad else ("ok  ", "bold green")
-    out.show(
-        Text.assemble(
-            mark, short(findings.conversation),
-            f"  {counted(findings.entries, 'entry', 'entries')}"
-            f", {counted(findings.seals, 'seal', 'seals')}"
-            f", {counted(findings.generations, 'generation', 'generations')}",
-            (f"  digest {findings.digest[:12]}", "dim"),
-        )
-    )  # fmt: skip
+    out.item(
+        Text.assemble(mark, short(findings.conversation), "  "),
+        f"{counted(findings.entries, 'entry', 'entries')}"
+        f", {counted(findings.seals, 'seal', 'seals')}"
+        f", {counted(findings.generations, 'generation', 'generations')}",
+        f"digest {findings.digest[:12]}",
+    )
     for words in findings.bad:
-        out.show(Text.assemble(("    bad   ", "red"), words))
+        out.item(Text.assemble(("    bad   ", "red")), words)
     for words in findings.noted:
-        out.show(Text.assemble(("    note  ", "yellow"), words))
+        out.item(Text.assemble(("    note  ", "yellow")), words)
 
 
 def read_file(path: Path) -> bytes:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ntiphon/v1/blob.proto\x12\x0b\x61ntiphon.v1\"3\n\x0bStatRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"M\n\x0cStatResponse\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x17\n\x0f\x63ommitted_bytes\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\"C\n\x0bReadRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"f\n\x0cWriteRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\":\n\rWriteResponse\x12\x17\n\x0f\x63ommitted_bytes\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x32\xcb\x01\n\x0b\x42lobService\x12;\n\x04Stat\x12\x18.antiphon.v1.StatRequest\x1a\x19.antiphon.v1.StatResponse\x12=\n\x04Read\x12\x18.antiphon.v1.ReadRequest\x1a\x19.antiphon.v1.ReadResponse0\x01\x12@\n\x05Write\x12\x19.antiphon.v1.WriteRequest\x1a\x1a.antiphon.v1.WriteResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ntiphon/v1/blob.proto\x12\x0b\x61ntiphon.v1\"3\n\x0bStatRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"M\n\x0cStatResponse\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x17\n\x0f\x63ommitted_bytes\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\"C\n\x0bReadRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"~\n\x0cWriteRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12\x16\n\x0e\x65xpire_time_ms\x18\x06 \x01(\x04\":\n\rWriteResponse\x12\x17\n\x0f\x63ommitted_bytes\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"5\n\rRemoveRequest\x12\x14\n\x0c\x63onversation\x18\x01 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\'\n\x0eRemoveResponse\x12\x15\n\rremoved_bytes\x18\x01 \x01(\x04\x32\x8e\x02\n\x0b\x42lobService\x12;\n\x04Stat\x12\x18.antiphon.v1.StatRequest\x1a\x19.antiphon.v1.StatResponse\x12=\n\x04Read\x12\x18.antiphon.v1.ReadRequest\x1a\x19.antiphon.v1.ReadResponse0\x01\x12@\n\x05Write\x12\x19.antiphon.v1.WriteRequest\x1a\x1a.antiphon.v1.WriteResponse(\x01\x12\x41\n\x06Remove\x12\x1a.antiphon.v1.RemoveRequest\x1a\x1b.antiphon.v1.RemoveResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,9 +40,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READRESPONSE']._serialized_start=240
   _globals['_READRESPONSE']._serialized_end=268
   _globals['_WRITEREQUEST']._serialized_start=270
-  _globals['_WRITEREQUEST']._serialized_end=372
-  _globals['_WRITERESPONSE']._serialized_start=374
-  _globals['_WRITERESPONSE']._serialized_end=432
-  _globals['_BLOBSERVICE']._serialized_start=435
-  _globals['_BLOBSERVICE']._serialized_end=638
+  _globals['_WRITEREQUEST']._serialized_end=396
+  _globals['_WRITERESPONSE']._serialized_start=398
+  _globals['_WRITERESPONSE']._serialized_end=456
+  _globals['_REMOVEREQUEST']._serialized_start=458
+  _globals['_REMOVEREQUEST']._serialized_end=511
+  _globals['_REMOVERESPONSE']._serialized_start=513
+  _globals['_REMOVERESPONSE']._serialized_end=552
+  _globals['_BLOBSERVICE']._serialized_start=555
+  _globals['_BLOBSERVICE']._serialized_end=825
 # @@protoc_insertion_point(module_scope)

@@ -135,6 +135,7 @@ class WriteRequest(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_MS_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes; first message only."""
     digest: _builtins.bytes
@@ -145,6 +146,10 @@ class WriteRequest(_message.Message):
     """Offset of the first data byte, equal to the committed size; first message only."""
     data: _builtins.bytes
     """The bytes, at most 256 KiB."""
+    expire_time_ms: _builtins.int
+    """Unix time after which the hub may delete the blob, in milliseconds; 0 for
+    never; first message only.
+    """
     def __init__(
         self,
         *,
@@ -153,10 +158,11 @@ class WriteRequest(_message.Message):
         size_bytes: _builtins.int = ...,
         offset: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        expire_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "data", b"data", "digest", b"digest", "offset", b"offset", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "data", b"data", "digest", b"digest", "expire_time_ms", b"expire_time_ms", "offset", b"offset", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -187,3 +193,51 @@ class WriteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WriteResponse: _TypeAlias = WriteResponse  # noqa: Y015
+
+@_typing.final
+class RemoveRequest(_message.Message):
+    """Delete a blob that expires."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    digest: _builtins.bytes
+    """SHA-256 of the blob, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveRequest: _TypeAlias = RemoveRequest  # noqa: Y015
+
+@_typing.final
+class RemoveResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVED_BYTES_FIELD_NUMBER: _builtins.int
+    removed_bytes: _builtins.int
+    """Bytes that were deleted; 0 if there was no such blob."""
+    def __init__(
+        self,
+        *,
+        removed_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed_bytes", b"removed_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveResponse: _TypeAlias = RemoveResponse  # noqa: Y015

@@ -50,6 +50,11 @@ class BlobServiceStub:
                 request_serializer=antiphon_dot_v1_dot_blob__pb2.WriteRequest.SerializeToString,
                 response_deserializer=antiphon_dot_v1_dot_blob__pb2.WriteResponse.FromString,
                 _registered_method=True)
+        self.Remove = channel.unary_unary(
+                '/antiphon.v1.BlobService/Remove',
+                request_serializer=antiphon_dot_v1_dot_blob__pb2.RemoveRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_blob__pb2.RemoveResponse.FromString,
+                _registered_method=True)
 
 
 class BlobServiceServicer:
@@ -77,6 +82,13 @@ class BlobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Remove(self, request, context):
+        """Delete a blob that expires, before its time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BlobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_BlobServiceServicer_to_server(servicer, server):
                     servicer.Write,
                     request_deserializer=antiphon_dot_v1_dot_blob__pb2.WriteRequest.FromString,
                     response_serializer=antiphon_dot_v1_dot_blob__pb2.WriteResponse.SerializeToString,
+            ),
+            'Remove': grpc.unary_unary_rpc_method_handler(
+                    servicer.Remove,
+                    request_deserializer=antiphon_dot_v1_dot_blob__pb2.RemoveRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_blob__pb2.RemoveResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class BlobService:
             '/antiphon.v1.BlobService/Write',
             antiphon_dot_v1_dot_blob__pb2.WriteRequest.SerializeToString,
             antiphon_dot_v1_dot_blob__pb2.WriteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Remove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.BlobService/Remove',
+            antiphon_dot_v1_dot_blob__pb2.RemoveRequest.SerializeToString,
+            antiphon_dot_v1_dot_blob__pb2.RemoveResponse.FromString,
             options,
             channel_credentials,
             insecure,

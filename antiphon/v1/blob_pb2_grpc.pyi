@@ -39,6 +39,8 @@ class BlobServiceStub:
     """Get its bytes from an offset."""
     Write: _grpc.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]
     """Put its bytes, resuming at the committed size."""
+    Remove: _grpc.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]
+    """Delete a blob that expires, before its time."""
 
 @_typing.type_check_only
 class BlobServiceAsyncStub(BlobServiceStub):
@@ -51,6 +53,8 @@ class BlobServiceAsyncStub(BlobServiceStub):
     """Get its bytes from an offset."""
     Write: _aio.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]  # type: ignore[assignment]
     """Put its bytes, resuming at the committed size."""
+    Remove: _aio.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]  # type: ignore[assignment]
+    """Delete a blob that expires, before its time."""
 
 class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Blobs, always scoped by a conversation the caller is a member of."""
@@ -78,5 +82,13 @@ class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_blob_pb2.WriteResponse, _abc.Awaitable[_blob_pb2.WriteResponse]]:
         """Put its bytes, resuming at the committed size."""
+
+    @_abc_1.abstractmethod
+    def Remove(
+        self,
+        request: _blob_pb2.RemoveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_blob_pb2.RemoveResponse, _abc.Awaitable[_blob_pb2.RemoveResponse]]:
+        """Delete a blob that expires, before its time."""
 
 def add_BlobServiceServicer_to_server(servicer: BlobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,140 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReplayMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplayModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplayMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLAY_MODE_UNSPECIFIED: _ReplayMode.ValueType  # 0
+    """Never valid."""
+    REPLAY_MODE_REBUILD: _ReplayMode.ValueType  # 1
+    """Render and compute all contexts from the log, and compare what is cached."""
+    REPLAY_MODE_VERIFY: _ReplayMode.ValueType  # 2
+    """Check every recorded token as well as text, ends, usage and drafts."""
+
+class ReplayMode(_ReplayMode, metaclass=_ReplayModeEnumTypeWrapper):
+    """What a replay does."""
+
+REPLAY_MODE_UNSPECIFIED: ReplayMode.ValueType  # 0
+"""Never valid."""
+REPLAY_MODE_REBUILD: ReplayMode.ValueType  # 1
+"""Render and compute all contexts from the log, and compare what is cached."""
+REPLAY_MODE_VERIFY: ReplayMode.ValueType  # 2
+"""Check every recorded token as well as text, ends, usage and drafts."""
+Global___ReplayMode: _TypeAlias = ReplayMode  # noqa: Y015
+
+class _ReplayOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplayOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplayOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLAY_OUTCOME_UNSPECIFIED: _ReplayOutcome.ValueType  # 0
+    """Never valid."""
+    REPLAY_OUTCOME_ACCEPTED: _ReplayOutcome.ValueType  # 1
+    """All that was checked is what this host computes."""
+    REPLAY_OUTCOME_DIFFERS: _ReplayOutcome.ValueType  # 2
+    """The log states something else than this host computes under the same conditions."""
+    REPLAY_OUTCOME_UNDECIDED: _ReplayOutcome.ValueType  # 3
+    """This host can't judge it; the cause says why."""
+
+class ReplayOutcome(_ReplayOutcome, metaclass=_ReplayOutcomeEnumTypeWrapper):
+    """What a replay says of an answer."""
+
+REPLAY_OUTCOME_UNSPECIFIED: ReplayOutcome.ValueType  # 0
+"""Never valid."""
+REPLAY_OUTCOME_ACCEPTED: ReplayOutcome.ValueType  # 1
+"""All that was checked is what this host computes."""
+REPLAY_OUTCOME_DIFFERS: ReplayOutcome.ValueType  # 2
+"""The log states something else than this host computes under the same conditions."""
+REPLAY_OUTCOME_UNDECIDED: ReplayOutcome.ValueType  # 3
+"""This host can't judge it; the cause says why."""
+Global___ReplayOutcome: _TypeAlias = ReplayOutcome  # noqa: Y015
+
+class _ReplayCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplayCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplayCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLAY_CAUSE_UNSPECIFIED: _ReplayCause.ValueType  # 0
+    """It is accepted."""
+    REPLAY_CAUSE_TOKEN: _ReplayCause.ValueType  # 1
+    """A token is not the one that the request yields."""
+    REPLAY_CAUSE_LOGPROBS: _ReplayCause.ValueType  # 2
+    """Recorded log probabilities are others."""
+    REPLAY_CAUSE_ENDING: _ReplayCause.ValueType  # 3
+    """It goes on behind its end, ends without a reason, or states another one."""
+    REPLAY_CAUSE_TEXT: _ReplayCause.ValueType  # 4
+    """The parts, or the visible bytes, are not those of the tokens."""
+    REPLAY_CAUSE_USAGE: _ReplayCause.ValueType  # 5
+    """The usage states other counts."""
+    REPLAY_CAUSE_DRAFTS: _ReplayCause.ValueType  # 6
+    """The digest of the draft stream is not that of the tokens."""
+    REPLAY_CAUSE_RENDERING: _ReplayCause.ValueType  # 7
+    """A seal of this very profile states another render digest, other tokens per
+    entry or other projections.
+    """
+    REPLAY_CAUSE_REQUEST: _ReplayCause.ValueType  # 8
+    """The rules of the host refuse this request."""
+    REPLAY_CAUSE_CACHE: _ReplayCause.ValueType  # 9
+    """Cached keys and values differ from those computed now."""
+    REPLAY_CAUSE_OTHER_WEIGHTS: _ReplayCause.ValueType  # 10
+    """Another profile: other weights, or other limits of the same ones."""
+    REPLAY_CAUSE_OTHER_NUMERICS: _ReplayCause.ValueType  # 11
+    """Another numerics class."""
+    REPLAY_CAUSE_OTHER_TEMPLATE: _ReplayCause.ValueType  # 12
+    """Another tokenizer, template or rendering recipe."""
+    REPLAY_CAUSE_SAMPLING_UNKNOWN: _ReplayCause.ValueType  # 13
+    """The sampling recipe is unknown here, or not stated."""
+    REPLAY_CAUSE_PART_MISSING: _ReplayCause.ValueType  # 14
+    """A body is missing here."""
+    REPLAY_CAUSE_NOT_BITWISE: _ReplayCause.ValueType  # 15
+    """This host failed its self-test."""
+
+class ReplayCause(_ReplayCause, metaclass=_ReplayCauseEnumTypeWrapper):
+    """Why an answer is not accepted. Causes up to CACHE go with DIFFERS, the others
+    with UNDECIDED.
+    """
+
+REPLAY_CAUSE_UNSPECIFIED: ReplayCause.ValueType  # 0
+"""It is accepted."""
+REPLAY_CAUSE_TOKEN: ReplayCause.ValueType  # 1
+"""A token is not the one that the request yields."""
+REPLAY_CAUSE_LOGPROBS: ReplayCause.ValueType  # 2
+"""Recorded log probabilities are others."""
+REPLAY_CAUSE_ENDING: ReplayCause.ValueType  # 3
+"""It goes on behind its end, ends without a reason, or states another one."""
+REPLAY_CAUSE_TEXT: ReplayCause.ValueType  # 4
+"""The parts, or the visible bytes, are not those of the tokens."""
+REPLAY_CAUSE_USAGE: ReplayCause.ValueType  # 5
+"""The usage states other counts."""
+REPLAY_CAUSE_DRAFTS: ReplayCause.ValueType  # 6
+"""The digest of the draft stream is not that of the tokens."""
+REPLAY_CAUSE_RENDERING: ReplayCause.ValueType  # 7
+"""A seal of this very profile states another render digest, other tokens per
+entry or other projections.
+"""
+REPLAY_CAUSE_REQUEST: ReplayCause.ValueType  # 8
+"""The rules of the host refuse this request."""
+REPLAY_CAUSE_CACHE: ReplayCause.ValueType  # 9
+"""Cached keys and values differ from those computed now."""
+REPLAY_CAUSE_OTHER_WEIGHTS: ReplayCause.ValueType  # 10
+"""Another profile: other weights, or other limits of the same ones."""
+REPLAY_CAUSE_OTHER_NUMERICS: ReplayCause.ValueType  # 11
+"""Another numerics class."""
+REPLAY_CAUSE_OTHER_TEMPLATE: ReplayCause.ValueType  # 12
+"""Another tokenizer, template or rendering recipe."""
+REPLAY_CAUSE_SAMPLING_UNKNOWN: ReplayCause.ValueType  # 13
+"""The sampling recipe is unknown here, or not stated."""
+REPLAY_CAUSE_PART_MISSING: ReplayCause.ValueType  # 14
+"""A body is missing here."""
+REPLAY_CAUSE_NOT_BITWISE: ReplayCause.ValueType  # 15
+"""This host failed its self-test."""
+Global___ReplayCause: _TypeAlias = ReplayCause  # noqa: Y015
 
 @_typing.final
 class HostServiceAuthenticateRequest(_message.Message):
@@ -142,6 +277,8 @@ class Profile(_message.Message):
     BITWISE_FIELD_NUMBER: _builtins.int
     NUMERICS_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
+    GRAMMAR_ENGINE_FIELD_NUMBER: _builtins.int
+    LOADED_FIELD_NUMBER: _builtins.int
     weights_digest: _builtins.bytes
     """SHA-256 of the weights file, 32 bytes."""
     tokenizer_digest: _builtins.bytes
@@ -153,13 +290,19 @@ class Profile(_message.Message):
     sampler_digest: _builtins.bytes
     """Digest of the sampling recipe, 32 bytes."""
     numerics_class: _builtins.bytes
-    """Digest of the canary computation at start-up, 32 bytes."""
+    """Digest of the canary computation, 32 bytes; unset while not loaded."""
     bitwise: _builtins.bool
-    """The self-test passed: derived state never changes output on this host."""
+    """The self-test passed: derived state never changes output on this host. Unset
+    while not loaded.
+    """
     numerics: _builtins.str
     """Numerics, the number formats of the computation: q4, bf16 or fp32."""
     tools: _builtins.bool
-    """The template renders tool definitions."""
+    """The template has system turns, in which tools are offered."""
+    grammar_engine: _builtins.str
+    """Name and version of the engine for constrained answers."""
+    loaded: _builtins.bool
+    """Its weights are in memory; a request for another profile waits for its load."""
     @_builtins.property
     def info(self) -> _sync_pb2.ProfileInfo:
         """Digest, name and limit, as in Welcome."""
@@ -177,10 +320,12 @@ class Profile(_message.Message):
         bitwise: _builtins.bool = ...,
         numerics: _builtins.str = ...,
         tools: _builtins.bool = ...,
+        grammar_engine: _builtins.str = ...,
+        loaded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitwise", b"bitwise", "info", b"info", "numerics", b"numerics", "numerics_class", b"numerics_class", "render_recipe_digest", b"render_recipe_digest", "sampler_digest", b"sampler_digest", "template_digest", b"template_digest", "tokenizer_digest", b"tokenizer_digest", "tools", b"tools", "weights_digest", b"weights_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitwise", b"bitwise", "grammar_engine", b"grammar_engine", "info", b"info", "loaded", b"loaded", "numerics", b"numerics", "numerics_class", b"numerics_class", "render_recipe_digest", b"render_recipe_digest", "sampler_digest", b"sampler_digest", "template_digest", b"template_digest", "tokenizer_digest", b"tokenizer_digest", "tools", b"tools", "weights_digest", b"weights_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -198,6 +343,10 @@ class HostCounters(_message.Message):
     CHECKPOINT_FAILURES_FIELD_NUMBER: _builtins.int
     GENERATIONS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_DROPPED_FIELD_NUMBER: _builtins.int
+    RESTORES_DECLINED_FIELD_NUMBER: _builtins.int
+    GROUPS_AUDITED_FIELD_NUMBER: _builtins.int
+    AUDIT_MISMATCHES_FIELD_NUMBER: _builtins.int
     restores: _builtins.int
     """Checkpoints restored."""
     fallbacks: _builtins.int
@@ -210,6 +359,14 @@ class HostCounters(_message.Message):
     """Generations appended."""
     refusals: _builtins.int
     """Requests refused."""
+    checkpoints_dropped: _builtins.int
+    """Checkpoints not written, because their pages were evicted first or too many waited."""
+    restores_declined: _builtins.int
+    """Checkpoints not restored, because computing was sooner."""
+    groups_audited: _builtins.int
+    """Restored groups of 64 tokens that were computed again."""
+    audit_mismatches: _builtins.int
+    """Restored groups that differed from those computed."""
     def __init__(
         self,
         *,
@@ -219,10 +376,14 @@ class HostCounters(_message.Message):
         checkpoint_failures: _builtins.int = ...,
         generations: _builtins.int = ...,
         refusals: _builtins.int = ...,
+        checkpoints_dropped: _builtins.int = ...,
+        restores_declined: _builtins.int = ...,
+        groups_audited: _builtins.int = ...,
+        audit_mismatches: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_failures", b"checkpoint_failures", "checkpoints", b"checkpoints", "fallbacks", b"fallbacks", "generations", b"generations", "refusals", b"refusals", "restores", b"restores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_mismatches", b"audit_mismatches", "checkpoint_failures", b"checkpoint_failures", "checkpoints", b"checkpoints", "checkpoints_dropped", b"checkpoints_dropped", "fallbacks", b"fallbacks", "generations", b"generations", "groups_audited", b"groups_audited", "refusals", b"refusals", "restores", b"restores", "restores_declined", b"restores_declined"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,17 +477,33 @@ class CountTokensRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """A conversation of which the caller is a member, 32 bytes."""
+    profile: _builtins.bytes
+    """Digest of the profile whose tokens are counted, 32 bytes; unset for the
+    host's default.
+    """
     text: _builtins.str
-    """The text; control tokens in it are plain text."""
+    """The text, at most 524,288 bytes; control tokens in it are plain text."""
+    at: _builtins.bytes
+    """Entry whose context is counted, 32 bytes; unset for none. Of a seal it is the
+    sealed one, of another entry that of a request right behind it.
+    """
     def __init__(
         self,
         *,
+        conversation: _builtins.bytes = ...,
+        profile: _builtins.bytes = ...,
         text: _builtins.str = ...,
+        at: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "conversation", b"conversation", "profile", b"profile", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -339,20 +516,88 @@ class CountTokensResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKENS_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
-    """Tokens."""
+    """Tokens of the text."""
+    context_tokens: _builtins.int
+    """Tokens of the context, without the header of an answer to come."""
+    context_tokens_max: _builtins.int
+    """Tokens a context of the profile can hold."""
     def __init__(
         self,
         *,
         tokens: _builtins.int = ...,
+        context_tokens: _builtins.int = ...,
+        context_tokens_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "context_tokens_max", b"context_tokens_max", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CountTokensResponse: _TypeAlias = CountTokensResponse  # noqa: Y015
+
+@_typing.final
+class WarmRequest(_message.Message):
+    """Ask for keys and values. Closing the call ends the computation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    profile: _builtins.bytes
+    """Digest of the profile that computes, 32 bytes; unset for the host's default."""
+    at: _builtins.bytes
+    """Entry whose context is computed, 32 bytes, as in CountTokensRequest."""
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        profile: _builtins.bytes = ...,
+        at: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "conversation", b"conversation", "profile", b"profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmRequest: _TypeAlias = WarmRequest  # noqa: Y015
+
+@_typing.final
+class WarmResponse(_message.Message):
+    """What was computed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    RESTORED_TOKENS_FIELD_NUMBER: _builtins.int
+    context_tokens: _builtins.int
+    """Tokens of the context."""
+    cached_tokens: _builtins.int
+    """Of these, tokens that the conversation's own pages held."""
+    restored_tokens: _builtins.int
+    """Of these, tokens restored from a checkpoint."""
+    def __init__(
+        self,
+        *,
+        context_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
+        restored_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "context_tokens", b"context_tokens", "restored_tokens", b"restored_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmResponse: _TypeAlias = WarmResponse  # noqa: Y015
 
 @_typing.final
 class EvictRequest(_message.Message):
@@ -365,7 +610,7 @@ class EvictRequest(_message.Message):
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     checkpoints: _builtins.bool
-    """Drop checkpoints on disk too, not only memory."""
+    """Drop checkpoints on disk and at the hub too, not only memory."""
     def __init__(
         self,
         *,
@@ -391,7 +636,7 @@ class EvictResponse(_message.Message):
     memory_tokens: _builtins.int
     """Tokens dropped from memory."""
     checkpoints: _builtins.int
-    """Checkpoints dropped from disk."""
+    """Checkpoints dropped from disk and from the hub."""
     def __init__(
         self,
         *,
@@ -485,3 +730,668 @@ class CheckpointInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckpointInfo: _TypeAlias = CheckpointInfo  # noqa: Y015
+
+@_typing.final
+class ExportRequest(_message.Message):
+    """Ask for an archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportRequest: _TypeAlias = ExportRequest  # noqa: Y015
+
+@_typing.final
+class ExportResponse(_message.Message):
+    """A part of an archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Its next bytes, at most 262,144."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportResponse: _TypeAlias = ExportResponse  # noqa: Y015
+
+@_typing.final
+class ImportRequest(_message.Message):
+    """A part of an archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Its next bytes; the first part has the whole header, 104 bytes, at least."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportRequest: _TypeAlias = ImportRequest  # noqa: Y015
+
+@_typing.final
+class ImportResponse(_message.Message):
+    """What is or was imported."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    @_builtins.property
+    def checkpoint(self) -> Global___CheckpointInfo:
+        """The checkpoint, as `ListCheckpoints` returns it from now on. Unset after the first part:
+        send the rest.
+        """
+
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        checkpoint: Global___CheckpointInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportResponse: _TypeAlias = ImportResponse  # noqa: Y015
+
+@_typing.final
+class StatsRequest(_message.Message):
+    """Ask for metrics and running requests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatsRequest: _TypeAlias = StatsRequest  # noqa: Y015
+
+@_typing.final
+class StatsResponse(_message.Message):
+    """The host's state at one moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_KEY_FIELD_NUMBER: _builtins.int
+    OPERATOR_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    host_key: _builtins.bytes
+    """Its key, 32 bytes."""
+    operator: _builtins.bool
+    """The caller is an operator of the host, and sees all requests and the shared tokens."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Metric]:
+        """In the order of docs/operating.md."""
+
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunningRequest]:
+        """Requests being answered that the caller may see, those that run longest first."""
+
+    def __init__(
+        self,
+        *,
+        host_key: _builtins.bytes = ...,
+        operator: _builtins.bool = ...,
+        metrics: _abc.Iterable[Global___Metric] | None = ...,
+        requests: _abc.Iterable[Global___RunningRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_key", b"host_key", "metrics", b"metrics", "operator", b"operator", "requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class Metric(_message.Message):
+    """One metric, under the name it has at the Prometheus endpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricSample]:
+        """One for a metric without a label; else one for each value of its label."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        samples: _abc.Iterable[Global___MetricSample] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "samples", b"samples"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Metric: _TypeAlias = Metric  # noqa: Y015
+
+@_typing.final
+class MetricSample(_message.Message):
+    """One number, or one distribution."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """Value of the label; unset for a metric without one."""
+    value: _builtins.float
+    """The number; the sum of the values of a distribution."""
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Greatest value of each bucket, ascending; unset for a number."""
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Values in each bucket, and last those beyond all bounds; unset for a number."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        value: _builtins.float = ...,
+        bounds: _abc.Iterable[_builtins.float] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "counts", b"counts", "label", b"label", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricSample: _TypeAlias = MetricSample  # noqa: Y015
+
+@_typing.final
+class RunningRequest(_message.Message):
+    """A request that is being answered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    FOUND_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """Its conversation, 32 bytes."""
+    request: _builtins.bytes
+    """The request, 32 bytes."""
+    author: _builtins.bytes
+    """Its author, 32 bytes."""
+    owner: _builtins.bytes
+    """The owner whose requests share their turns with it, 32 bytes."""
+    prompt_tokens: _builtins.int
+    """Tokens of the context."""
+    found_tokens: _builtins.int
+    """Of these, tokens found in memory or restored; those of others' pages are not counted."""
+    computed_tokens: _builtins.int
+    """Tokens of the context computed so far."""
+    output_tokens: _builtins.int
+    """Tokens of the answer so far."""
+    age_ms: _builtins.int
+    """Milliseconds since the host began with it."""
+    first_token_ms: _builtins.int
+    """Milliseconds until its first token; unset before that."""
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        request: _builtins.bytes = ...,
+        author: _builtins.bytes = ...,
+        owner: _builtins.bytes = ...,
+        prompt_tokens: _builtins.int = ...,
+        found_tokens: _builtins.int = ...,
+        computed_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        age_ms: _builtins.int = ...,
+        first_token_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "author", b"author", "computed_tokens", b"computed_tokens", "conversation", b"conversation", "first_token_ms", b"first_token_ms", "found_tokens", b"found_tokens", "output_tokens", b"output_tokens", "owner", b"owner", "prompt_tokens", b"prompt_tokens", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunningRequest: _TypeAlias = RunningRequest  # noqa: Y015
+
+@_typing.final
+class PagesRequest(_message.Message):
+    """Ask where a context is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    seal: _builtins.bytes
+    """The seal at the end of the branch, 32 bytes; unset for the branch with the latest activity."""
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        seal: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "seal", b"seal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PagesRequest: _TypeAlias = PagesRequest  # noqa: Y015
+
+@_typing.final
+class PagesResponse(_message.Message):
+    """The current context of a branch: up to its last seal, the answer to that, and what follows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    STORED_TOKENS_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    tokens: _builtins.int
+    """Tokens of the context."""
+    stored_tokens: _builtins.int
+    """Tokens of its beginning that a checkpoint holds, in memory or not."""
+    seal: _builtins.bytes
+    """The seal at the end of the branch, 32 bytes; unset where nothing is sealed."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryPages]:
+        """In context order."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___EntryPages] | None = ...,
+        tokens: _builtins.int = ...,
+        stored_tokens: _builtins.int = ...,
+        seal: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "seal", b"seal", "stored_tokens", b"stored_tokens", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PagesResponse: _TypeAlias = PagesResponse  # noqa: Y015
+
+@_typing.final
+class EntryPages(_message.Message):
+    """The tokens of one entry, by where their keys and values are found first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRY_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    SHARED_TOKENS_FIELD_NUMBER: _builtins.int
+    STORED_TOKENS_FIELD_NUMBER: _builtins.int
+    ABSENT_TOKENS_FIELD_NUMBER: _builtins.int
+    entry: _builtins.bytes
+    """The entry, 32 bytes."""
+    cached_tokens: _builtins.int
+    """In memory, in pages of this conversation."""
+    shared_tokens: _builtins.int
+    """In memory, only in pages of other conversations; shown to the first owner alone."""
+    stored_tokens: _builtins.int
+    """In a checkpoint alone."""
+    absent_tokens: _builtins.int
+    """To be computed."""
+    def __init__(
+        self,
+        *,
+        entry: _builtins.bytes = ...,
+        cached_tokens: _builtins.int = ...,
+        shared_tokens: _builtins.int = ...,
+        stored_tokens: _builtins.int = ...,
+        absent_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absent_tokens", b"absent_tokens", "cached_tokens", b"cached_tokens", "entry", b"entry", "shared_tokens", b"shared_tokens", "stored_tokens", b"stored_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EntryPages: _TypeAlias = EntryPages  # noqa: Y015
+
+@_typing.final
+class ReplayRequest(_message.Message):
+    """Ask for a replay."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    FROM_ENTRY_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    mode: Global___ReplayMode.ValueType
+    """What to do; unset is refused."""
+    from_entry: _builtins.bytes
+    """Check only answers to contexts with this entry, or this answer, 32 bytes;
+    unset for all.
+    """
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.bytes = ...,
+        mode: Global___ReplayMode.ValueType = ...,
+        from_entry: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "from_entry", b"from_entry", "mode", b"mode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayRequest: _TypeAlias = ReplayRequest  # noqa: Y015
+
+@_typing.final
+class ReplayResponse(_message.Message):
+    """One message of a replay: progress and findings as they come, the receipt last."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    FINDING_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> Global___ReplayProgress:
+        """How far the computation is."""
+
+    @_builtins.property
+    def finding(self) -> Global___ReplayFinding:
+        """The result for one answer."""
+
+    @_builtins.property
+    def receipt(self) -> Global___Receipt:
+        """The result for all, which ends the stream."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___ReplayProgress | None = ...,
+        finding: Global___ReplayFinding | None = ...,
+        receipt: Global___Receipt | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "finding", b"finding", "progress", b"progress", "receipt", b"receipt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "finding", b"finding", "progress", b"progress", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["progress", "finding", "receipt"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___ReplayResponse: _TypeAlias = ReplayResponse  # noqa: Y015
+
+@_typing.final
+class ReplayProgress(_message.Message):
+    """How far a replay is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DONE_TOKENS_FIELD_NUMBER: _builtins.int
+    TOTAL_TOKENS_FIELD_NUMBER: _builtins.int
+    done_tokens: _builtins.int
+    """Tokens computed."""
+    total_tokens: _builtins.int
+    """Tokens to compute in all."""
+    def __init__(
+        self,
+        *,
+        done_tokens: _builtins.int = ...,
+        total_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done_tokens", b"done_tokens", "total_tokens", b"total_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayProgress: _TypeAlias = ReplayProgress  # noqa: Y015
+
+@_typing.final
+class ReplayFinding(_message.Message):
+    """The result for one answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    RENDER_DIGEST_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    TOKEN_INDEX_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    CHECKED_TOKENS_FIELD_NUMBER: _builtins.int
+    DIFFERING_TOKENS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    answer: _builtins.bytes
+    """The generation, 32 bytes."""
+    seal: _builtins.bytes
+    """Its seal, 32 bytes."""
+    render_digest: _builtins.bytes
+    """Render digest of the context as rendered now, 32 bytes."""
+    outcome: Global___ReplayOutcome.ValueType
+    """The verdict."""
+    cause: Global___ReplayCause.ValueType
+    """The reason for any other verdict than ACCEPTED."""
+    token_index: _builtins.int
+    """Output index of the first difference; unset where it is at no token."""
+    entry: _builtins.bytes
+    """The entry at which the difference begins, 32 bytes; unset for the answer."""
+    detail: _builtins.str
+    """The difference in words."""
+    prompt_tokens: _builtins.int
+    """Tokens of the context."""
+    output_tokens: _builtins.int
+    """Recorded tokens."""
+    checked_tokens: _builtins.int
+    """Recorded tokens compared with those that the request yields."""
+    differing_tokens: _builtins.int
+    """How many of these differ, each after the recorded ones before it."""
+    cached_tokens: _builtins.int
+    """Tokens whose cached keys and values were compared with those computed now."""
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Natural logarithms of the probabilities of the recorded tokens, where the
+        host can't judge them.
+        """
+
+    def __init__(
+        self,
+        *,
+        answer: _builtins.bytes = ...,
+        seal: _builtins.bytes = ...,
+        render_digest: _builtins.bytes = ...,
+        outcome: Global___ReplayOutcome.ValueType = ...,
+        cause: Global___ReplayCause.ValueType = ...,
+        token_index: _builtins.int | None = ...,
+        entry: _builtins.bytes = ...,
+        detail: _builtins.str = ...,
+        prompt_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        checked_tokens: _builtins.int = ...,
+        differing_tokens: _builtins.int = ...,
+        logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        cached_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_token_index", b"_token_index", "token_index", b"token_index"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_token_index", b"_token_index", "answer", b"answer", "cached_tokens", b"cached_tokens", "cause", b"cause", "checked_tokens", b"checked_tokens", "detail", b"detail", "differing_tokens", b"differing_tokens", "entry", b"entry", "logprobs", b"logprobs", "outcome", b"outcome", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "render_digest", b"render_digest", "seal", b"seal", "token_index", b"token_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__token_index: _TypeAlias = _typing.Literal["token_index"]  # noqa: Y015
+    _WhichOneofArgType__token_index: _TypeAlias = _typing.Literal["_token_index", b"_token_index"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_index) -> _WhichOneofReturnType__token_index | None: ...
+
+Global___ReplayFinding: _TypeAlias = ReplayFinding  # noqa: Y015
+
+@_typing.final
+class Receipt(_message.Message):
+    """What a host has checked of a conversation, signed (spec/07-host)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    LOG_DIGEST_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    FROM_ENTRY_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    DIFFERING_FIELD_NUMBER: _builtins.int
+    UNDECIDED_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    FIRST_CAUSE_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
+    FINDINGS_DIGEST_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_MS_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    host: _builtins.bytes
+    """The host's key, 32 bytes."""
+    conversation: _builtins.bytes
+    """The conversation, 32 bytes."""
+    log_digest: _builtins.bytes
+    """Digest of the log that was replayed, 32 bytes."""
+    entries: _builtins.int
+    """Entries of that log."""
+    mode: Global___ReplayMode.ValueType
+    """What was done."""
+    from_entry: _builtins.bytes
+    """As in the request, 32 bytes."""
+    outcome: Global___ReplayOutcome.ValueType
+    """DIFFERS if any answer differs, else UNDECIDED if any is, else ACCEPTED."""
+    accepted: _builtins.int
+    """Answers accepted."""
+    differing: _builtins.int
+    """Answers that differ."""
+    undecided: _builtins.int
+    """Answers that this host can't judge."""
+    refused: _builtins.int
+    """Requests that were refused: nothing was computed for them."""
+    open: _builtins.int
+    """Requests that are sealed and not answered yet."""
+    tokens: _builtins.int
+    """Output tokens compared."""
+    first: _builtins.bytes
+    """The first answer of the log with this outcome, 32 bytes; unset if all are accepted."""
+    first_cause: Global___ReplayCause.ValueType
+    """Its cause."""
+    first_token: _builtins.int
+    """Output index of its first difference; unset where it is at no token."""
+    profile: _builtins.bytes
+    """Digest of the host's profile, 32 bytes."""
+    numerics_class: _builtins.bytes
+    """Digest of the host's canary computation, 32 bytes."""
+    findings_digest: _builtins.bytes
+    """SHA-256 over PAE("antiphon/v1/findings", findings), 32 bytes, where a finding
+    is, by ascending answer: answer || render_digest || outcome and cause, 1 byte
+    each || token_index (signed, -1 for none), prompt_tokens, output_tokens,
+    checked_tokens and differing_tokens, 8 bytes little-endian each.
+    """
+    create_time_ms: _builtins.int
+    """Unix time in milliseconds, by the host's clock."""
+    signature: _builtins.bytes
+    """Ed25519 over PAE("antiphon/v1/receipt", ids || numbers), 64 bytes. The ids, each
+    with its length before it as one byte, are host, conversation, log_digest,
+    profile, numerics_class, findings_digest, from_entry and first, of which the
+    last two may be empty. The numbers are mode, outcome and first_cause, 1 byte
+    each, then entries, accepted, differing, undecided, tokens, refused, open,
+    first_token (signed, -1 for none) and create_time_ms, 8 bytes little-endian each.
+    """
+    def __init__(
+        self,
+        *,
+        host: _builtins.bytes = ...,
+        conversation: _builtins.bytes = ...,
+        log_digest: _builtins.bytes = ...,
+        entries: _builtins.int = ...,
+        mode: Global___ReplayMode.ValueType = ...,
+        from_entry: _builtins.bytes = ...,
+        outcome: Global___ReplayOutcome.ValueType = ...,
+        accepted: _builtins.int = ...,
+        differing: _builtins.int = ...,
+        undecided: _builtins.int = ...,
+        refused: _builtins.int = ...,
+        open: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        first: _builtins.bytes = ...,
+        first_cause: Global___ReplayCause.ValueType = ...,
+        first_token: _builtins.int | None = ...,
+        profile: _builtins.bytes = ...,
+        numerics_class: _builtins.bytes = ...,
+        findings_digest: _builtins.bytes = ...,
+        create_time_ms: _builtins.int = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "first_token", b"first_token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "accepted", b"accepted", "conversation", b"conversation", "create_time_ms", b"create_time_ms", "differing", b"differing", "entries", b"entries", "findings_digest", b"findings_digest", "first", b"first", "first_cause", b"first_cause", "first_token", b"first_token", "from_entry", b"from_entry", "host", b"host", "log_digest", b"log_digest", "mode", b"mode", "numerics_class", b"numerics_class", "open", b"open", "outcome", b"outcome", "profile", b"profile", "refused", b"refused", "signature", b"signature", "tokens", b"tokens", "undecided", b"undecided"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__first_token: _TypeAlias = _typing.Literal["first_token"]  # noqa: Y015
+    _WhichOneofArgType__first_token: _TypeAlias = _typing.Literal["_first_token", b"_first_token"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token) -> _WhichOneofReturnType__first_token | None: ...
+
+Global___Receipt: _TypeAlias = Receipt  # noqa: Y015

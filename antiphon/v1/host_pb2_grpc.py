@@ -55,6 +55,11 @@ class HostServiceStub:
                 request_serializer=antiphon_dot_v1_dot_host__pb2.CountTokensRequest.SerializeToString,
                 response_deserializer=antiphon_dot_v1_dot_host__pb2.CountTokensResponse.FromString,
                 _registered_method=True)
+        self.Warm = channel.unary_unary(
+                '/antiphon.v1.HostService/Warm',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.WarmRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.WarmResponse.FromString,
+                _registered_method=True)
         self.Evict = channel.unary_unary(
                 '/antiphon.v1.HostService/Evict',
                 request_serializer=antiphon_dot_v1_dot_host__pb2.EvictRequest.SerializeToString,
@@ -64,6 +69,31 @@ class HostServiceStub:
                 '/antiphon.v1.HostService/ListCheckpoints',
                 request_serializer=antiphon_dot_v1_dot_host__pb2.ListCheckpointsRequest.SerializeToString,
                 response_deserializer=antiphon_dot_v1_dot_host__pb2.ListCheckpointsResponse.FromString,
+                _registered_method=True)
+        self.Export = channel.unary_stream(
+                '/antiphon.v1.HostService/Export',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.ExportRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.ExportResponse.FromString,
+                _registered_method=True)
+        self.Import = channel.stream_stream(
+                '/antiphon.v1.HostService/Import',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.ImportRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.ImportResponse.FromString,
+                _registered_method=True)
+        self.Stats = channel.unary_unary(
+                '/antiphon.v1.HostService/Stats',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.StatsRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.StatsResponse.FromString,
+                _registered_method=True)
+        self.Pages = channel.unary_unary(
+                '/antiphon.v1.HostService/Pages',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.PagesRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.PagesResponse.FromString,
+                _registered_method=True)
+        self.Replay = channel.unary_stream(
+                '/antiphon.v1.HostService/Replay',
+                request_serializer=antiphon_dot_v1_dot_host__pb2.ReplayRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_host__pb2.ReplayResponse.FromString,
                 _registered_method=True)
 
 
@@ -93,7 +123,14 @@ class HostServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CountTokens(self, request, context):
-        """How many tokens a text has.
+        """How many tokens a text, and a context, have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Warm(self, request, context):
+        """Compute the keys and values of a context, and no answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,6 +145,42 @@ class HostServiceServicer:
 
     def ListCheckpoints(self, request, context):
         """Checkpoints held of a conversation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Export(self, request, context):
+        """The newest checkpoint of a conversation, as an archive that only hosts of one key ring open.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Import(self, request_iterator, context):
+        """Keep the checkpoint of an archive. The host answers the first part, and then the whole.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stats(self, request, context):
+        """Metrics and running requests; details for the host's operators and for members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pages(self, request, context):
+        """Where the keys and values of a conversation's current context are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Replay(self, request, context):
+        """Compute a conversation again from its log, and check its answers. One at a
+        time; REPLAY_BUSY while another one runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -136,6 +209,11 @@ def add_HostServiceServicer_to_server(servicer, server):
                     request_deserializer=antiphon_dot_v1_dot_host__pb2.CountTokensRequest.FromString,
                     response_serializer=antiphon_dot_v1_dot_host__pb2.CountTokensResponse.SerializeToString,
             ),
+            'Warm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.WarmRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.WarmResponse.SerializeToString,
+            ),
             'Evict': grpc.unary_unary_rpc_method_handler(
                     servicer.Evict,
                     request_deserializer=antiphon_dot_v1_dot_host__pb2.EvictRequest.FromString,
@@ -145,6 +223,31 @@ def add_HostServiceServicer_to_server(servicer, server):
                     servicer.ListCheckpoints,
                     request_deserializer=antiphon_dot_v1_dot_host__pb2.ListCheckpointsRequest.FromString,
                     response_serializer=antiphon_dot_v1_dot_host__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'Export': grpc.unary_stream_rpc_method_handler(
+                    servicer.Export,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.ExportRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.ExportResponse.SerializeToString,
+            ),
+            'Import': grpc.stream_stream_rpc_method_handler(
+                    servicer.Import,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.ImportRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.ImportResponse.SerializeToString,
+            ),
+            'Stats': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stats,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.StatsRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.StatsResponse.SerializeToString,
+            ),
+            'Pages': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pages,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.PagesRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.PagesResponse.SerializeToString,
+            ),
+            'Replay': grpc.unary_stream_rpc_method_handler(
+                    servicer.Replay,
+                    request_deserializer=antiphon_dot_v1_dot_host__pb2.ReplayRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_host__pb2.ReplayResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +370,33 @@ class HostService:
             _registered_method=True)
 
     @staticmethod
+    def Warm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.HostService/Warm',
+            antiphon_dot_v1_dot_host__pb2.WarmRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.WarmResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Evict(request,
             target,
             options=(),
@@ -310,6 +440,141 @@ class HostService:
             '/antiphon.v1.HostService/ListCheckpoints',
             antiphon_dot_v1_dot_host__pb2.ListCheckpointsRequest.SerializeToString,
             antiphon_dot_v1_dot_host__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Export(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/antiphon.v1.HostService/Export',
+            antiphon_dot_v1_dot_host__pb2.ExportRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.ExportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Import(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/antiphon.v1.HostService/Import',
+            antiphon_dot_v1_dot_host__pb2.ImportRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.ImportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.HostService/Stats',
+            antiphon_dot_v1_dot_host__pb2.StatsRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.StatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.HostService/Pages',
+            antiphon_dot_v1_dot_host__pb2.PagesRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.PagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Replay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/antiphon.v1.HostService/Replay',
+            antiphon_dot_v1_dot_host__pb2.ReplayRequest.SerializeToString,
+            antiphon_dot_v1_dot_host__pb2.ReplayResponse.FromString,
             options,
             channel_credentials,
             insecure,

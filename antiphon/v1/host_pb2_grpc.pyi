@@ -40,11 +40,25 @@ class HostServiceStub:
     Render: _grpc.UnaryUnaryMultiCallable[_host_pb2.RenderRequest, _host_pb2.RenderResponse]
     """How a sealed context is rendered."""
     CountTokens: _grpc.UnaryUnaryMultiCallable[_host_pb2.CountTokensRequest, _host_pb2.CountTokensResponse]
-    """How many tokens a text has."""
+    """How many tokens a text, and a context, have."""
+    Warm: _grpc.UnaryUnaryMultiCallable[_host_pb2.WarmRequest, _host_pb2.WarmResponse]
+    """Compute the keys and values of a context, and no answer."""
     Evict: _grpc.UnaryUnaryMultiCallable[_host_pb2.EvictRequest, _host_pb2.EvictResponse]
     """Drop the derived state of a conversation."""
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_host_pb2.ListCheckpointsRequest, _host_pb2.ListCheckpointsResponse]
     """Checkpoints held of a conversation."""
+    Export: _grpc.UnaryStreamMultiCallable[_host_pb2.ExportRequest, _host_pb2.ExportResponse]
+    """The newest checkpoint of a conversation, as an archive that only hosts of one key ring open."""
+    Import: _grpc.StreamStreamMultiCallable[_host_pb2.ImportRequest, _host_pb2.ImportResponse]
+    """Keep the checkpoint of an archive. The host answers the first part, and then the whole."""
+    Stats: _grpc.UnaryUnaryMultiCallable[_host_pb2.StatsRequest, _host_pb2.StatsResponse]
+    """Metrics and running requests; details for the host's operators and for members."""
+    Pages: _grpc.UnaryUnaryMultiCallable[_host_pb2.PagesRequest, _host_pb2.PagesResponse]
+    """Where the keys and values of a conversation's current context are."""
+    Replay: _grpc.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]
+    """Compute a conversation again from its log, and check its answers. One at a
+    time; REPLAY_BUSY while another one runs.
+    """
 
 @_typing.type_check_only
 class HostServiceAsyncStub(HostServiceStub):
@@ -58,11 +72,25 @@ class HostServiceAsyncStub(HostServiceStub):
     Render: _aio.UnaryUnaryMultiCallable[_host_pb2.RenderRequest, _host_pb2.RenderResponse]  # type: ignore[assignment]
     """How a sealed context is rendered."""
     CountTokens: _aio.UnaryUnaryMultiCallable[_host_pb2.CountTokensRequest, _host_pb2.CountTokensResponse]  # type: ignore[assignment]
-    """How many tokens a text has."""
+    """How many tokens a text, and a context, have."""
+    Warm: _aio.UnaryUnaryMultiCallable[_host_pb2.WarmRequest, _host_pb2.WarmResponse]  # type: ignore[assignment]
+    """Compute the keys and values of a context, and no answer."""
     Evict: _aio.UnaryUnaryMultiCallable[_host_pb2.EvictRequest, _host_pb2.EvictResponse]  # type: ignore[assignment]
     """Drop the derived state of a conversation."""
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_host_pb2.ListCheckpointsRequest, _host_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """Checkpoints held of a conversation."""
+    Export: _aio.UnaryStreamMultiCallable[_host_pb2.ExportRequest, _host_pb2.ExportResponse]  # type: ignore[assignment]
+    """The newest checkpoint of a conversation, as an archive that only hosts of one key ring open."""
+    Import: _aio.StreamStreamMultiCallable[_host_pb2.ImportRequest, _host_pb2.ImportResponse]  # type: ignore[assignment]
+    """Keep the checkpoint of an archive. The host answers the first part, and then the whole."""
+    Stats: _aio.UnaryUnaryMultiCallable[_host_pb2.StatsRequest, _host_pb2.StatsResponse]  # type: ignore[assignment]
+    """Metrics and running requests; details for the host's operators and for members."""
+    Pages: _aio.UnaryUnaryMultiCallable[_host_pb2.PagesRequest, _host_pb2.PagesResponse]  # type: ignore[assignment]
+    """Where the keys and values of a conversation's current context are."""
+    Replay: _aio.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]  # type: ignore[assignment]
+    """Compute a conversation again from its log, and check its answers. One at a
+    time; REPLAY_BUSY while another one runs.
+    """
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
     """Questions about a host's engine. Generating and cancelling need only the hub."""
@@ -97,7 +125,15 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _host_pb2.CountTokensRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_host_pb2.CountTokensResponse, _abc.Awaitable[_host_pb2.CountTokensResponse]]:
-        """How many tokens a text has."""
+        """How many tokens a text, and a context, have."""
+
+    @_abc_1.abstractmethod
+    def Warm(
+        self,
+        request: _host_pb2.WarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_host_pb2.WarmResponse, _abc.Awaitable[_host_pb2.WarmResponse]]:
+        """Compute the keys and values of a context, and no answer."""
 
     @_abc_1.abstractmethod
     def Evict(
@@ -114,5 +150,47 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_host_pb2.ListCheckpointsResponse, _abc.Awaitable[_host_pb2.ListCheckpointsResponse]]:
         """Checkpoints held of a conversation."""
+
+    @_abc_1.abstractmethod
+    def Export(
+        self,
+        request: _host_pb2.ExportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_host_pb2.ExportResponse], _abc.AsyncIterator[_host_pb2.ExportResponse]]:
+        """The newest checkpoint of a conversation, as an archive that only hosts of one key ring open."""
+
+    @_abc_1.abstractmethod
+    def Import(
+        self,
+        request_iterator: _MaybeAsyncIterator[_host_pb2.ImportRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_host_pb2.ImportResponse], _abc.AsyncIterator[_host_pb2.ImportResponse]]:
+        """Keep the checkpoint of an archive. The host answers the first part, and then the whole."""
+
+    @_abc_1.abstractmethod
+    def Stats(
+        self,
+        request: _host_pb2.StatsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_host_pb2.StatsResponse, _abc.Awaitable[_host_pb2.StatsResponse]]:
+        """Metrics and running requests; details for the host's operators and for members."""
+
+    @_abc_1.abstractmethod
+    def Pages(
+        self,
+        request: _host_pb2.PagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_host_pb2.PagesResponse, _abc.Awaitable[_host_pb2.PagesResponse]]:
+        """Where the keys and values of a conversation's current context are."""
+
+    @_abc_1.abstractmethod
+    def Replay(
+        self,
+        request: _host_pb2.ReplayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_host_pb2.ReplayResponse], _abc.AsyncIterator[_host_pb2.ReplayResponse]]:
+        """Compute a conversation again from its log, and check its answers. One at a
+        time; REPLAY_BUSY while another one runs.
+        """
 
 def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -73,14 +73,16 @@ class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Kind.ValueType],
     """What the model produced. Body: Generation."""
     KIND_CANCEL: _Kind.ValueType  # 8
     """A request is not to be answered, or not further. Body: Cancel."""
+    KIND_CHECKPOINT: _Kind.ValueType  # 9
+    """Derived state of the context that the parent, a GENERATION, ends. Body: Checkpoint."""
     KIND_DOCUMENT: _Kind.ValueType  # 12
     """One update of the shared document. Body: Document."""
     KIND_JOIN: _Kind.ValueType  # 13
     """Gathers more heads than one entry may have parents. Body: Join."""
 
 class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
-    """What an entry is. Numbers 9 to 11 are kept for checkpoints, compactions and
-    redactions; until they are defined they are carried like any unknown kind.
+    """What an entry is. Numbers 10 and 11 are kept for compactions and redactions;
+    until they are defined they are carried like any unknown kind.
     """
 
 KIND_UNSPECIFIED: Kind.ValueType  # 0
@@ -101,6 +103,8 @@ KIND_GENERATION: Kind.ValueType  # 7
 """What the model produced. Body: Generation."""
 KIND_CANCEL: Kind.ValueType  # 8
 """A request is not to be answered, or not further. Body: Cancel."""
+KIND_CHECKPOINT: Kind.ValueType  # 9
+"""Derived state of the context that the parent, a GENERATION, ends. Body: Checkpoint."""
 KIND_DOCUMENT: Kind.ValueType  # 12
 """One update of the shared document. Body: Document."""
 KIND_JOIN: Kind.ValueType  # 13
@@ -148,7 +152,7 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     ROLE_OWNER: _Role.ValueType  # 3
     """Everything a writer may, and grant or revoke."""
     ROLE_HOST: _Role.ValueType  # 4
-    """Write seals and generations."""
+    """Write seals, generations and checkpoints."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a member may do."""
@@ -162,7 +166,7 @@ ROLE_WRITER: Role.ValueType  # 2
 ROLE_OWNER: Role.ValueType  # 3
 """Everything a writer may, and grant or revoke."""
 ROLE_HOST: Role.ValueType  # 4
-"""Write seals and generations."""
+"""Write seals, generations and checkpoints."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 class _Speaker:
@@ -265,6 +269,38 @@ NEED_DROPPABLE: Need.ValueType  # 3
 """Leave out and say so."""
 Global___Need: _TypeAlias = Need  # noqa: Y015
 
+class _ToolChoice:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolChoiceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolChoice.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_CHOICE_AUTO: _ToolChoice.ValueType  # 0
+    """Where the model wants to; with a response format, not at all.
+    buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
+    """
+    TOOL_CHOICE_NONE: _ToolChoice.ValueType  # 1
+    """Not at all."""
+    TOOL_CHOICE_REQUIRED: _ToolChoice.ValueType  # 2
+    """One call or more, and no text."""
+    TOOL_CHOICE_NAMED: _ToolChoice.ValueType  # 3
+    """One call of the tool that is named, and no text."""
+
+class ToolChoice(_ToolChoice, metaclass=_ToolChoiceEnumTypeWrapper):
+    """Whether an answer calls tools."""
+
+TOOL_CHOICE_AUTO: ToolChoice.ValueType  # 0
+"""Where the model wants to; with a response format, not at all.
+buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
+"""
+TOOL_CHOICE_NONE: ToolChoice.ValueType  # 1
+"""Not at all."""
+TOOL_CHOICE_REQUIRED: ToolChoice.ValueType  # 2
+"""One call or more, and no text."""
+TOOL_CHOICE_NAMED: ToolChoice.ValueType  # 3
+"""One call of the tool that is named, and no text."""
+Global___ToolChoice: _TypeAlias = ToolChoice  # noqa: Y015
+
 class _ProjectionOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -281,7 +317,7 @@ class _ProjectionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pro
     """It was left out."""
 
 class ProjectionOutcome(_ProjectionOutcome, metaclass=_ProjectionOutcomeEnumTypeWrapper):
-    """What a host did with an opaque part."""
+    """What a host did with such a part."""
 
 PROJECTION_OUTCOME_UNSPECIFIED: ProjectionOutcome.ValueType  # 0
 """Never valid."""
@@ -405,23 +441,27 @@ class Header(_message.Message):
     author: _builtins.bytes
     """Ed25519 public key of the author, 32 bytes."""
     epoch: _builtins.int
-    """Random number naming one unbroken life of the author's store; never 0."""
+    """Random number of one uninterrupted use of the author's store; never 0."""
     track: Global___Track.ValueType
-    """The history this entry belongs to; unset exactly in the genesis."""
+    """The history this entry belongs to: 1 conversation, 2 document, 3 membership;
+    unset exactly in the genesis.
+    """
     seq: _builtins.int
     """Position in the lane (author, epoch, track), from 0 without gaps."""
     prev: _builtins.bytes
     """Id of the lane's previous entry, 32 bytes; unset exactly at seq 0."""
     basis: _builtins.bytes
-    """Id of the seal whose context this entry extends, 32 bytes; unset before the first."""
+    """Id of the seal whose context this entry extends, 32 bytes; on the conversation
+    track only, unset before the first.
+    """
     lamport: _builtins.int
-    """1 + the greatest lamport of prev, parents, basis and what a control body
-    lists; 0 for the genesis.
+    """1 + the greatest lamport of prev, parents, basis and the ids that a control
+    body lists; 0 for the genesis.
     """
     kind: Global___Kind.ValueType
-    """What the body holds. Unknown kinds are stored, relayed and ignored."""
+    """What the body holds; never 0. Unknown kinds are stored, relayed and ignored."""
     critical: _builtins.bool
-    """A replica that does not know the kind must not append to this conversation."""
+    """A replica that does not know the kind appends nothing but MEMBER entries here."""
     body_digest: _builtins.bytes
     """SHA-256 of the whole body, salt included, 32 bytes."""
     body_bytes: _builtins.int
@@ -429,7 +469,9 @@ class Header(_message.Message):
     create_time_ms: _builtins.int
     """Unix time in milliseconds when the author wrote this; informative only."""
     conflict: Global___Conflict.ValueType
-    """Where a request goes whose branch went on meanwhile; unset: behind it."""
+    """Where a request goes whose branch went on meanwhile: 0 QUEUE, 1 FORK; other
+    numbers are refused.
+    """
     @_builtins.property
     def parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Ids this entry directly follows in its track or the genesis, 32 bytes
@@ -471,6 +513,17 @@ class Genesis(_message.Message):
 
     OWNERS_FIELD_NUMBER: _builtins.int
     DEFAULT_SAMPLING_FIELD_NUMBER: _builtins.int
+    SHARES_PAGES_FIELD_NUMBER: _builtins.int
+    DEFAULT_OUTPUT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
+    DEFAULT_STOP_FIELD_NUMBER: _builtins.int
+    shares_pages: _builtins.bool
+    """Hosts may use what they computed for one such conversation of the first
+    owner in another, whoever reads them (spec/08-checkpoint, 6).
+    """
+    default_output_tokens_max: _builtins.int
+    """Output tokens that clients propose for requests here; 0 for no proposal,
+    informative.
+    """
     @_builtins.property
     def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Owner keys in order of seniority, 32 bytes each, 1 to 16, the first being
@@ -481,15 +534,24 @@ class Genesis(_message.Message):
     def default_sampling(self) -> Global___Sampling:
         """Sampling that clients propose for requests here; informative."""
 
+    @_builtins.property
+    def default_stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Stop strings that clients propose for requests here, at most 16, none
+        empty; informative.
+        """
+
     def __init__(
         self,
         *,
         owners: _abc.Iterable[_builtins.bytes] | None = ...,
         default_sampling: Global___Sampling | None = ...,
+        shares_pages: _builtins.bool = ...,
+        default_output_tokens_max: _builtins.int = ...,
+        default_stop: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_sampling", b"default_sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_sampling", b"default_sampling", "owners", b"owners"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_output_tokens_max", b"default_output_tokens_max", "default_sampling", b"default_sampling", "default_stop", b"default_stop", "owners", b"owners", "shares_pages", b"shares_pages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -623,25 +685,67 @@ class Message(_message.Message):
 
     SPEAKER_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
     speaker: Global___Speaker.ValueType
     """Who speaks, for the model's template."""
+    label: _builtins.str
+    """The program that wrote it for its author, in its own words, such as "agent";
+    at most 64 bytes, empty for none. No context holds it.
+    """
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
         """What is said, in order; at most 256."""
+
+    @_builtins.property
+    def key(self) -> Global___CallKey:
+        """The idempotency key of the call that this message begins; unset for none."""
 
     def __init__(
         self,
         *,
         speaker: Global___Speaker.ValueType = ...,
         parts: _abc.Iterable[Global___Part] | None = ...,
+        key: Global___CallKey | None = ...,
+        label: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "speaker", b"speaker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "label", b"label", "parts", b"parts", "speaker", b"speaker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
+
+@_typing.final
+class CallKey(_message.Message):
+    """The idempotency key under which an author made a call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    key: _builtins.bytes
+    """Tagged digest of the author's key and the text of the key, 32 bytes."""
+    call: _builtins.bytes
+    """Tagged digest of the parts of the message, 32 bytes."""
+    attempt: _builtins.int
+    """Number of the try, from 0."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.bytes = ...,
+        call: _builtins.bytes = ...,
+        attempt: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "call", b"call", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallKey: _TypeAlias = CallKey  # noqa: Y015
 
 @_typing.final
 class Part(_message.Message):
@@ -1016,25 +1120,31 @@ class Sampling(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
-    """0 is greedy."""
-    top_k: _builtins.int
-    """Keep the k best; 0 for all."""
-    top_p: _builtins.float
-    """Keep the smallest set with this mass; 0 or 1 for all."""
-    min_p: _builtins.float
-    """Drop what is below this share of the best; 0 for none."""
-    repetition_penalty: _builtins.float
-    """Divide or multiply logits of seen tokens; 0 or 1 for none."""
-    presence_penalty: _builtins.float
-    """Subtract once for each seen token."""
-    frequency_penalty: _builtins.float
-    """Subtract for each occurrence."""
-    penalty_window: _builtins.int
-    """How many last tokens the penalties look at; 0 for all."""
-    seed: _builtins.int
-    """Seed of the counter-based draw; logged always, minted by the client where
-    the user gives none.
+    """0, 0.001 to 100. 0: the first candidate is chosen. Else it divides the
+    differences of scores.
     """
+    top_k: _builtins.int
+    """Keeps the first so many; 0: all."""
+    top_p: _builtins.float
+    """0 to 1. Keeps the shortest prefix whose weights sum to at least
+    ceil(top_p * sum) of those left; 0 or 1: all.
+    """
+    min_p: _builtins.float
+    """0 to 1. Keeps weights of at least min_p * 2^34."""
+    repetition_penalty: _builtins.float
+    """0, 0.001 to 100. Of each token in the window, divides a logit above 0 and
+    multiplies others.
+    """
+    presence_penalty: _builtins.float
+    """-100 to 100. Is subtracted once if the token is in the window."""
+    frequency_penalty: _builtins.float
+    """-100 to 100. Its product with the count of the token in the window is
+    subtracted.
+    """
+    penalty_window: _builtins.int
+    """The last tokens that the penalties look at, prompt and output; 0: all."""
+    seed: _builtins.int
+    """Seed of the draw; minted by the client where the user gives none."""
     @_builtins.property
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
         """Numbers added to logits, by ascending id; at most 1,024."""
@@ -1104,6 +1214,12 @@ class Request(_message.Message):
     OUTPUT_TOKENS_MIN_FIELD_NUMBER: _builtins.int
     STOP_TOKENS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    LARK_FIELD_NUMBER: _builtins.int
+    TOOL_CHOICE_FIELD_NUMBER: _builtins.int
+    TOOL_NAME_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """Key of the host that shall answer, 32 bytes."""
     profile: _builtins.bytes
@@ -1125,6 +1241,16 @@ class Request(_message.Message):
     token, with their log probabilities and that of the token itself; at most
     20, and 0 for no record.
     """
+    json_schema: _builtins.str
+    """A JSON Schema, as text."""
+    regex: _builtins.str
+    """A regular expression that the whole answer matches."""
+    lark: _builtins.str
+    """A context-free grammar in llguidance's variant of Lark."""
+    tool_choice: Global___ToolChoice.ValueType
+    """Whether the answer calls the tools in effect."""
+    tool_name: _builtins.str
+    """The tool to call where the choice is NAMED, at most 256 bytes; else unset."""
     @_builtins.property
     def sampling(self) -> Global___Sampling:
         """How to sample."""
@@ -1145,6 +1271,10 @@ class Request(_message.Message):
         most 64. They enter the context and are not shown.
         """
 
+    @_builtins.property
+    def key(self) -> Global___CallKey:
+        """The idempotency key of the call that this request belongs to; unset for none."""
+
     def __init__(
         self,
         *,
@@ -1159,12 +1289,20 @@ class Request(_message.Message):
         output_tokens_min: _builtins.int = ...,
         stop_tokens: _abc.Iterable[_builtins.int] | None = ...,
         logprobs: _builtins.int = ...,
+        json_schema: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        lark: _builtins.str = ...,
+        tool_choice: Global___ToolChoice.ValueType = ...,
+        tool_name: _builtins.str = ...,
+        key: Global___CallKey | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "key", b"key", "lark", b"lark", "regex", b"regex", "response_format", b"response_format", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "logprobs", b"logprobs", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_by_ms", b"answer_by_ms", "executor", b"executor", "host", b"host", "json_schema", b"json_schema", "key", b"key", "lark", b"lark", "logprobs", b"logprobs", "membership_heads", b"membership_heads", "output_tokens_max", b"output_tokens_max", "output_tokens_min", b"output_tokens_min", "profile", b"profile", "regex", b"regex", "response_format", b"response_format", "sampling", b"sampling", "stop", b"stop", "stop_tokens", b"stop_tokens", "tool_choice", b"tool_choice", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_response_format: _TypeAlias = _typing.Literal["json_schema", "regex", "lark"]  # noqa: Y015
+    _WhichOneofArgType_response_format: _TypeAlias = _typing.Literal["response_format", b"response_format"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_response_format) -> _WhichOneofReturnType_response_format | None: ...
 
 Global___Request: _TypeAlias = Request  # noqa: Y015
 
@@ -1207,7 +1345,7 @@ class Seal(_message.Message):
 
     @_builtins.property
     def projections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Projection]:
-        """What became of opaque parts."""
+        """What became of opaque parts, and of results that don't count."""
 
     def __init__(
         self,
@@ -1232,7 +1370,7 @@ Global___Seal: _TypeAlias = Seal  # noqa: Y015
 
 @_typing.final
 class Projection(_message.Message):
-    """What became of one opaque part in this context."""
+    """What became of one part that is not in this context as it is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1278,6 +1416,8 @@ class Generation(_message.Message):
     NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    GRAMMAR_ENGINE_FIELD_NUMBER: _builtins.int
+    GRAMMAR_DIGEST_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
     """How many bytes of the decoded tokens are visible."""
     finish_reason: Global___FinishReason.ValueType
@@ -1296,6 +1436,10 @@ class Generation(_message.Message):
     """Digest of the host's canary computation, 32 bytes."""
     run: _builtins.int
     """Number of the run, which the drafts carry too."""
+    grammar_engine: _builtins.str
+    """Name and version of the engine whose masks constrained the answer; empty for none."""
+    grammar_digest: _builtins.bytes
+    """Digest of the grammar as the engine was given it, 32 bytes; unset for none."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """All token ids that enter the context."""
@@ -1327,10 +1471,12 @@ class Generation(_message.Message):
         numerics_class: _builtins.bytes = ...,
         run: _builtins.int = ...,
         logprobs: _abc.Iterable[Global___TokenLogprobs] | None = ...,
+        grammar_engine: _builtins.str = ...,
+        grammar_digest: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "logprobs", b"logprobs", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft_digest", b"draft_digest", "finish_detail", b"finish_detail", "finish_reason", b"finish_reason", "grammar_digest", b"grammar_digest", "grammar_engine", b"grammar_engine", "logprobs", b"logprobs", "numerics_class", b"numerics_class", "parts", b"parts", "render_recipe_digest", b"render_recipe_digest", "run", b"run", "sampler_digest", b"sampler_digest", "token_ids", b"token_ids", "usage", b"usage", "visible_bytes", b"visible_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1396,9 +1542,11 @@ class Usage(_message.Message):
     output_tokens: _builtins.int
     """Produced."""
     first_token_us: _builtins.int
-    """From the start of work to the first token, in microseconds."""
+    """From the start of work to the first token, in microseconds; 0 if not known,
+    as where the answer went on after a crash.
+    """
     decode_us: _builtins.int
-    """From the first token to the last, in microseconds."""
+    """From the first token to the last, in microseconds; 0 if not known."""
     def __init__(
         self,
         *,
@@ -1439,6 +1587,52 @@ class Cancel(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Cancel: _TypeAlias = Cancel  # noqa: Y015
+
+@_typing.final
+class Checkpoint(_message.Message):
+    """Body of KIND_CHECKPOINT; parent: the GENERATION. It names an archive in the
+    hub's blob store that hosts of one key ring open (spec/08-checkpoint, 9).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    LINEAGE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    BLOB_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_MS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.bytes
+    """Digest of the namespace of stored pages, 32 bytes."""
+    lineage: _builtins.bytes
+    """Lineage key at all tokens, 32 bytes."""
+    tokens: _builtins.int
+    """Tokens it holds, 1 to 16,777,216."""
+    blob: _builtins.bytes
+    """SHA-256 of the archive, 32 bytes."""
+    size_bytes: _builtins.int
+    """Bytes of the archive, 1 to 1,073,741,824."""
+    expire_time_ms: _builtins.int
+    """Unix time after which the hub may have deleted the blob, in milliseconds; 0
+    for never.
+    """
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.bytes = ...,
+        lineage: _builtins.bytes = ...,
+        tokens: _builtins.int = ...,
+        blob: _builtins.bytes = ...,
+        size_bytes: _builtins.int = ...,
+        expire_time_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "expire_time_ms", b"expire_time_ms", "lineage", b"lineage", "namespace", b"namespace", "size_bytes", b"size_bytes", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Checkpoint: _TypeAlias = Checkpoint  # noqa: Y015
 
 @_typing.final
 class Document(_message.Message):

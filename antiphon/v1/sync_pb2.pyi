@@ -472,22 +472,30 @@ class ProfileInfo(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     CONTEXT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
+    SAMPLING_FIELD_NUMBER: _builtins.int
     digest: _builtins.bytes
     """Digest of the profile, 32 bytes."""
     name: _builtins.str
     """Name for people."""
     context_tokens_max: _builtins.int
     """Tokens a context can hold."""
+    @_builtins.property
+    def sampling(self) -> _log_pb2.Sampling:
+        """The sampling its makers recommend, without seed and logit biases; unset for
+        none. Advice: a REQUEST states its own, and is answered by that.
+        """
+
     def __init__(
         self,
         *,
         digest: _builtins.bytes = ...,
         name: _builtins.str = ...,
         context_tokens_max: _builtins.int = ...,
+        sampling: _log_pb2.Sampling | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens_max", b"context_tokens_max", "digest", b"digest", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens_max", b"context_tokens_max", "digest", b"digest", "name", b"name", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -584,6 +592,7 @@ class LaneHead(_message.Message):
     TRACK_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    LAMPORT_FIELD_NUMBER: _builtins.int
     author: _builtins.bytes
     """Author key, 32 bytes."""
     epoch: _builtins.int
@@ -594,6 +603,8 @@ class LaneHead(_message.Message):
     """Position."""
     id: _builtins.bytes
     """Entry id, 32 bytes."""
+    lamport: _builtins.int
+    """The entry's lamport, in the own heads of a Hint; unset elsewhere."""
     def __init__(
         self,
         *,
@@ -602,10 +613,11 @@ class LaneHead(_message.Message):
         track: _log_pb2.Track.ValueType = ...,
         seq: _builtins.int = ...,
         id: _builtins.bytes = ...,
+        lamport: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "epoch", b"epoch", "id", b"id", "seq", b"seq", "track", b"track"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "epoch", b"epoch", "id", b"id", "lamport", b"lamport", "seq", b"seq", "track", b"track"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -912,7 +924,7 @@ class Listing(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListingItem]:
-        """What is new since the last Listing of this link."""
+        """What is new since the last Listing of this link, or newly awaited."""
 
     def __init__(
         self,
@@ -935,19 +947,27 @@ class ListingItem(_message.Message):
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    CREATOR_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     digest: _builtins.bytes
     """Digest of what the hub holds, 32 bytes."""
+    creator: _builtins.bytes
+    """The author of its genesis, 32 bytes."""
+    awaited: _builtins.bool
+    """A request waits there for the client, which is a model host."""
     def __init__(
         self,
         *,
         conversation: _builtins.bytes = ...,
         digest: _builtins.bytes = ...,
+        creator: _builtins.bytes = ...,
+        awaited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "conversation", b"conversation", "creator", b"creator", "digest", b"digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1014,6 +1034,7 @@ class PushOutcome(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     DURABLE_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
     id: _builtins.bytes
     """The entry, 32 bytes."""
     durable: _builtins.bool
@@ -1022,16 +1043,21 @@ class PushOutcome(_message.Message):
     def fault(self) -> _errors_pb2.Fault:
         """Why it is not."""
 
+    @_builtins.property
+    def warning(self) -> _errors_pb2.Fault:
+        """It is durable, and without the effect its author expects: why."""
+
     def __init__(
         self,
         *,
         id: _builtins.bytes = ...,
         durable: _builtins.bool = ...,
         fault: _errors_pb2.Fault | None = ...,
+        warning: _errors_pb2.Fault | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fault", b"fault"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fault", b"fault", "warning", b"warning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable", b"durable", "fault", b"fault", "id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable", b"durable", "fault", b"fault", "id", b"id", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1078,6 +1104,8 @@ class WatchResponse(_message.Message):
     ENTRIES_FIELD_NUMBER: _builtins.int
     DRAFT_FIELD_NUMBER: _builtins.int
     HINT_FIELD_NUMBER: _builtins.int
+    ANSWERED_FIELD_NUMBER: _builtins.int
+    BEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> Global___Entries:
         """New entries."""
@@ -1088,7 +1116,15 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def hint(self) -> Global___Hint:
-        """What the next append needs; sent after the backlog and after each change."""
+        """What the next append needs; sent after entries, once after each change."""
+
+    @_builtins.property
+    def answered(self) -> Global___Answered:
+        """A request was answered; sent after its generation, before the Hint."""
+
+    @_builtins.property
+    def beat(self) -> Global___Beat:
+        """Sent every 20 s, so that silence shows a broken connection."""
 
     def __init__(
         self,
@@ -1096,16 +1132,65 @@ class WatchResponse(_message.Message):
         entries: Global___Entries | None = ...,
         draft: Global___Draft | None = ...,
         hint: Global___Hint | None = ...,
+        answered: Global___Answered | None = ...,
+        beat: Global___Beat | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "entries", b"entries", "event", b"event", "hint", b"hint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "beat", b"beat", "draft", b"draft", "entries", b"entries", "event", b"event", "hint", b"hint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "entries", b"entries", "event", b"event", "hint", b"hint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "beat", b"beat", "draft", b"draft", "entries", b"entries", "event", b"event", "hint", b"hint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["entries", "draft", "hint"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["entries", "draft", "hint", "answered", "beat"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class Answered(_message.Message):
+    """A request has its answer, or was refused for good."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    request: _builtins.bytes
+    """The request, 32 bytes."""
+    seal: _builtins.bytes
+    """The seal that counts, 32 bytes; unset for a refusal, which has none."""
+    generation: _builtins.bytes
+    """The generation, 32 bytes; of a refusal the one that states it."""
+    def __init__(
+        self,
+        *,
+        request: _builtins.bytes = ...,
+        seal: _builtins.bytes = ...,
+        generation: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "request", b"request", "seal", b"seal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Answered: _TypeAlias = Answered  # noqa: Y015
+
+@_typing.final
+class Beat(_message.Message):
+    """Nothing but a sign of life."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Beat: _TypeAlias = Beat  # noqa: Y015
 
 @_typing.final
 class Hint(_message.Message):
@@ -1119,19 +1204,24 @@ class Hint(_message.Message):
     LAMPORT_FIELD_NUMBER: _builtins.int
     OWN_HEADS_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_HEADS_FIELD_NUMBER: _builtins.int
+    OPEN_REQUEST_FIELD_NUMBER: _builtins.int
     tip: _builtins.bytes
     """The newest seal of the branch with the latest activity, 32 bytes; unset before the first."""
     basis: _builtins.bytes
     """Basis for the next conversation entry, 32 bytes; unset before the first seal."""
     lamport: _builtins.int
     """Lamport for an entry with these parents and basis on a fresh lane."""
+    open_request: _builtins.bytes
+    """A request of this branch that still gets an answer, 32 bytes; unset for none.
+    While it is set, an append that forks leaves that answer out of its context.
+    """
     @_builtins.property
     def parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Parents for the next conversation entry, 32 bytes each."""
 
     @_builtins.property
     def own_heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """Heads of the caller's own lanes."""
+        """Heads of the caller's own lanes, by epoch, track, seq and id."""
 
     @_builtins.property
     def membership_heads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -1146,14 +1236,56 @@ class Hint(_message.Message):
         lamport: _builtins.int = ...,
         own_heads: _abc.Iterable[Global___LaneHead] | None = ...,
         membership_heads: _abc.Iterable[_builtins.bytes] | None = ...,
+        open_request: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "lamport", b"lamport", "membership_heads", b"membership_heads", "own_heads", b"own_heads", "parents", b"parents", "tip", b"tip"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "lamport", b"lamport", "membership_heads", b"membership_heads", "open_request", b"open_request", "own_heads", b"own_heads", "parents", b"parents", "tip", b"tip"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hint: _TypeAlias = Hint  # noqa: Y015
+
+@_typing.final
+class HostsRequest(_message.Message):
+    """Ask for the model hosts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostsRequest: _TypeAlias = HostsRequest  # noqa: Y015
+
+@_typing.final
+class HostsResponse(_message.Message):
+    """The model hosts that are linked now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkedHost]:
+        """First those the hub vouches for, then the others; of each, the longest linked first."""
+
+    def __init__(
+        self,
+        *,
+        hosts: _abc.Iterable[Global___LinkedHost] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostsResponse: _TypeAlias = HostsResponse  # noqa: Y015
 
 @_typing.final
 class FetchRequest(_message.Message):

@@ -61,6 +61,11 @@ class SyncServiceStub:
                 request_serializer=antiphon_dot_v1_dot_sync__pb2.FetchRequest.SerializeToString,
                 response_deserializer=antiphon_dot_v1_dot_sync__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.Hosts = channel.unary_unary(
+                '/antiphon.v1.SyncService/Hosts',
+                request_serializer=antiphon_dot_v1_dot_sync__pb2.HostsRequest.SerializeToString,
+                response_deserializer=antiphon_dot_v1_dot_sync__pb2.HostsResponse.FromString,
+                _registered_method=True)
         self.Resolve = channel.unary_unary(
                 '/antiphon.v1.SyncService/Resolve',
                 request_serializer=antiphon_dot_v1_dot_sync__pb2.ResolveRequest.SerializeToString,
@@ -113,6 +118,13 @@ class SyncServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Hosts(self, request, context):
+        """Name the model hosts that are linked, as a Welcome does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Resolve(self, request, context):
         """Learn what became of an entry, or of a request.
         """
@@ -154,6 +166,11 @@ def add_SyncServiceServicer_to_server(servicer, server):
                     servicer.Fetch,
                     request_deserializer=antiphon_dot_v1_dot_sync__pb2.FetchRequest.FromString,
                     response_serializer=antiphon_dot_v1_dot_sync__pb2.FetchResponse.SerializeToString,
+            ),
+            'Hosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hosts,
+                    request_deserializer=antiphon_dot_v1_dot_sync__pb2.HostsRequest.FromString,
+                    response_serializer=antiphon_dot_v1_dot_sync__pb2.HostsResponse.SerializeToString,
             ),
             'Resolve': grpc.unary_unary_rpc_method_handler(
                     servicer.Resolve,
@@ -303,6 +320,33 @@ class SyncService:
             '/antiphon.v1.SyncService/Fetch',
             antiphon_dot_v1_dot_sync__pb2.FetchRequest.SerializeToString,
             antiphon_dot_v1_dot_sync__pb2.FetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/antiphon.v1.SyncService/Hosts',
+            antiphon_dot_v1_dot_sync__pb2.HostsRequest.SerializeToString,
+            antiphon_dot_v1_dot_sync__pb2.HostsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,8 @@ class SyncServiceStub:
     """Follow one conversation from a cursor, with all an appender needs."""
     Fetch: _grpc.UnaryStreamMultiCallable[_sync_pb2.FetchRequest, _sync_pb2.FetchResponse]
     """Get entries by id or by lane range."""
+    Hosts: _grpc.UnaryUnaryMultiCallable[_sync_pb2.HostsRequest, _sync_pb2.HostsResponse]
+    """Name the model hosts that are linked, as a Welcome does."""
     Resolve: _grpc.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]
     """Learn what became of an entry, or of a request."""
     Delete: _grpc.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]
@@ -67,6 +69,8 @@ class SyncServiceAsyncStub(SyncServiceStub):
     """Follow one conversation from a cursor, with all an appender needs."""
     Fetch: _aio.UnaryStreamMultiCallable[_sync_pb2.FetchRequest, _sync_pb2.FetchResponse]  # type: ignore[assignment]
     """Get entries by id or by lane range."""
+    Hosts: _aio.UnaryUnaryMultiCallable[_sync_pb2.HostsRequest, _sync_pb2.HostsResponse]  # type: ignore[assignment]
+    """Name the model hosts that are linked, as a Welcome does."""
     Resolve: _aio.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]  # type: ignore[assignment]
     """Learn what became of an entry, or of a request."""
     Delete: _aio.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]  # type: ignore[assignment]
@@ -116,6 +120,14 @@ class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sync_pb2.FetchResponse], _abc.AsyncIterator[_sync_pb2.FetchResponse]]:
         """Get entries by id or by lane range."""
+
+    @_abc_1.abstractmethod
+    def Hosts(
+        self,
+        request: _sync_pb2.HostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sync_pb2.HostsResponse, _abc.Awaitable[_sync_pb2.HostsResponse]]:
+        """Name the model hosts that are linked, as a Welcome does."""
 
     @_abc_1.abstractmethod
     def Resolve(

@@ -1,7 +1,108 @@
-"""The wait of compute threads for each other; imported before torch, which loads OpenMP."""
+"""The compute threads of a step; imported before torch.
+
+Threads wait for each other behind every kernel. On free cores two decode a third faster than
+one; where other processes need a core too, they decode at half the speed of one or less. So
+steps of few rows, whose kernels are short, are computed by all threads or by one fewer,
+whichever was faster lately (DECISIONS D395). How many compute changes no bit: the self-test
+compares them (model_host/engine/numerics.py).
+"""
 
 import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-# Two compute threads that spin while they wait get a hundred times slower once another
-# process needs one of two cores; this bounds the spinning.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# A thread spins for some 0.4 ms before it sleeps: longer than what lies between two kernels,
+# and much shorter than the time slice of another process, which a longer spin would wait for.
+# Whoever states a policy for waits has decided.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+FEW_ROWS = 32
+"""Rows of a step up to which the number of threads is chosen by measured time."""
+PROBE_STEPS = 3
+RECENT_STEPS = 9
+PROBE_FIRST = 4
+"""Steps behind a change until the other number is tried."""
+PROBE_LAST = (64, 1024)
+"""The same in the end, with all threads and with one fewer: to try all of them costs more."""
+FASTER = 0.95
+"""Share of the other's time below which a number is faster."""
+
+
+class ThreadChoice:
+    """All threads or one fewer for steps of about equal size. Pure: it is told the times."""
+
+    def __init__(self, threads: int) -> None:
+        """Begin with all `threads`."""
+        self._counts = (threads, max(1, threads - 1))
+        self._best = 0
+        self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._probed: list[float] = []
+        self._interval = self._left = PROBE_FIRST
+
+    @property
+    def threads(self) -> int:
+        """The number of threads of the next step."""
+        return self._counts[self._best if self._left else 1 - self._best]
+
+    def took(self, seconds: float) -> None:
+        """Learn the time of the step that was computed with `threads`."""
+        if self._counts[0] == self._counts[1]:
+            return
+        if self._left:
+            self._recent.append(seconds)
+            self._left -= 1
+            return
+        self._probed.append(seconds)
+        if len(self._probed) == PROBE_STEPS:
+            self._decide()
+
+    def _decide(self) -> None:
+        if statistics.median(self._probed) < FASTER * statistics.median(self._recent):
+            self._best = 1 - self._best
+            self._recent = deque(self._probed, RECENT_STEPS)
+            self._interval = PROBE_FIRST
+        else:
+            self._interval = min(2 * self._interval, PROBE_LAST[self._best])
+        self._left, self._probed = self._interval, []
+
+
+class StepThreads:
+    """The compute threads of the steps of one engine."""
+
+    def __init__(self, threads: int, *, may_vary: bool) -> None:
+        """Compute with `threads`; with one fewer too where that `may_vary` without a change."""
+        self._threads = threads
+        self._may_vary = may_vary
+        self._choices: dict[int, ThreadChoice] = {}
+
+    @contextmanager
+    def computing(self, rows: int) -> Iterator[None]:
+        """Compute a step of `rows` rows in the block."""
+        if rows > FEW_ROWS or not self._may_vary:
+            yield
+            return
+        choice = self._choices.setdefault(rows.bit_length(), ThreadChoice(self._threads))
+        with compute_threads(choice.threads):
+            began = time.perf_counter()
+            yield
+            choice.took(time.perf_counter() - began)
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Let torch compute with `count` threads in the block, and with as many as before behind it."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

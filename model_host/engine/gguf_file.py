@@ -15,6 +15,7 @@ from gguf.quants import dequantize
 from model_host.engine import rope_scaling
 from model_host.engine.file_digest import file_sha256
 from model_host.engine.four_bits import FOUR_BIT_TYPES, FourBits, four_bits
+from model_host.engine.generation_config import from_gguf
 from model_host.engine.gguf_header import TensorEntry, read_header
 from model_host.engine.model_file import (
     ModelFile,
@@ -196,4 +197,5 @@ def open_model_file(path: Path | str) -> ModelFile:
         template=str(fields.get("tokenizer.chat_template", "")),
         interleaved=fields["general.architecture"] == "llama",
         tensors=tensors,
+        sampling=from_gguf(fields),
     )

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from model_host.engine.file_digest import file_sha256
 from model_host.engine.four_bits import FourBits
+from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
@@ -22,6 +23,7 @@ from model_host.engine.model_file import ModelFile, check_tensors
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
 CONFIG = "config.json"
+_GENERATION = "generation_config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _STORED = ("F32", "F16", "BF16")
@@ -141,6 +143,12 @@ def folder_sha256(files: list[Path]) -> bytes:
     return hashlib.sha256("".join(lines).encode()).digest()
 
 
+def _generation(folder: Path) -> dict[str, Any]:
+    """Read generation_config.json, if there is one. Raises ModelFileInvalid."""
+    path = folder / _GENERATION
+    return read_json(path) if path.is_file() else {}
+
+
 def open_folder(folder: Path) -> ModelFile:
     """Open a Hugging Face folder and check all of it.
 
@@ -160,4 +168,5 @@ def open_folder(folder: Path) -> ModelFile:
         template=read_template(folder),
         interleaved=False,
         tensors=tensors,
+        sampling=from_folder(_generation(folder)),
     )

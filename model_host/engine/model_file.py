@@ -6,7 +6,7 @@ attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down, the norms and the biase
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -60,7 +60,8 @@ class TensorSource(Protocol):
 class ModelFile:
     """A model whose files passed every check and hold all of its tensors.
 
-    `sha256` covers the weights. With `interleaved` the query and key rows of a head are
+    `sha256` covers the weights. `sampling` has the numbers that the files recommend, by the
+    names of `Sampling` and unchecked. With `interleaved` the query and key rows of a head are
     pairs (2i, 2i + 1), as in GGUF's llama architecture, and not halves (i, i + D/2).
     """
 
@@ -72,6 +73,7 @@ class ModelFile:
     template: str
     interleaved: bool
     tensors: TensorSource
+    sampling: Mapping[str, object] = field(default_factory=dict)
 
 
 def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ hosts are of one class if they compute alike, whatever their versions.
 """
 
 import hashlib
+import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ import torch
 
 from model_host.engine.attention import Merge, Rows
 from model_host.engine.attention_plan import Call
+from model_host.engine.compute_threads import compute_threads
 from model_host.engine.four_bits import GROUP
 from model_host.engine.kernels import ATTENTION
 from model_host.engine.layers import Residual, feed_forward, head, project
@@ -39,6 +41,8 @@ _CANARY_BESIDE = 70  # tokens of the second sequence
 _ROWS_FEW, _CUTS_FEW = 16, 8  # kernels for few rows are the ones that differ
 _BATCHES = (2, 3, 8, 33)
 _MERGED = (2, 3, 4, 7)
+_LIBRARIES = ("ATEN_", "DNNL_", "GOMP_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH_")
+"""Beginnings of the names of variables by which users choose kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class SelfTest:
     failures: tuple[str, ...]
     shapes_run: int
     seconds: float
+    threads_agree: bool = False
+    """All compute threads give the bits that one fewer gives."""
+    was_kept: bool = False
+    """It is the result of an earlier start (model_host/engine/kept_verdicts.py)."""
 
     @property
     def passed(self) -> bool:
@@ -176,13 +184,24 @@ def numerics_class(config: ModelConfig, numerics: str, shapes: Shapes) -> bytes:
     return digest.digest()
 
 
+def threads_agree(
+    config: ModelConfig, numerics: str, shapes: Shapes, numerics_class_: bytes
+) -> bool:
+    """Say whether the canary is of the same numerics class with one compute thread fewer."""
+    fewer = max(1, torch.get_num_threads() - 1)
+    with compute_threads(fewer):
+        return numerics_class(config, numerics, shapes) == numerics_class_
+
+
 def machine_description() -> dict[str, str]:
     """Return the processor and the build of torch, as far as the self-test depends on them."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if platform.system() == "Linux" else []
     wanted = ("model name", "flags", "Features", "CPU part")
     named = sorted({line for line in lines if line.startswith(wanted)})
+    chosen = sorted(item for item in os.environ.items() if item[0].startswith(_LIBRARIES))
     return {
         "cpu": "\n".join(named) or f"{platform.machine()} {platform.processor()}",
+        "libraries": canonical_json(dict(chosen)),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         "build": torch.__config__.show(),
@@ -190,21 +209,37 @@ def machine_description() -> dict[str, str]:
     }
 
 
+def code_digest() -> bytes:
+    """Return the digest of the engine's own sources, 32 bytes: they choose the kernels."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
+
+
 def verdict_key(
-    machine: dict[str, str], config: ModelConfig, numerics: str, shapes: Shapes
+    machine: dict[str, str],
+    config: ModelConfig,
+    numerics: str,
+    shapes: Shapes,
+    *,
+    weights: bytes,
+    code: bytes,
 ) -> bytes:
     """Return the digest of everything the result of the self-test depends on, 32 bytes. Pure.
 
-    A result may be kept under it, so that a start runs the canary alone.
+    `weights` is the digest of the model's, since the test runs on its layers, and `code`
+    that of the engine.
     """
     parts = {
         "machine": machine,
         "config": asdict(config),
         "numerics": numerics,
         "shapes": shapes.describe(),
-        "test": "v1",
+        "weights": weights.hex(),
+        "code": code.hex(),
     }
-    return hashlib.sha256(b"antiphon/self-test/v1\0" + canonical_json(parts).encode()).digest()
+    return hashlib.sha256(b"antiphon/self-test/v2\0" + canonical_json(parts).encode()).digest()
 
 
 def self_test(model: Model) -> SelfTest:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 from tokenizers import AddedToken, decoders, models
@@ -63,7 +64,8 @@ class Tokenizer:
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
         typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
-        literal = _backend(data, vocabulary)
+        merges = [_merge(text) for text in data.merges]
+        literal = _backend(data, vocabulary, merges)
         literal.add_special_tokens(
             [
                 AddedToken(text, special=True, normalized=False)
@@ -76,10 +78,15 @@ class Tokenizer:
             data=data,
             digest=_digest(data),
             bytes_missing=frozenset(set(range(256)) - known),
-            _content=_backend(data, typed),
+            _content=_backend(data, typed, merges),
             _literal=literal,
             _bytes=tuple(map(_token_bytes, data.tokens, data.types)),
         )
+
+    @staticmethod
+    def shared(data: TokenizerData) -> "Tokenizer":
+        """Return one tokenizer for all profiles of a model. Raises TokenizerUnknown."""
+        return _shared(data)
 
     def encode(self, text: str) -> list[int]:
         """Tokenise content: control tokens in it are plain text.
@@ -133,13 +140,19 @@ class Tokenizer:
         return token_id if self.is_control(token_id) else None
 
 
-def _backend(data: TokenizerData, vocabulary: dict[str, int]) -> Backend:
+@lru_cache(maxsize=2)
+def _shared(data: TokenizerData) -> Tokenizer:
+    return Tokenizer.build(data)
+
+
+def _backend(
+    data: TokenizerData, vocabulary: dict[str, int], merges: list[tuple[str, str]]
+) -> Backend:
     """Build the library's tokenizer without control tokens.
 
     No unknown token is set. The file names `<|endoftext|>`, which would then end a text at
     each missing byte.
     """
-    merges = [_merge(text) for text in data.merges]
     backend = Backend(
         models.BPE(
             vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=ignores_merges(data.pre)

@@ -2,21 +2,32 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import torch
 
+from model_host.engine.any_format import open_model
+from model_host.engine.compute_threads import StepThreads
+from model_host.engine.kept_verdicts import KeptVerdicts, Verdict
 from model_host.engine.linear import packed_available
 from model_host.engine.model import Model, build_model
 from model_host.engine.model_file import ModelFile
-from model_host.engine.numerics import SelfTest, numerics_class, self_test
-from model_host.engine.open_model import open_model
+from model_host.engine.numerics import (
+    SelfTest,
+    code_digest,
+    machine_description,
+    numerics_class,
+    self_test,
+    threads_agree,
+    verdict_key,
+)
 from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, Shapes, candidates
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step as run_step
-from model_host.engine.weights import check_numerics, load_weights, recipe_digest
+from model_host.engine.weights import Weights, check_numerics, load_weights, recipe_digest
+from model_host.engine.weights_cache import BYTES_MAX_DEFAULT, InUse, WeightsCache
 from model_host.engine_api import Logits, Slice
 from model_host.kv import PAGE_LAYOUT, SLAB_TOKENS, Namespace, canonical_json
 from model_host.model_config import ModelConfig
@@ -41,25 +52,30 @@ class TorchEngine:
     numerics_class: bytes
     tested: SelfTest
     memory: TorchSlabMemory
+    threads: StepThreads
+    in_use: InUse | None = None
+    """Keeps the weights in the cache for as long as the engine exists."""
 
     @classmethod
     def load(
         cls,
-        path: Path | str,
+        model: Path | str | ModelFile,
         *,
         numerics: str = "bf16",
         threads: int = 0,
         cache_dir: Path | None = None,
         context_tokens: int | None = None,
         kv_bytes: int = KV_BYTES_DEFAULT,
+        cache_bytes: int = BYTES_MAX_DEFAULT,
     ) -> Self:
         """Open a model, choose the fastest shapes that pass the self-test, run the canary.
 
         `threads` of 0 leaves the number to torch; it applies to the whole process.
         `context_tokens`, 8,192 by default, bounds the context, and with it the self-test.
         `kv_bytes` is what keys and values may use; address space is reserved for twice as much,
-        since many slabs are partly filled. Without `cache_dir` the file is dequantised each
-        time. Raises ArgumentInvalid before the file is read, or a subclass of ModelFileError.
+        since many slabs are partly filled. Without `cache_dir` the file is dequantised, and the
+        self-test run, each time; with it `cache_bytes` bounds the converted weights kept there.
+        Raises ArgumentInvalid before the file is read, or a subclass of ModelFileError.
         """
         if context_tokens is not None and context_tokens < CONTEXT_TOKENS_MIN:
             raise ArgumentInvalid(
@@ -70,19 +86,29 @@ class TorchEngine:
         if threads:
             torch.set_num_threads(threads)
         check_numerics(numerics)
-        file = open_model(path)
-        weights = load_weights(file, numerics, cache_dir)
+        file = model if isinstance(model, ModelFile) else open_model(model)
+        cache = WeightsCache(cache_dir, cache_bytes) if cache_dir is not None else None
+        weights = load_weights(file, numerics, cache)
         limit = min(file.config.context_tokens, context_tokens or CONTEXT_TOKENS_DEFAULT)
-        model, tested = _choose(file.config, weights.tensors, candidates(limit, numerics))
-        canary = numerics_class(file.config, numerics, model.shapes)
+        kept = KeptVerdicts(cache_dir) if cache_dir is not None else None
+        built, tested, canary = _choose(file, weights, candidates(limit, numerics), numerics, kept)
         log.info(
-            "engine_loaded model=%s numerics=%s linear=%s bitwise=%s from_cache=%s",
-            *(file.name, numerics, model.shapes.linear, tested.passed, weights.from_cache),
+            "engine loaded",
+            extra={
+                "model": file.name,
+                "numerics": numerics,
+                "linear": built.shapes.linear,
+                "bitwise": tested.passed,
+                "threads_agree": tested.threads_agree,
+                "from_cache": weights.from_cache,
+                "verdict_kept": tested.was_kept,
+            },
         )
         memory = TorchSlabMemory(
-            model.config, model.dtype, _slabs(model.config, model.dtype, kv_bytes)
+            built.config, built.dtype, _slabs(built.config, built.dtype, kv_bytes)
         )
-        return cls(file, model, numerics, canary, tested, memory)
+        chosen = StepThreads(torch.get_num_threads(), may_vary=tested.threads_agree)
+        return cls(file, built, numerics, canary, tested, memory, chosen, weights.in_use)
 
     @property
     def config(self) -> ModelConfig:
@@ -110,7 +136,9 @@ class TorchEngine:
 
     def step(self, batch: Sequence[Slice]) -> list[Logits]:
         """Compute the new tokens of each slice; return its logits, [n, V]. See Engine."""
-        return [logits.numpy() for logits in run_step(self.model, self.memory, batch)]
+        rows = sum(len(part.ids) for part in batch)
+        with self.threads.computing(rows):
+            return [logits.numpy() for logits in run_step(self.model, self.memory, batch)]
 
 
 def _slabs(config: ModelConfig, dtype: torch.dtype, kv_bytes: int) -> int:
@@ -120,15 +148,53 @@ def _slabs(config: ModelConfig, dtype: torch.dtype, kv_bytes: int) -> int:
 
 
 def _choose(
-    config: ModelConfig, tensors: dict[str, torch.Tensor], sets: Sequence[Shapes]
-) -> tuple[Model, SelfTest]:
-    """Build the model with the first shapes that pass, or the safest if none does."""
-    dtype = tensors["embedding"].dtype
+    file: ModelFile,
+    weights: Weights,
+    sets: Sequence[Shapes],
+    numerics: str,
+    kept: KeptVerdicts | None,
+) -> tuple[Model, SelfTest, bytes]:
+    """Build the model with the first shapes that pass, or the safest if none does.
+
+    Returns the model, the result of the self-test, and the numerics class.
+    """
+    dtype = weights.tensors["embedding"].dtype
     usable = [shapes for shapes in sets if shapes.linear == "plain" or packed_available(dtype)]
     for shapes in usable:
-        model = build_model(config, tensors, shapes)
-        tested = self_test(model)
+        model = build_model(file.config, weights.tensors, shapes)
+        canary = numerics_class(file.config, numerics, shapes)
+        tested = _test(model, file, numerics, canary, kept)
         if tested.passed:
-            return model, tested
-        log.warning("self_test_failed linear=%s at=%s", shapes.linear, tested.failures[:8])
-    return model, tested
+            return model, tested, canary
+        detail = ", ".join(tested.failures[:8])
+        log.warning("self-test failed", extra={"linear": shapes.linear, "detail": detail})
+    return model, tested, canary
+
+
+def _test(
+    model: Model, file: ModelFile, numerics: str, canary: bytes, kept: KeptVerdicts | None
+) -> SelfTest:
+    """Return the kept result of the self-test if the canary is that of its class, else run it."""
+    if kept is None:
+        return _tested(model, file, numerics, canary)
+    key = verdict_key(
+        machine_description(),
+        file.config,
+        numerics,
+        model.shapes,
+        weights=file.sha256,
+        code=code_digest(),
+    )
+    verdict = kept.read(key)
+    if verdict is not None:
+        if verdict.numerics_class == canary:
+            return verdict.tested
+        log.warning("self-test again", extra={"detail": "The canary is of another numerics class."})
+    tested = _tested(model, file, numerics, canary)
+    kept.write(key, Verdict(tested, canary))
+    return tested
+
+
+def _tested(model: Model, file: ModelFile, numerics: str, canary: bytes) -> SelfTest:
+    agree = threads_agree(file.config, numerics, model.shapes, canary)
+    return replace(self_test(model), threads_agree=agree)

@@ -1,37 +1,26 @@
-"""Weights in the engine's layout, and their cache on disk (spec/07-host §7).
+"""Weights in the engine's layout (spec/07-host §7).
 
-The cache holds four-bit numbers as the model file does. They are packed at load, since the
-packed order is another one on each kind of CPU.
-
-A cache file is: 8 bytes magic, 8 bytes little-endian header length, 32 bytes BLAKE3 of
-everything after them, a JSON header, then raw tensors at offsets that are multiples of 64.
-A file that fails a check is never used; it is rebuilt, with a warning. No pickle.
+The cache on disk (model_host/engine/weights_cache.py) holds four-bit numbers as the model
+file does. They are packed at load, since the packed order is another one on each kind of
+CPU.
 """
 
 import hashlib
 import itertools
-import json
-import logging
-import mmap
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from blake3 import blake3
 
 from model_host.engine.four_bits import FourBits
-from model_host.engine.linear import int4_available, int4_fits
+from model_host.engine.linear import int4_available, int4_fits, packed_available
 from model_host.engine.model_file import ModelFile
+from model_host.engine.weights_cache import InUse, WeightsCache
 from model_host.errors import NumericsUnsupported
 from replica.refusals import ArgumentInvalid
-
-log = logging.getLogger(__name__)
 
 # Names the conversion of a file's tensors to the engine's: dequantise in float32, un-permute
 # query and key rows for half-split RoPE, fuse, round to the dtype; under q4 keep the fused
@@ -40,15 +29,12 @@ RECIPE = "dequantise-f32, half-split rope, fused qkv and gate-up, bf16 scale and
 
 DTYPES = {"q4": torch.bfloat16, "bf16": torch.bfloat16, "fp32": torch.float32}
 """Numerics, and the number format of their activations, keys and values."""
-_STORED = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8}
 _FUSED = {
     "qkv": ("attn_q", "attn_k", "attn_v"),
     "out": ("attn_output",),
     "gate_up": ("ffn_gate", "ffn_up"),
     "down": ("ffn_down",),
 }
-_MAGIC = b"ANTWGT1\n"
-_HEADER_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +50,8 @@ class Weights:
 
     tensors: dict[str, torch.Tensor]
     from_cache: bool
+    in_use: InUse | None = None
+    """Keeps the cache file from eviction until it is closed."""
 
 
 def recipe_digest() -> bytes:
@@ -82,31 +70,31 @@ def check_numerics(numerics: str) -> None:
         )
 
 
-def load_weights(file: ModelFile, numerics: str, cache_dir: Path | None) -> Weights:
-    """Return the weights in the engine's layout, from the cache folder if possible.
+def soonest_numerics(file: ModelFile) -> str:
+    """Return the numerics in which this machine ends a user's turn soonest (DECISIONS D286)."""
+    if _has_four_bits(file) and int4_available():
+        return "q4"
+    return "bf16" if packed_available(torch.bfloat16) else "fp32"
 
-    Without `cache_dir` nothing is read or written beside the model file. Raises a subclass
-    of ModelFileError, or NumericsUnsupported; a cache that can't be read or written is
-    logged and not used.
+
+def load_weights(file: ModelFile, numerics: str, cache: WeightsCache | None) -> Weights:
+    """Return the weights in the engine's layout, from the cache if possible.
+
+    Without a cache nothing is read or written beside the model file. Raises a subclass of
+    ModelFileError, or NumericsUnsupported; a cache that can't be read or written is logged
+    and not used.
     """
     if numerics == "q4" and not _has_four_bits(file):
         raise NumericsUnsupported(f"{file.path} has no weights in Q4_0, Q4_1 or Q4_K.")
-    if cache_dir is None:
+    if cache is None:
         return Weights(_build(file, numerics), from_cache=False)
+    # No part of the key is a property of the CPU: the numbers are those of the file.
     key = hashlib.sha256(file.sha256 + recipe_digest() + numerics.encode()).hexdigest()[:32]
-    path = cache_dir / "weights" / f"{key}.weights"
-    try:
-        return Weights(_read(path), from_cache=True)
-    except FileNotFoundError:
-        log.info("weights_cache_missing path=%s", path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("weights_cache_rebuilt path=%s cause=%s", path, error)
+    found = cache.read(key)
+    if found is not None:
+        return Weights(found[0], from_cache=True, in_use=found[1])
     tensors = _build(file, numerics)
-    try:
-        _write(path, tensors)
-    except OSError as error:
-        log.warning("weights_cache_not_written path=%s cause=%s", path, error)
-    return Weights(tensors, from_cache=False)
+    return Weights(tensors, from_cache=False, in_use=cache.write(key, tensors))
 
 
 def unpermute(rows: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
@@ -195,61 +183,3 @@ def _has_four_bits(file: ModelFile) -> bool:
     """Say whether any matrix of the layers stays in four bits."""
     places = itertools.product(range(file.config.layers), _FUSED)
     return any(_is_four_bits(file, _parts(*place)) for place in places)
-
-
-def _write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Write a cache file and rename it into place once it is durable."""
-    header: dict[str, Any] = {}
-    at = 0
-    for name, tensor in tensors.items():
-        dtype = next(key for key, value in _STORED.items() if value is tensor.dtype)
-        header[name] = [dtype, list(tensor.shape), at]
-        at += -(-tensor.nbytes // 64) * 64
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-(len(encoded) + 48) % 64)
-    digest = blake3(encoded)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-        try:
-            file.write(_MAGIC + len(encoded).to_bytes(8, "little") + bytes(32) + encoded)
-            for tensor in tensors.values():
-                data = tensor.contiguous().view(-1).view(torch.uint8).numpy()
-                for piece in (data.data, bytes(-tensor.nbytes % 64)):
-                    digest.update(piece)
-                    file.write(piece)
-            file.seek(16)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
-
-
-def _read(path: Path) -> dict[str, torch.Tensor]:
-    """Map a cache file, verify it, and copy its tensors out.
-
-    Copies, so that a file changed after the check can't change a running model. Raises
-    OSError, or ValueError, KeyError or TypeError for a file that fails a check.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:8] != _MAGIC:
-            raise ValueError("wrong magic")
-        size = int.from_bytes(data[8:16], "little")
-        if not 0 < size <= min(_HEADER_BYTES_MAX, len(data) - 48):
-            raise ValueError("wrong header length")
-        with memoryview(data) as view, view[48:] as body:
-            if blake3(body, max_threads=blake3.AUTO).digest() != view[16:48]:
-                raise ValueError("wrong digest")
-        header = json.loads(data[48 : 48 + size])
-        tensors = {}
-        for name, (dtype, shape, at) in header.items():
-            tensor = torch.empty(shape, dtype=_STORED[dtype])
-            start = 48 + size + at
-            if start + tensor.nbytes > len(data):
-                raise ValueError(f"{name} lies outside the file")
-            flat = tensor.view(-1).view(torch.uint8).numpy()
-            flat[:] = np.frombuffer(data, np.uint8, tensor.nbytes, start)
-            tensors[name] = tensor
-        return tensors

@@ -1,23 +1,20 @@
-"""Checkpoints on disk: groups in pack files, manifests last (spec/08-checkpoint).
+"""Checkpoints on disk: pieces in pack files, manifests last (spec/08-checkpoint §3, §4).
 
-    <root>/<hash of the conversation>/00000000.pack   whole groups of 64 tokens, appended
-                                      <n>-<lineage>.tail      the shorter last group
+    <root>/<hash of the conversation>/00000000.pack           pieces, appended
                                       <n>-<lineage>.manifest  written last, renamed into place
 
 Derived state: any file may be deleted at any time. Nothing is used before its length,
 digest, MAC and lineage have been checked; a file that fails is removed, and the caller
 prefills. Old checkpoints are evicted after the new one is written (DECISIONS D74).
-Not thread-safe, and one process per folder.
+One process per folder, any number of threads: one of them writes at a time, and a file
+is written without the lock under which manifests are listed, read and removed.
 """
 
-import errno
-import hashlib
 import os
-import shutil
-from collections import OrderedDict
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 
@@ -26,48 +23,32 @@ from blake3 import blake3
 
 from model_host.errors import (
     CheckpointCorrupt,
-    CheckpointDiskFull,
+    CheckpointDropped,
+    CheckpointError,
     CheckpointMissing,
     CheckpointTooLarge,
-    CheckpointWriteFailed,
 )
+from model_host.io import pack_files
+from model_host.io.manifest_files import MANIFESTS_MAX, ManifestFiles, manifest_path
+from model_host.io.pack_files import NewFiles
 from model_host.kv import (
     GROUP_TOKENS,
     Bytes,
-    Group,
     Lineage,
     Manifest,
     PageSource,
     PageTarget,
+    Piece,
     StoreCounters,
     Stored,
-    decode_manifest,
     encode_manifest,
-    group_bounds,
+    piece_bounds,
+    stored_pieces,
     usable_tokens,
 )
 
-PACK_BYTES_MAX = 64 << 20
-# Branches and turns of one conversation that stay restorable; the oldest are removed first.
-MANIFESTS_MAX = 32
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-@dataclass(slots=True)
-class _Files:
-    """Files written for a checkpoint that has no manifest yet, to be undone on failure."""
-
-    sizes: dict[Path, int] = field(default_factory=dict)
-
-    def undo(self) -> None:
-        """Truncate each file to its former size; remove it if it wasn't there."""
-        for path, size in self.sizes.items():
-            # Files that can't be undone on a failing disk are unreferenced, and pruned later.
-            with suppress(OSError):
-                if size:
-                    os.truncate(path, size)
-                else:
-                    path.unlink(missing_ok=True)
+Payload = tuple[int, bytes, Bytes]
+"""Position after the last token, lineage key there, and the bytes of a piece."""
 
 
 class Checkpoints:
@@ -78,29 +59,47 @@ class Checkpoints:
 
         Raises CheckpointDiskFull or CheckpointWriteFailed.
         """
-        self._root = root
         self._mac_key = mac_key
         self._budget_bytes = budget_bytes
         self.counters = StoreCounters()
-        try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise _write_error(error) from error
-        folders = sorted((p for p in _listed(root) if p.is_dir()), key=_last_used_ns)
-        self._sizes = OrderedDict((folder.name, _folder_bytes(folder)) for folder in folders)
+        self._writing = threading.Lock()
+        """Held by the one thread that writes or deletes a checkpoint."""
+        self._lock = threading.RLock()
+        """Guards what follows, and the names of files; held for no write of payloads."""
+        self._files = ManifestFiles(root, mac_key, self.counters)
+        self._new = NewFiles()
+        self._discards = 0
+        self._distrusted: set[bytes] = set()
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of all checkpoints on disk."""
-        return sum(self._sizes.values())
+        with self._lock:
+            return self._files.nbytes
 
     def manifests(self, conversation: bytes) -> list[Manifest]:
         """Return a conversation's checkpoints, the newest first; broken ones are removed."""
-        return [manifest for _, manifest in self._load(self._folder(conversation))[0]]
+        with self._lock:
+            return [
+                manifest for _, manifest in self._files.load(self._files.folder(conversation))[0]
+            ]
+
+    def newest(self, conversation: bytes, namespace: bytes) -> Manifest:
+        """Return the newest checkpoint of a namespace. Raises CheckpointMissing."""
+        for manifest in self.manifests(conversation):
+            if manifest.namespace == namespace not in self._distrusted:
+                return manifest
+        raise CheckpointMissing
 
     def delete(self, conversation: bytes) -> None:
         """Remove all checkpoints of a conversation."""
-        self._remove(self._folder(conversation).name)
+        with self._writing, self._lock:
+            self._files.remove(self._files.folder(conversation).name)
+
+    def distrust(self, namespace: bytes) -> None:
+        """Neither find nor store anything of a namespace from now on. See PageStore."""
+        with self._lock:
+            self._distrusted.add(namespace)
 
     # --- save -------------------------------------------------------------------
 
@@ -115,108 +114,131 @@ class Checkpoints:
     ) -> Manifest | None:
         """Store the keys and values of `ids`; fsynced. See PageStore.
 
-        Only groups not yet stored for the same lineage are written. Others are evicted once
+        Only tokens not yet stored for the same lineage are written. Others are evicted once
         this one is complete, so the budget is exceeded meanwhile. Raises CheckpointTooLarge,
         CheckpointDiskFull or CheckpointWriteFailed.
         """
-        if not ids:
+        if not ids or namespace in self._distrusted:
             return None
         assert len(ids) <= source.tokens, "only positions in memory can be stored"
-        folder = self._folder(conversation)
         lineage = Lineage(namespace, ids)
-        files = _Files()
-        try:
-            folder.mkdir(exist_ok=True, mode=0o700)
-            known, pack = self._fitting(folder, namespace, lineage, len(ids), source)
-            groups = self._write_groups(folder, lineage, len(ids), source, known, pack, files)
-            manifest = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, groups)
-            path = self._write_manifest(folder, manifest, files)
-        except OSError as error:
-            files.undo()
-            raise _write_error(error) from error
-        finally:
-            self._measure(folder)
-        self._evict(folder, path)
-        return manifest
+        head = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, ())
+        self._check_size(len(ids) * source.bytes_per_token)
+        with self._writing:
+            folder = self._files.made(conversation)
+            known, pack = self._fitting(folder, namespace, lineage, source.bytes_per_token)
+            bounds = piece_bounds(known[-1].stop if known else 0, len(ids))
+            new = ((stop, lineage.at(stop), source.read(start, stop)) for start, stop in bounds)
+            return self._write(folder, head, known, pack, new)
+
+    def add(self, conversation: bytes, head: Manifest, payloads: Iterable[Bytes]) -> Manifest:
+        """Store a checkpoint that was written elsewhere: the payloads of its pieces, in order.
+
+        They are authentic: the caller has checked their seals. The locations of the pieces
+        in `head` are not used. Raises what `save` and `payloads` raise; CheckpointCorrupt
+        for a payload with another length or digest than its piece has, and CheckpointDropped
+        for a namespace that is distrusted.
+        """
+        if head.namespace in self._distrusted:
+            raise CheckpointDropped("The namespace is distrusted until the host starts again.")
+        self._check_size(head.nbytes)
+        with self._writing:
+            folder = self._files.made(conversation)
+            pack = max((number + 1 for number, _ in pack_files.packs(folder)), default=0)
+            checked = (_checked(*each) for each in zip(head.pieces, payloads, strict=True))
+            return self._write(folder, head, (), pack, checked)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._budget_bytes:
+            raise CheckpointTooLarge(
+                f"The checkpoint takes {size} bytes; the host allows {self._budget_bytes}."
+            )
 
     def _fitting(
-        self, folder: Path, namespace: bytes, lineage: Lineage, tokens: int, source: PageSource
-    ) -> tuple[dict[bytes, Group], int]:
-        """Return the stored groups a checkpoint can extend, and its first pack file.
+        self, folder: Path, namespace: bytes, lineage: Lineage, bytes_per_token: int
+    ) -> tuple[tuple[Piece, ...], int]:
+        """Return the stored pieces a checkpoint can extend, and its first pack file.
 
         If old and new together exceed the budget, it is written whole into files of its own
-        beside the old ones, which are removed afterwards. Raises CheckpointTooLarge.
+        beside the old ones, which are removed afterwards.
         """
-        if tokens * source.bytes_per_token > self._budget_bytes:
-            raise CheckpointTooLarge(
-                f"The checkpoint takes {tokens * source.bytes_per_token} bytes; "
-                f"the host allows {self._budget_bytes}."
-            )
-        known = self._known(folder, namespace)
-        fresh = sum(
-            (stop - start) * source.bytes_per_token
-            for start, stop in group_bounds(tokens)
-            if lineage.at(stop) not in known
-        )
-        if _folder_bytes(folder) + fresh <= self._budget_bytes:
+        with self._lock:
+            manifests = [manifest for _, manifest in self._files.load(folder)[0]]
+            size = pack_files.folder_bytes(folder)
+        known = stored_pieces(manifests, namespace, lineage)
+        fresh = (len(lineage) - (known[-1].stop if known else 0)) * bytes_per_token
+        if size + fresh <= self._budget_bytes:
             return known, 0
-        return {}, max((number + 1 for number, _ in _packs(folder)), default=0)
+        return (), max((number + 1 for number, _ in pack_files.packs(folder)), default=0)
 
-    def _known(self, folder: Path, namespace: bytes) -> dict[bytes, Group]:
-        """Return the stored groups of a namespace by their lineage."""
-        return {
-            group.lineage: group
-            for _, manifest in self._load(folder)[0]
-            if manifest.namespace == namespace
-            for group in manifest.groups
-        }
-
-    def _write_groups(
+    def _write(
         self,
         folder: Path,
-        lineage: Lineage,
-        tokens: int,
-        source: PageSource,
-        known: dict[bytes, Group],
+        head: Manifest,
+        known: tuple[Piece, ...],
         first_pack: int,
-        files: _Files,
-    ) -> tuple[Group, ...]:
-        """Append the groups that aren't stored yet; return all groups of the checkpoint."""
-        groups = []
-        for start, stop in group_bounds(tokens):
-            key = lineage.at(stop)
-            if key in known:
-                self.counters.groups_reused += 1
-                groups.append(known[key])
-                continue
-            payload = source.read(start, stop)
-            if stop - start == GROUP_TOKENS:
-                path = _pack_for(folder, payload.nbytes, first_pack)
-            else:
-                path = folder / f"{tokens:08d}-{key[:8].hex()}.tail"
-            size = path.stat().st_size if path.exists() else 0
-            files.sizes.setdefault(path, size)
-            with _open(path, "a") as file:
-                _write_all(file, payload.data)
-            digest = blake3(payload.data).digest()
-            groups.append(Group(key, digest, path.name, size, payload.nbytes))
-            self.counters.groups_written += 1
-        for path in files.sizes:
-            with _open(path, "a") as file:
-                os.fsync(file.fileno())
-        return tuple(groups)
+        new: Iterable[Payload],
+    ) -> Manifest:
+        """Append the new pieces, publish the manifest, evict others."""
+        files = self._new = NewFiles()
+        discards = self._discards
+        try:
+            pieces = (*known, *self._append(folder, new, first_pack, files))
+            files.sync()
+            manifest = replace(head, pieces=pieces)
+            draft = self._write_draft(folder, manifest, files)
+            with self._lock:
+                if known and self._discards != discards:
+                    raise CheckpointDropped("A checkpoint that it extends failed its checks.")
+                path = self._publish(draft, files)
+        except OSError as error:
+            files.undo()
+            raise pack_files.write_error(error) from error
+        except CheckpointError:
+            files.undo()
+            raise
+        finally:
+            with self._lock:
+                self._new = NewFiles()
+                self._files.measure(folder)
+        self.counters.pieces_reused += len(known)
+        with self._lock:
+            self._files.evict(folder, path, self._budget_bytes)
+        return manifest
 
-    def _write_manifest(self, folder: Path, manifest: Manifest, files: _Files) -> Path:
-        """Write the manifest under another name, fsync, rename, fsync the folder."""
-        path = _manifest_path(folder, manifest)
-        draft = path.with_suffix(".draft")
-        files.sizes[draft] = 0
-        with _open(draft, "w") as file:
-            _write_all(file, encode_manifest(manifest, self._mac_key))
+    def _append(
+        self, folder: Path, new: Iterable[Payload], first_pack: int, files: NewFiles
+    ) -> Iterator[Piece]:
+        """Append pieces to the pack files; yield their locations."""
+        for stop, lineage, payload in new:
+            path = pack_files.pack_for(folder, payload.nbytes, first_pack)
+            with self._lock:  # files that others may not remove
+                size = files.add(path)
+            with pack_files.open_file(path, "a") as file:
+                pack_files.write_all(file, payload.data)
+            self.counters.pieces_written += 1
+            self.counters.bytes_written += payload.nbytes
+            digest = blake3(payload.data).digest()
+            yield Piece(stop, lineage, digest, path.name, size, payload.nbytes)
+
+    def _write_draft(self, folder: Path, manifest: Manifest, files: NewFiles) -> Path:
+        """Write the manifest under another name; durable on return."""
+        draft = manifest_path(folder, manifest).with_suffix(".draft")
+        data = encode_manifest(manifest, self._mac_key)
+        with self._lock:
+            files.add(draft)
+        with pack_files.open_file(draft, "w") as file:
+            pack_files.write_all(file, data)
             os.fsync(file.fileno())
+        self.counters.bytes_written += len(data)
+        return draft
+
+    def _publish(self, draft: Path, files: NewFiles) -> Path:
+        """Rename the manifest into place, and make its name durable."""
+        path = draft.with_suffix(".manifest")
         draft.replace(path)
-        files.sizes[path] = 0
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        files.replaced(path)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
@@ -232,10 +254,12 @@ class Checkpoints:
 
         Raises CheckpointMissing or CheckpointCorrupt.
         """
-        limit = len(ids) - 1
-        lineage = Lineage(namespace, ids[:limit])
-        found, broken = self._load(self._folder(conversation))
-        usable = [usable_tokens(m, namespace, lineage, limit) for _, m in found]
+        if namespace in self._distrusted:
+            raise CheckpointMissing
+        lineage = Lineage(namespace, ids[: len(ids) - 1])
+        with self._lock:
+            found, broken = self._files.load(self._files.folder(conversation))
+        usable = [usable_tokens(manifest, namespace, lineage) for _, manifest in found]
         tokens = max(usable, default=0)
         if tokens > common:
             return Stored(conversation, found[usable.index(tokens)][1], tokens)
@@ -244,184 +268,66 @@ class Checkpoints:
         raise CheckpointMissing
 
     def load(self, stored: Stored, target: PageTarget) -> None:
-        """Read, check and write groups one by one. See PageStore. Raises CheckpointCorrupt.
+        """Read, check and write pieces one by one. See PageStore. Raises CheckpointCorrupt.
 
         One buffer of a group's size stays in the processor's cache from read to copy.
+        Raises CheckpointMissing if the checkpoint was evicted since it was found.
         """
-        folder, manifest = self._folder(stored.conversation), stored.manifest
+        folder, manifest = self._files.folder(stored.conversation), stored.manifest
+        with self._lock:  # so that no pack is removed under way
+            if not manifest_path(folder, manifest).exists():
+                raise CheckpointMissing
+            try:
+                for piece, payload in self._read(folder, manifest, stored.tokens, target):
+                    target.write(piece.stop, payload)
+            except (CheckpointCorrupt, OSError) as error:
+                self._discard(folder, manifest)
+                raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
+            with suppress(OSError):  # a file system that refuses writes can still be read
+                os.utime(manifest_path(folder, manifest))
+            self._files.measure(folder)
+
+    def _read(
+        self, folder: Path, manifest: Manifest, stop: int, target: PageTarget
+    ) -> Iterator[tuple[Piece, Bytes]]:
+        """Yield the pieces up to `stop` with their bytes, checked; the buffer is used again."""
         buffer = np.empty(GROUP_TOKENS * target.bytes_per_token, np.uint8)
         handles: dict[str, FileIO] = {}
         try:
-            while target.tokens < stored.tokens:
-                index = target.tokens // GROUP_TOKENS
-                group, stop = manifest.groups[index], manifest.end_of(index)
-                payload = buffer[: (stop - target.tokens) * target.bytes_per_token]
-                if group.file not in handles:
-                    handles[group.file] = _open(folder / group.file, "r")
-                _read_group(handles[group.file], group, payload)
-                target.write(stop, payload)
-        except (CheckpointCorrupt, OSError) as error:
-            self._discard(folder, manifest)
-            raise CheckpointCorrupt(f"A checkpoint was removed: {error}") from error
+            while target.tokens < stop:
+                piece = manifest.pieces[manifest.index_at(target.tokens)]
+                payload = buffer[: (piece.stop - target.tokens) * target.bytes_per_token]
+                if piece.file not in handles:
+                    handles[piece.file] = pack_files.open_file(folder / piece.file, "r")
+                pack_files.read_piece(handles[piece.file], piece, payload)
+                yield piece, payload
         finally:
             for handle in handles.values():
                 handle.close()
-        with suppress(OSError):  # a file system that refuses writes can still be read
-            os.utime(_manifest_path(folder, manifest))
-        self._measure(folder)
+
+    def read(self, conversation: bytes, piece: Piece) -> Bytes:
+        """Return the bytes of one piece, checked. Raises CheckpointCorrupt."""
+        payload = np.empty(piece.length, np.uint8)
+        try:
+            with pack_files.open_file(self._files.folder(conversation) / piece.file, "r") as file:
+                pack_files.read_piece(file, piece, payload)
+        except OSError as error:
+            raise CheckpointCorrupt(f"a piece can't be read: {error.strerror}.") from error
+        return payload
 
     def _discard(self, folder: Path, broken: Manifest) -> None:
-        """Remove every checkpoint that shares a group with a broken one."""
-        bad = {(group.file, group.offset) for group in broken.groups}
-        for path, manifest in self._load(folder)[0]:
-            if any((group.file, group.offset) in bad for group in manifest.groups):
-                _drop(path)
+        """Remove every checkpoint that shares a piece with a broken one."""
+        bad = {(piece.file, piece.offset) for piece in broken.pieces}
+        for path, manifest in self._files.load(folder)[0]:
+            if any((piece.file, piece.offset) in bad for piece in manifest.pieces):
+                pack_files.drop(path)
+        self._discards += 1
         self.counters.corrupt += 1
-        self._prune(folder, MANIFESTS_MAX)
-
-    # --- eviction ---------------------------------------------------------------
-
-    def _folder(self, conversation: bytes) -> Path:
-        return self._root / hashlib.sha256(conversation).hexdigest()
-
-    def _load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
-        """Return the manifests, newest first, and the number of broken ones removed."""
-        paths = sorted(_manifests(folder), key=_changed_ns, reverse=True)
-        found, broken = [], 0
-        for path in paths:
-            try:
-                found.append((path, decode_manifest(path.read_bytes(), self._mac_key)))
-            except (CheckpointCorrupt, OSError):
-                _drop(path)
-                broken += 1
-        self.counters.corrupt += broken
-        return found, broken
-
-    def _evict(self, folder: Path, newest: Path) -> None:
-        """Remove unused files, then other conversations, then this one's older checkpoints."""
-        self._prune(folder, MANIFESTS_MAX, newest)
-        for name in [name for name in self._sizes if name != folder.name]:
-            if self.nbytes <= self._budget_bytes:
-                return
-            self._remove(name)
-            self.counters.evicted_conversations += 1
-        if self.nbytes > self._budget_bytes:
-            self._prune(folder, 1, newest)
-
-    def _prune(self, folder: Path, keep: int, newest: Path | None = None) -> None:
-        """Remove all but the newest manifests, and the files that none refers to.
-
-        `newest` counts as the newest, whatever the times of the others.
-        """
-        found, _ = self._load(folder)
-        found.sort(key=lambda each: each[0] != newest)
-        for path, _ in found[keep:]:
-            _drop(path)
-        used = {group.file for _, manifest in found[:keep] for group in manifest.groups}
-        for path in _listed(folder):
-            if path.suffix != ".manifest" and path.name not in used:
-                _drop(path)
-        self._measure(folder)
-
-    def _remove(self, name: str) -> None:
-        shutil.rmtree(self._root / name, ignore_errors=True)
-        self._sizes.pop(name, None)
-
-    def _measure(self, folder: Path) -> None:
-        self._sizes[folder.name] = _folder_bytes(folder)
-        self._sizes.move_to_end(folder.name)
+        self._files.prune(folder, MANIFESTS_MAX, spared=self._new)
 
 
-def _manifest_path(folder: Path, manifest: Manifest) -> Path:
-    return folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
-
-
-def _write_error(error: OSError) -> CheckpointWriteFailed:
-    """Return the typed error behind a failed write."""
-    kind = CheckpointDiskFull if error.errno in _FULL else CheckpointWriteFailed
-    return kind(f"Writing a checkpoint failed: {error.strerror}.")
-
-
-def _drop(path: Path) -> None:
-    """Remove a file; if the file system refuses, it is found broken again later."""
-    with suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _packs(folder: Path) -> list[tuple[int, Path]]:
-    """Return the pack files with their numbers, the last one last."""
-    named = (p for p in _listed(folder) if p.suffix == ".pack")
-    return sorted((int(p.stem), p) for p in named if p.stem.isascii() and p.stem.isdecimal())
-
-
-def _pack_for(folder: Path, size: int, first: int) -> Path:
-    """Return the pack file to append `size` bytes to, numbered `first` or later."""
-    number, path = max(_packs(folder), default=(-1, folder))
-    if number >= first and path.stat().st_size + size <= PACK_BYTES_MAX:
-        return path
-    return folder / f"{max(first, number + 1):08d}.pack"
-
-
-def _open(path: Path, mode: str) -> FileIO:
-    """Open an unbuffered file, private if it is new."""
-    return FileIO(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
-
-
-def _write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """Write all bytes; one call may write only a part."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
-
-
-def _read_group(file: FileIO, group: Group, payload: Bytes) -> None:
-    """Fill `payload` with a group's bytes and check them. Raises CheckpointCorrupt."""
-    if group.length != payload.nbytes:
-        raise CheckpointCorrupt("a group has another length than its tokens have.")
-    file.seek(group.offset)
-    view, at = payload.data, 0
-    while at < group.length:
-        count = file.readinto(view[at:])
-        if not count:
-            raise CheckpointCorrupt("a file ends inside a group.")
-        at += count
-    if blake3(payload.data).digest() != group.blake3:
-        raise CheckpointCorrupt("a group's bytes aren't those that were written.")
-
-
-# Anyone may delete or add files at any time, and disks fail. A file that can't be examined
-# counts as absent here, and is found broken when it is read.
-
-
-def _listed(folder: Path) -> list[Path]:
-    """Return the paths in a folder."""
-    with suppress(OSError):
-        return list(folder.iterdir())
-    return []
-
-
-def _manifests(folder: Path) -> list[Path]:
-    return [path for path in _listed(folder) if path.suffix == ".manifest"]
-
-
-def _changed_ns(path: Path) -> int:
-    """Return the time in ns at which a file was last written or, for a manifest, restored from."""
-    with suppress(OSError):
-        return path.stat().st_mtime_ns
-    return 0
-
-
-def _folder_bytes(folder: Path) -> int:
-    total = 0
-    for path in _listed(folder):
-        with suppress(OSError):
-            total += path.stat().st_size
-    return total
-
-
-def _last_used_ns(folder: Path) -> int:
-    """Return the time in ns at which a checkpoint of the folder was last written or restored."""
-    return max(map(_changed_ns, _manifests(folder)), default=0)
+def _checked(piece: Piece, payload: Bytes) -> Payload:
+    """Check a payload against its piece. Raises CheckpointCorrupt."""
+    if payload.nbytes != piece.length or blake3(payload.data).digest() != piece.blake3:
+        raise CheckpointCorrupt("a payload has another length or digest than its piece.")
+    return piece.stop, piece.lineage, payload

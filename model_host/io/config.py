@@ -1,43 +1,106 @@
 """The host's settings, in rising precedence: TOML file, environment ANTIPHON_HOST_*, flags."""
 
+import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
+from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
+from replica.io import LogFormat
+from replica.limits import CONVERSATIONS_PER_LINK_MAX
+
 GIB = 1024**3
+Numerics = Literal["auto", "q4", "bf16", "fp32"]
 
 
 class HostConfig(BaseSettings):
     """Settings of `python -m model_host serve`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ANTIPHON_HOST_", extra="forbid", toml_file="host.toml"
+        env_prefix="ANTIPHON_HOST_",
+        extra="forbid",
+        toml_file="host.toml",
+        use_attribute_docstrings=True,  # they are the help of the flags
     )
 
     data_dir: Path = Path("~/.local/share/antiphon/host")
     """Keys, log store, journals; checkpoints under derived/."""
+    key_ring: Path | None = None
+    """Folder of the secrets that hosts share to exchange checkpoints; else the data folder."""
     hub: str = "127.0.0.1:7411"
     """The hub to serve, host:port."""
+    hub_key: str = ""
+    """Hex key that the hub must prove; needed off loopback, where nothing is pinned unseen."""
     listen: str = "127.0.0.1:0"
-    """Address of HostService, host:port; port 0 picks a free one."""
-    model: str = "SmolLM2-135M-Instruct"
-    """A model's name, or the path of a GGUF file or Hugging Face folder."""
-    numerics: Literal["q4", "bf16", "fp32"] = "bf16"
-    """Number formats of the computation; q4 needs a model with weights of four bits."""
+    """Address of HostService, host:port, on loopback; port 0 picks a free one."""
+    model: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = ("SmolLM2-135M-Instruct",)
+    """A model's name, or the path of a GGUF file or Hugging Face folder. Several are offered as
+    profiles, the first as the default; @q4, @bf16 or @fp32 behind one is its numerics."""
+    numerics: Numerics = "auto"
+    """Number formats of the computation; q4 needs a model with weights of four bits. With auto
+    the model and the machine decide: q4 where both can, else bf16, else fp32."""
     context_tokens: int = 0
     """Tokens of a context; 0 for the model's limit. Fewer shorten the start-up self-test."""
     threads: int = 0
     """Threads of the computation; 0 for torch's choice."""
     kv_bytes_max: int = 2 * GIB
-    """KV memory of all conversations."""
+    """KV memory of all conversations, for each loaded profile."""
+    memory_bytes_max: int = 8 * GIB
+    """Memory of all loaded profiles: weights, and kv_bytes_max for each."""
+    weights_cache_bytes_max: int = 16 * GIB
+    """Disk for converted weights in the cache folder."""
     checkpoint_bytes_max: int = 8 * GIB
     """Disk for checkpoints of all conversations."""
+    hub_checkpoint_bytes_max: int = 0
+    """Bytes of checkpoints kept at the hub, encrypted with the key ring; 0 for none."""
+    hub_checkpoint_idle_s: float = Field(60.0, ge=0)
+    """Time without a new answer after which a conversation's checkpoint is uploaded."""
+    hub_checkpoint_lifetime_s: float = Field(7 * 86_400.0, gt=0)
+    """Time after which the hub deletes an uploaded checkpoint."""
+    hub_checkpoint_tokens_min: int = Field(512, ge=1)
+    """Shorter checkpoints are not uploaded."""
+    owner_keys: list[str] = Field(default_factory=list)
+    """Hex keys whose conversations are served, those that they created; empty: anyone's."""
+    open_per_owner_max: int = Field(256, ge=1)
+    """Conversations of one creator that are open at a time; one more takes an idle one's place."""
+    open_max: int = Field(1_024, ge=1, le=CONVERSATIONS_PER_LINK_MAX)
+    """Conversations that are open at a time."""
+    open_unasked_max: int = Field(256, ge=0)
+    """Open conversations up to which a listed one is opened before anybody asks in it."""
+    open_idle_s: float = Field(900.0, gt=0)
+    """Time without an entry after which a conversation is closed until somebody asks in it."""
+    operator_keys: list[str] = Field(default_factory=list)
+    """Hex keys that may see all running requests, besides the host's own."""
+    metrics: str = ""
+    """Address of the Prometheus endpoint, [host:]port, on loopback without a host; empty: none."""
+    log_format: LogFormat = "auto"
+    """Form of the log on stderr: console or json; auto is console on a terminal, else json."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        """Accept one name, or several as a list; in the environment a list is JSON."""
+        if isinstance(value, str):
+            return json.loads(value) if value.startswith("[") else (value,)
+        return value
+
+    @property
+    def models(self) -> tuple[tuple[str, Numerics], ...]:
+        """The name or path of each model, and its numerics."""
+        found = []
+        known = {numerics: numerics for numerics in get_args(Numerics)}
+        for text in self.model:
+            name, _, behind = text.rpartition("@")
+            is_stated = bool(name) and behind in known
+            found.append((name, known[behind]) if is_stated else (text, self.numerics))
+        return tuple(found)
 
     @classmethod
     def settings_customise_sources(

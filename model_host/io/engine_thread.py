@@ -2,56 +2,97 @@
 
 The event loop never waits for a computation. It hands jobs and calls over to the thread,
 which performs them between two steps, and it receives the events of each step in one go.
+Checkpoints are written by another thread, which reads pages by such calls.
 """
 
 import asyncio
-import queue
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
-from model_host.batcher import BatchCounters, Batcher, Events
-from model_host.engine_api import Engine
-from model_host.errors import CheckpointError
-from model_host.job import Ended, Event, Job
-from model_host.kv import CachedSource, Manifest, PagePool, PageStore
-from replica.errors import HostError
-from replica.ids import short
+from model_host.audit import AuditCounters, Auditor, Choose
+from model_host.batcher import Batcher
+from model_host.engine_api import CHUNK_TOKENS, Engine
+from model_host.io.call_queue import CallQueue
+from model_host.io.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
+from model_host.job import Ended, Event, Events, Job
+from model_host.kv import KVSequence, Manifest, PagePool, PageStore, PoolCounters
+from model_host.measures import BatchCounters, added
+from model_host.warming import Warmed, warm_chunk
 
 log = structlog.get_logger()
+
+FLUSH_S = 5.0
+"""Time for the checkpoints that wait when the host stops; the rest is dropped."""
 
 Result = TypeVar("Result")
 Receive = Callable[[Event], None]
 
 
+@dataclass(frozen=True, slots=True)
+class EngineCounts:
+    """The counts of an engine since it was loaded, or of several.
+
+    Those of a running thread change; read elsewhere, they may be a step old.
+    """
+
+    batch: BatchCounters = field(default_factory=BatchCounters)
+    pool: PoolCounters = field(default_factory=PoolCounters)
+    writes: WriterCounters = field(default_factory=WriterCounters)
+    audits: AuditCounters = field(default_factory=AuditCounters)
+
+    def plus(self, other: "EngineCounts") -> "EngineCounts":
+        """Return the sums, which do not change any more."""
+        return EngineCounts(
+            added(self.batch, other.batch),
+            added(self.pool, other.pool),
+            added(self.writes, other.writes),
+            added(self.audits, other.audits),
+        )
+
+
 class EngineThread:
     """One engine, its pages in memory and in the store, in a thread of their own."""
 
-    def __init__(self, engine: Engine, pool: PagePool, pages: PageStore) -> None:
-        """Use the engine, pool and store in the thread only, once `start` is called."""
+    def __init__(
+        self,
+        engine: Engine,
+        pool: PagePool,
+        pages: PageStore,
+        *,
+        turn: AbstractContextManager[None] | None = None,
+        choose: Choose = secrets.randbelow,
+    ) -> None:
+        """Use the engine and pool in the thread only, once `start` is called.
+
+        All that the thread computes and copies is done under `turn`, so that several of them
+        take turns. `choose` draws the restored groups that are audited.
+        """
         self.engine = engine
-        self.checkpoints = 0
-        self.checkpoint_failures = 0
+        self._turn = turn or nullcontext()
         self._pool = pool
         self._pages = pages
         self._batcher = Batcher(engine, pool, pages, time.monotonic)
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.cost = self._batcher.cost
+        """Measured times of restoring and computing; another thread may read them."""
+        self._auditor = Auditor(engine, pool, pages, choose)
+        self._calls = CallQueue(self._turn)
+        self._writer = CheckpointWriter(pool, pages, self._calls.post)
+        self.counts = EngineCounts(
+            self._batcher.counters, pool.counters, self._writer.counters, self._auditor.counters
+        )
         self._lock = threading.Lock()
         self._posted: Events = []  # guarded by the lock
         self._receivers: dict[Job, tuple[Receive, asyncio.Future[None]]] = {}
-        self._waiting: set[asyncio.Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._is_stopping = False
-
-    @property
-    def counters(self) -> BatchCounters:
-        """Counts of the batcher; read while it runs, they may be a step old."""
-        return self._batcher.counters
 
     # --- life -------------------------------------------------------------------------
 
@@ -59,6 +100,8 @@ class EngineThread:
         """Start the thread; results and events go to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._calls.open()
+        self._writer.start()
         self._thread.start()
 
     async def failed(self) -> None:
@@ -66,14 +109,18 @@ class EngineThread:
         await asyncio.shield(self._ended)
 
     def stop(self) -> None:
-        """End the thread after its present step; jobs in progress stay unfinished."""
+        """End the thread after its present step; jobs in progress stay unfinished.
+
+        Checkpoints that wait are written first, for at most FLUSH_S.
+        """
         self._is_stopping = True
-        self._calls.put(None)
+        self._calls.wake()
 
     async def close(self) -> None:
         """Stop, and wait for the end of the thread."""
         self.stop()
         await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._writer.join)
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -81,41 +128,48 @@ class EngineThread:
             while not self._is_stopping:
                 self._perform_calls()
                 if not (self._batcher.is_idle or self._is_stopping):
-                    self._post(self._batcher.step())
+                    self._post(self._step())
+            self._flush()
         except BaseException as caught:  # a bug: whoever waits for the thread is told
             log.exception("the engine thread failed")
             error = caught
+        self._writer.abandon()
         self._loop.call_soon_threadsafe(self._end, error)
 
+    def _step(self) -> Events:
+        with self._turn:
+            events = self._batcher.step()
+            _audit_restored(self._batcher, self._auditor)
+            return events
+
     def _perform_calls(self) -> None:
-        """Perform the calls queued; wait for one while there is nothing to compute."""
-        try:
-            call = self._calls.get(block=self._batcher.is_idle)
-            while call is not None:
-                call()
-                call = self._calls.get(block=False)
-        except queue.Empty:
-            pass
+        """Perform the calls queued; wait for one while there is nothing to compute or audit.
+
+        An idle engine then performs one call that waits for that, or else audits one group.
+        """
+        calls, auditor = self._calls, self._auditor
+        has_work = calls.has_idle_calls or not (self._batcher.is_idle and auditor.is_idle)
+        calls.perform_all(wait=not has_work)
+        if self._is_stopping or not self._batcher.is_idle:
+            return
+        if calls.has_idle_calls:
+            calls.perform_idle()
+        elif not auditor.is_idle:
+            with self._turn:
+                auditor.audit_next()
+
+    def _flush(self) -> None:
+        """Perform calls until all checkpoints that wait are written, or the time is over."""
+        self._writer.stop()
+        deadline = time.monotonic() + FLUSH_S
+        while self._writer.is_running and (left := deadline - time.monotonic()) > 0:
+            self._calls.perform_one(left)
 
     def _end(self, error: BaseException | None) -> None:
         """Fail everything that waits for the thread."""
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(HostError("The engine has stopped."))
+        self._calls.end()
         if error is not None:
             self._ended.set_exception(error)
-
-    @contextmanager
-    def _awaited(self) -> Iterator["asyncio.Future[Any]"]:
-        """Return a future that fails if the thread ends first."""
-        waiting: asyncio.Future[Any] = self._loop.create_future()
-        if not self._thread.is_alive():
-            raise HostError("The engine has stopped.")
-        self._waiting.add(waiting)
-        try:
-            yield waiting
-        finally:
-            self._waiting.discard(waiting)
 
     # --- runs -------------------------------------------------------------------------
 
@@ -124,9 +178,9 @@ class EngineThread:
 
         Raises what `receive` raises, and HostError if the thread ends.
         """
-        with self._awaited() as done:
+        with self._calls.awaited() as done:
             self._receivers[job] = (receive, done)
-            self._calls.put(lambda: self._batcher.add(job))
+            self._calls.post(lambda: self._batcher.add(job))
             try:
                 await done
             finally:
@@ -157,31 +211,38 @@ class EngineThread:
 
     # --- derived state ----------------------------------------------------------------
 
-    async def _call(self, work: Callable[[], Result]) -> Result:
-        """Perform a call in the thread, between two steps."""
-        with self._awaited() as done:
+    async def warm(
+        self, ids: Sequence[int], domain: bytes, conversation: bytes, namespace: bytes | None
+    ) -> Warmed:
+        """Compute the next chunk of a context once there is nothing else to compute.
 
-            def settle(result: Result | None, error: Exception | None) -> None:
-                if done.done():
-                    return
-                if error is not None:
-                    done.set_exception(error)
-                else:
-                    done.set_result(result)
+        With the namespace of stored pages, a stored prefix is restored instead. Raises
+        CacheBudgetExceeded or CacheBusy.
+        """
 
-            def perform() -> None:
-                try:
-                    result = work()
-                except Exception as error:  # noqa: BLE001  # raised at the caller
-                    self._loop.call_soon_threadsafe(settle, None, error)
-                else:
-                    self._loop.call_soon_threadsafe(settle, result, None)
+        def restore(wanted: Sequence[int], sequence: KVSequence) -> int:
+            assert namespace is not None, "it is called with a namespace alone"
+            return self._batcher.restore_prefix(conversation, namespace, wanted, sequence)
 
-            self._calls.put(perform)
-            result: Result = await done
-            return result
+        def work() -> Warmed:
+            from_store = restore if namespace is not None else None
+            warmed = warm_chunk(self.engine, self._pool, ids, domain, conversation, from_store)
+            _audit_restored(self._batcher, self._auditor)
+            return warmed
 
-    async def checkpoint(
+        return await self._calls.call(work, when_idle=True)
+
+    async def between_steps(self, work: Callable[[Engine, PagePool, int], Result]) -> Result:
+        """Perform `work` between two steps; its number is the most rows it may compute then."""
+
+        def perform() -> Result:
+            beside = self._batcher.pace.prompt_rows_max()
+            rows = CHUNK_TOKENS if self._batcher.is_idle else beside
+            return work(self.engine, self._pool, rows)
+
+        return await self._calls.call(perform)
+
+    def checkpoint(
         self,
         conversation: bytes,
         namespace: bytes,
@@ -189,46 +250,46 @@ class EngineThread:
         generation: bytes,
         ids: Sequence[int],
     ) -> None:
-        """Store the part of a context that is in memory; a failure is counted and logged."""
-        await self._call(partial(self._save, conversation, namespace, seal, generation, ids))
-
-    def _save(
-        self,
-        conversation: bytes,
-        namespace: bytes,
-        seal: bytes,
-        generation: bytes,
-        ids: Sequence[int],
-    ) -> None:
-        with self._pool.cached.reading(ids, conversation) as reading:
-            if not reading.tokens:
-                return
-            source = CachedSource(reading, self.engine.memory)
-            part = ids[: reading.tokens]
-            try:
-                self._pages.save(conversation, namespace, seal, generation, part, source)
-            except CheckpointError as error:
-                self.checkpoint_failures += 1
-                log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
-                return
-        self.checkpoints += 1
-        log.info("checkpoint", conversation=short(conversation), tokens=len(part))
+        """Store the part of a context that is in memory, soon; a failure is counted and logged."""
+        self._writer.save(Saving(conversation, namespace, seal, generation, ids))
 
     async def evict(self, conversation: bytes, *, checkpoints: bool) -> tuple[int, int]:
         """Drop a conversation from memory, and from disk if asked; return (tokens, checkpoints).
 
         Raises CacheBusy while it is being answered; nothing is dropped then.
         """
-        return await self._call(partial(self._evict, conversation, checkpoints))
-
-    def _evict(self, conversation: bytes, checkpoints: bool) -> tuple[int, int]:
-        tokens = self._pool.cached.evict(conversation)
+        tokens = await self._calls.call(partial(self._pool.cached.evict, conversation))
         count = 0
         if checkpoints:
-            count = len(self._pages.manifests(conversation))
-            self._pages.delete(conversation)
+            count = await self.stored(partial(delete, self._pages, conversation))
         return tokens, count
+
+    async def look(self, work: Callable[[Batcher, PagePool, PageStore], Result]) -> Result:
+        """Return what `work` finds between two steps; it changes nothing.
+
+        Raises HostError if the thread has ended.
+        """
+        return await self._calls.call(partial(work, self._batcher, self._pool, self._pages))
 
     async def manifests(self, conversation: bytes) -> list[Manifest]:
         """Return the checkpoints held of a conversation, newest first."""
-        return await self._call(partial(self._pages.manifests, conversation))
+        return await self.stored(partial(self._pages.manifests, conversation))
+
+    async def stored(self, work: Callable[[], Result]) -> Result:
+        """Perform a call on the store, after all checkpoints asked for so far are written.
+
+        Raises what it raises, and HostError if the thread has ended.
+        """
+        return await asyncio.wrap_future(self._writer.call(work))
+
+
+def _audit_restored(batcher: Batcher, auditor: Auditor) -> None:
+    while batcher.restored:
+        auditor.add(batcher.restored.popleft())
+
+
+def delete(pages: PageStore, conversation: bytes) -> int:
+    """Delete the checkpoints of a conversation; return their number."""
+    count = len(pages.manifests(conversation))
+    pages.delete(conversation)
+    return count

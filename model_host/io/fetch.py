@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,11 @@ def models_folder() -> Path:
 def path_of(model: Known) -> Path:
     """Return the path of a model, present or not."""
     return models_folder() / model.file_name
+
+
+def known_name(sha256: bytes) -> str | None:
+    """Return the name of a model that this version knows, by its file's digest."""
+    return next((model.name for model in MODELS if model.sha256 == sha256.hex()), None)
 
 
 def resolve(name_or_path: str) -> Path:
@@ -257,9 +263,12 @@ class _Bar:
         now = time.monotonic()
         if self._is_terminal and now - self._drawn_at > REDRAW_S:
             self._drawn_at = now
-            full = BAR_CELLS * self._done // self._total
-            bar = "#" * full + "." * (BAR_CELLS - full)
             share = 100 * self._done // self._total
+            # A line as wide as the terminal would break, and not be erased.
+            left = shutil.get_terminal_size().columns - len(f"{self._what}   {share:3d} %") - 1
+            cells = max(0, min(BAR_CELLS, left))
+            full = cells * self._done // self._total
+            bar = "#" * full + "." * (cells - full)
             sys.stderr.write(f"\r{self._what}  {bar} {share:3d} %")
             sys.stderr.flush()
 
@@ -317,9 +326,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _print_list(*, as_json: bool) -> None:
+    if not as_json:
+        _put(_columns("model", "size", "license", "file"))
     for model in MODELS:
         if as_json:
             _put(json.dumps(describe(model)))
             continue
         here = str(path_of(model)) if path_of(model).is_file() else "not fetched"
-        _put(f"{model.name}  {model.size_bytes / 1e6:.0f} MB  {model.license}  {here}")
+        _put(_columns(model.name, f"{model.size_bytes / 1e6:.0f} MB", model.license, here))
+
+
+def _columns(name: str, size: str, license_: str, file: str) -> str:
+    return f"{name:<{max(len(m.name) for m in MODELS)}}  {size:>8}  {license_:<12}  {file}"

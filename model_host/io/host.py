@@ -11,7 +11,8 @@ from typing import assert_never
 
 import structlog
 
-from model_host.io.request_handler import AnswerCounters, RequestHandler
+from model_host.io.request_handler import RequestHandler
+from model_host.measures import AnswerCounters, RunView
 from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
@@ -53,6 +54,17 @@ class Host:
         """Number of requests waiting now, without those being answered."""
         return self._schedule.waiting(self._replica.shelf.values())
 
+    @property
+    def conversations(self) -> dict[str, int]:
+        """Number of conversations that the hub lists: open ones, and others by the reason."""
+        selection = self._replica.on_demand.selection
+        left_out = {reason.value: count for reason, count in selection.left_out().items()}
+        return {"open": len(selection.open)} | left_out
+
+    def views(self) -> list[RunView]:
+        """Return the progress of the runs, the one that runs longest first."""
+        return sorted(self._handler.runs.views(), key=lambda view: -view.age_s)
+
     def _receive(self, event: Event) -> None:
         runs = self._handler.runs
         match event:
@@ -85,14 +97,16 @@ class Host:
                 if decision is None:
                     await self._awake.wait()
                 else:
-                    answers.create_task(self._carry_out(decision))
+                    held = self._replica.shelf[decision.conversation]
+                    answers.create_task(self._carry_out(held, decision))
 
-    async def _carry_out(self, decision: Decision) -> None:
-        if await self._serve(self._replica.shelf[decision.conversation], decision):
-            self._schedule.end(decision.request)
-        else:
-            # Even a refusal can't be appended. The next start tries again.
-            self._schedule.give_up(decision.request)
+    async def _carry_out(self, held: Conversation, decision: Decision) -> None:
+        with self._replica.on_demand.using(held.id):
+            if await self._serve(held, decision):
+                self._schedule.end(decision.request)
+            else:
+                # Even a refusal can't be appended. The next start tries again.
+                self._schedule.give_up(decision.request)
         self._awake.set()
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
@@ -116,7 +130,11 @@ class Host:
                 await self._pause(error)
                 return True
             except Exception as error:  # logged, and named in the refusal
-                log.error("answering failed", request=short(decision.request), exc_info=True)
+                log.exception(
+                    "answering failed",
+                    conversation=short(held.id),
+                    request=short(decision.request),
+                )
                 failure = error
             else:
                 return True

@@ -5,10 +5,11 @@ Two owners never share derived state, since its timing would reveal one to the o
 
 import hashlib
 import hmac
+from dataclasses import replace
 
 from model_host.engine_api import Engine
 from model_host.kv import domain_salt
-from model_host.owner import owner_of
+from model_host.owner import owner_of, shares_pages
 from replica.conversation import Conversation
 
 
@@ -17,17 +18,21 @@ class Namespaces:
 
     def __init__(self, engine: Engine, salt_key: bytes) -> None:
         """`salt_key` stays on the host."""
-        self._engine = engine
+        self._namespace = engine.namespace(b"")  # the engine may be unloaded meanwhile
         self._salt_key = salt_key
 
     def stored(self, held: Conversation) -> bytes:
         """Return the digest for stored pages: those of one owner, 32 bytes."""
-        return self._engine.namespace(self._salt(held)).digest
+        return replace(self._namespace, salt=self._salt(held)).digest
 
     def pages(self, held: Conversation) -> bytes:
-        """Return the digest for pages in memory: those of one owner and the same readers."""
+        """Return the digest for pages in memory: those of one owner and the same readers.
+
+        Conversations that consent to sharing have one domain, whoever reads them.
+        """
         readers = [key for key in held.log.membership.roles if held.is_member(key)]
-        return self._engine.namespace(domain_salt(self._salt(held), readers)).digest
+        known = None if shares_pages(held) else readers
+        return replace(self._namespace, salt=domain_salt(self._salt(held), known)).digest
 
     def _salt(self, held: Conversation) -> bytes:
         return hmac.digest(self._salt_key, owner_of(held), hashlib.sha256)

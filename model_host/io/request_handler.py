@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,17 +17,19 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.calls import CallingText, Visible
-from model_host.contexts import Contexts
-from model_host.engine import Tokenizer
-from model_host.io.engine_thread import EngineThread
+from model_host.grammar import Grammar
+from model_host.grammar_source import may_call
+from model_host.io.grammar_checker import GrammarChecker
+from model_host.io.hub_checkpoints import HubCheckpoints
 from model_host.io.journal import Journals
-from model_host.io.namespaces import Namespaces
+from model_host.io.offers import Offer
+from model_host.io.profiles import Loaded, Profiles
 from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
 from model_host.journal_records import JournalHead
+from model_host.measures import AnswerCounters
 from model_host.owner import owner_of
 from model_host.plan import (
-    Gathered,
     Plan,
     gather,
     gather_branch,
@@ -35,9 +37,8 @@ from model_host.plan import (
     render_branch,
     standing,
 )
-from model_host.profile import Profile
 from model_host.refusals import ObligationsOpen, StopInvalid, finish_detail
-from model_host.render import Context, Renderer
+from model_host.render import Context
 from model_host.runner import Run
 from model_host.sampler_state import Choice, SamplerState
 from model_host.schedule import Refuse
@@ -60,31 +61,14 @@ _Output = TypeVar("_Output")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """The model, profile and limits this host runs requests with."""
-
-    profile: Profile
-    renderer: Renderer
-    tokenizer: Tokenizer
-    numerics_class: Digest
-    stop_ids: frozenset[int]
-
-
-@dataclass(slots=True)
-class AnswerCounters:
-    """Counts of answered requests since start."""
-
-    generations: int = 0
-    refusals: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan that can be carried out: all checks that may refuse it are behind it."""
 
+    offer: Offer
     plan: Plan
     state: SamplerState
     text: Visible
+    grammar: Grammar | None
 
 
 class RequestHandler:
@@ -98,18 +82,16 @@ class RequestHandler:
         self,
         replica: Replica,
         key: Ed25519PrivateKey,
-        thread: EngineThread,
-        namespaces: Namespaces,
+        profiles: Profiles,
         journals: Journals,
-        offer: Offer,
+        hub_tier: HubCheckpoints,
     ) -> None:
-        """Append through `replica`, compute in `thread`, sign drafts with `key`."""
+        """Append through `replica`, compute with `profiles`, sign drafts with `key`."""
         self._replica = replica
-        self._thread = thread
-        self._namespaces = namespaces
+        self._profiles = profiles
         self._journals = journals
-        self._offer = offer
-        self._contexts = Contexts()
+        self._hub_tier = hub_tier
+        self._checker = GrammarChecker()
         self.rendering = ThreadPoolExecutor(1, thread_name_prefix="rendering")
         self.counters = AnswerCounters()
         self.runs = RunTable(replica, key)
@@ -127,18 +109,30 @@ class RequestHandler:
         the turn changed while the context was rendered: a CANCEL may have come, or a
         revocation. The schedule then decides again.
         """
+        async with AsyncExitStack() as stack:
+            return await self._begin(held, ready, stack)
+
+    async def _begin(self, held: Conversation, ready: Sealable, stack: AsyncExitStack) -> bool:
+        """Begin an answer; its profile stays loaded until the end of `stack`."""
         request_id, before = ready.request, standing(held, ready.request)
         refusal: HostError | None = None
         try:
             # All checks that may refuse come before the seal: a sealed request must be answered.
-            prepared = await self._prepare(held, ready)
+            offer = self._profiles.offers.choose(_request(held, request_id).profile)
+            prepared = await self._prepare(held, ready, offer)
+            loaded = await stack.enter_async_context(self._profiles.using(offer))
         except HostError as error:
             refusal = error
         if standing(held, request_id) != before:
-            log.info("the turn changed", request=short(request_id))
+            log.info("the turn changed", conversation=short(held.id), request=short(request_id))
             return True
         if isinstance(refusal, ObligationsOpen) and _queues(held, request_id):
-            log.info("waiting for results", request=short(request_id), detail=refusal.detail)
+            log.info(
+                "waiting for results",
+                conversation=short(held.id),
+                request=short(request_id),
+                detail=refusal.detail,
+            )
             return False
         if refusal is not None:
             await self.refuse(held, _refusal(held, request_id, refusal))
@@ -149,29 +143,48 @@ class RequestHandler:
         )
         if entry.id not in held.order.nodes:
             raise HostError("its seal does not count")
-        self._contexts.keep(entry.id, prepared.plan.context)
-        run = self._run(prepared, entry.id, _new_run_number())
-        await self._generate(held, run, None)
+        offer.contexts.keep(entry.id, prepared.plan.context)
+        run = _run(prepared, entry.id, _new_run_number())
+        await self._generate(held, run, None, loaded)
         return True
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
         """Resume a run after a crash with the same tokens, or close it if that is impossible."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(held, request_id, node.id)
-        try:
-            prepared = await self._prepare(held, _sealed(node, request_id))
-        except HostError as error:
-            # Sealed with another model, a longer context or other rules than the present ones.
-            await self._interrupt(held, request_id, finish_detail(error))
-            return
+        async with AsyncExitStack() as stack:
+            try:
+                # The seal's profile: the default of a host may change between two starts.
+                offer = self._profiles.offers.choose(node.seal.profile)
+                prepared = await self._prepare(held, _sealed(node, request_id), offer)
+                loaded = await stack.enter_async_context(self._profiles.using(offer))
+            except HostError as error:
+                # Sealed with another model, a longer context or other rules than the present ones.
+                await self._interrupt(held, request_id, finish_detail(error))
+                return
+            await self._resume(held, node, prepared, loaded)
+
+    async def _resume(
+        self, held: Conversation, node: SealNode, prepared: Prepared, loaded: Loaded
+    ) -> None:
+        request_id = prepared.plan.request_id
+        journaled = self._journaled(held, request_id, node.id)
+        number = journaled[0].run if journaled is not None else _new_run_number()
+        run = _run(prepared, node.id, number)
         same_text = prepared.plan.seal.render_digest == node.seal.render_digest
-        if not same_text or head != self._head(request_id, node.id, head.run):
+        same_host = journaled is None or journaled[0] == _head(run, loaded)
+        if not (same_text and same_host):
             await self._interrupt(held, request_id, _NOT_THE_SAME)
             return
-        log.info("resuming", request=short(request_id), tokens=len(journaled or ()))
-        self._contexts.keep(node.id, prepared.plan.context)
-        run = self._run(prepared, node.id, head.run)
-        await self._generate(held, run, journaled)
+        choices = journaled[1] if journaled is not None else None
+        log.info(
+            "resuming",
+            conversation=short(held.id),
+            request=short(request_id),
+            run=number,
+            tokens=len(choices or ()),
+        )
+        loaded.offer.contexts.keep(node.id, prepared.plan.context)
+        await self._generate(held, run, choices, loaded)
 
     async def close_request(
         self, held: Conversation, request_id: EntryId, failure: Exception
@@ -190,8 +203,13 @@ class RequestHandler:
         request_id = refusal.request
         basis = held.log.entries[request_id].header.basis
         await self._replica.append(held.id, refusal.body, parents=(request_id,), basis=basis)
-        self.counters.refusals += 1
-        log.info("refused", request=short(request_id), detail=refusal.detail)
+        self.counters.note_refusal(refusal.finish, refusal.detail)
+        log.info(
+            "refused",
+            conversation=short(held.id),
+            request=short(request_id),
+            detail=refusal.detail,
+        )
 
     def forget_answered(self, held: Conversation) -> None:
         """Delete journals of requests that are answered. Raises StoreError."""
@@ -201,65 +219,45 @@ class RequestHandler:
 
     # --- plans and runs -----------------------------------------------------------
 
-    async def _prepare(self, held: Conversation, ready: Sealable) -> Prepared:
+    async def _prepare(self, held: Conversation, ready: Sealable, offer: Offer) -> Prepared:
         """Plan a request in the rendering thread. Raises GenerationRefused."""
-        return await self._in_thread(self._plan, gather(held, ready, self._contexts))
+        make = partial(plan, profile=offer.profile, renderer=offer.renderer)
+        planned = await self._in_thread(make, gather(held, ready, offer.contexts))
+        await self.check_grammar(planned)
+        return await self._in_thread(partial(prepared_run, offer=offer), planned)
+
+    async def check_grammar(self, planned: Plan) -> None:
+        """Raise GrammarInvalid for a plan whose grammar can't be compiled within limits."""
+        if planned.grammar is not None:
+            await self._checker.check(planned.grammar)
 
     async def _in_thread(self, work: Callable[[_Input], _Output], value: _Input) -> _Output:
         return await asyncio.get_running_loop().run_in_executor(self.rendering, work, value)
 
-    def _plan(self, gathered: Gathered) -> Prepared:
-        offer = self._offer
-        planned = plan(gathered, profile=offer.profile, renderer=offer.renderer)
-        shows = self._text(planned, planned.request.stop)
-        state = SamplerState(
-            planned.request,
-            vocabulary=offer.tokenizer.token_count,
-            context=planned.prompt,
-            output_index=planned.draw_offset,
-            end_ids=offer.stop_ids,
-        )
-        return Prepared(planned, state, shows)
-
-    def _text(self, planned: Plan, stops: Sequence[str]) -> Visible:
-        """Return the visible text of a run. Raises StopInvalid."""
-        tokenizer, renderer = self._offer.tokenizer, self._offer.renderer
-        first_stop = planned.request.output_tokens_min
-        text = VisibleText(tokenizer, stops, planned.continued, first_stop)
-        if not planned.context.place.tools:
-            return text
-        continued = tokenizer.decode_bytes(planned.continued)
-        before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
-        return CallingText(text, renderer.tools.format, before)
-
-    def _run(self, prepared: Prepared, seal_id: EntryId, number: int) -> Run:
-        limit = self._offer.profile.context_tokens_max
-        return Run(prepared.plan, seal_id, number, prepared.state, prepared.text, limit)
-
-    def _head(self, request_id: EntryId, seal_id: EntryId, number: int) -> JournalHead:
-        offer = self._offer
-        return JournalHead(request_id, seal_id, number, offer.profile.digest, offer.numerics_class)
-
     def _journaled(
         self, held: Conversation, request_id: EntryId, seal_id: EntryId
-    ) -> tuple[JournalHead, list[Choice] | None]:
-        """Return head and tokens of a seal's journal; a new head and None if there is none."""
+    ) -> tuple[JournalHead, list[Choice]] | None:
+        """Return head and tokens of a seal's journal, None if there is none."""
         found = self._journals.read(request_id, _request(held, request_id).logprobs)
-        if found is None or found[0].seal != seal_id:
-            return self._head(request_id, seal_id, _new_run_number()), None
-        return found
+        return found if found is not None and found[0].seal == seal_id else None
 
     # --- generations --------------------------------------------------------------
 
-    async def _generate(self, held: Conversation, run: Run, journaled: list[Choice] | None) -> None:
-        head = self._head(run.plan.request_id, run.seal_id, run.run)
+    async def _generate(
+        self, held: Conversation, run: Run, journaled: list[Choice] | None, loaded: Loaded
+    ) -> None:
+        head = _head(run, loaded)
         if journaled is None:
             journal = self._journals.create(head)
         else:
             journal = self._journals.resume(head, journaled, run.plan.request.logprobs)
-        driver = RunDriver(self._thread, held, run, journal, self.runs)
-        spaces = self._namespaces
+        driver = RunDriver(loaded.thread, held, run, journal, self.runs)
+        spaces = loaded.namespaces
         with closing(journal), self.runs.holding(driver):
+            await self._hub_tier.fetch(
+                held, loaded, run.plan.prompt,
+                lambda: not held.order.is_cancelled(run.plan.request_id),
+            )  # fmt: skip
             await driver.finish(
                 journaled or (),
                 owner=owner_of(held),
@@ -269,21 +267,23 @@ class RequestHandler:
             generation_id = await self._append(held, run, driver.usage, driver.frames.digest, head)
             if driver.usage.prompt_tokens:  # else nothing was computed
                 ids = [*run.plan.prompt, *run.token_ids]
-                await self._thread.checkpoint(
+                loaded.thread.checkpoint(
                     held.id, spaces.stored(held), run.seal_id, generation_id, ids
                 )
+                self._hub_tier.note(held, loaded.offer)
 
     async def _interrupt(self, held: Conversation, request_id: EntryId, problem: str) -> None:
         """Close a sealed request without computing; the text shown is kept."""
         node = held.order.nodes[held.order.seal_of[request_id]]
-        head, journaled = self._journaled(held, request_id, node.id)
-        run = await self._shown_run(held, request_id, node, head.run)
-        for choice in journaled or ():
+        head, journaled = self._journaled(held, request_id, node.id) or (None, [])
+        number = head.run if head is not None else _new_run_number()
+        run = await self._shown_run(held, request_id, node, number)
+        for choice in journaled:
             run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
             run.end(FinishReason.INTERRUPTED, problem)
-        ids = tuple(choice.token_id for choice in journaled or ())
-        digest = extend_digest(start_digest(request_id, head.run), ids)
+        ids = tuple(choice.token_id for choice in journaled)
+        digest = extend_digest(start_digest(request_id, number), ids)
         await self._append(held, run, Usage(), digest, head)
 
     async def _shown_run(
@@ -291,15 +291,16 @@ class RequestHandler:
     ) -> Run:
         """Return a run that repeats recorded tokens only, with the text shown of them."""
         request = _request(held, request_id)
-        offer = self._offer
-        context = await self._context_as_sealed(held, node)
+        offers = self._profiles.offers
+        offer = offers.get(node.seal.profile) or offers.default
+        context = await self._context_as_sealed(held, node, offer)
         limit = request.output_tokens_max or _NO_LIMIT
         planned = Plan(held.id, request_id, request, node.seal, context, limit)
         shows: Visible
         try:
-            shows = self._text(planned, request.stop)
+            shows = _text(planned, request.stop, offer)
         except StopInvalid:
-            shows = self._text(planned, ())
+            shows = _text(planned, (), offer)
         # Without the prompt the ids are another model's, and have no text here.
         shows = shows if context.ids else _NoText()
         # Nothing is chosen, and the present rules may refuse the request's own sampling.
@@ -310,11 +311,11 @@ class RequestHandler:
         )
         return Run(planned, node.id, number, state, shows, _NO_LIMIT)
 
-    async def _context_as_sealed(self, held: Conversation, node: SealNode) -> Context:
+    async def _context_as_sealed(self, held: Conversation, node: SealNode, offer: Offer) -> Context:
         """Return the context of a seal; the empty one if it renders differently here."""
-        renderer = self._offer.renderer
+        renderer = offer.renderer
         try:
-            branch = gather_branch(held, node, self._contexts)
+            branch = gather_branch(held, node, offer.contexts)
             rendered = await self._in_thread(partial(render_branch, renderer=renderer), branch)
         except HostError:
             return renderer.empty
@@ -327,26 +328,73 @@ class RequestHandler:
         run: Run,
         usage: Usage,
         draft_digest: Digest,
-        head: JournalHead,
+        head: JournalHead | None,
     ) -> EntryId:
-        """Append the generation of a finished run, then drop the journal; return its id."""
-        profile = self._offer.profile
+        """Append the generation of a finished run, then drop the journal; return its id.
+
+        Without a head nothing was computed.
+        """
+        offer = self._profiles.offers.get(head.profile) if head is not None else None
         body = run.generation(
             usage,
             draft_digest,
-            profile=profile if head.profile == profile.digest else None,
-            numerics_class=head.numerics_class,
+            profile=offer.profile if offer is not None else None,
+            numerics_class=head.numerics_class if head is not None else None,
         )
         entry = await self._replica.append(held.id, body, parents=(run.seal_id,), basis=run.seal_id)
         self._journals.discard(run.plan.request_id)
-        self.counters.generations += 1
+        self.counters.note_generation(FinishReason(body.finish_reason), body.usage)
         log.info(
             "answered",
+            conversation=short(held.id),
+            run=run.run,
             request=short(run.plan.request_id),
             finish=FinishReason(body.finish_reason).name.lower(),
             **{name: getattr(body.usage, name) for name in _LOGGED},
         )
         return entry.id
+
+
+def prepared_run(planned: Plan, offer: Offer) -> Prepared:
+    """Return a plan with the sampling, text and grammar of its run; any thread may call this.
+
+    Its grammar has passed `check_grammar`. Raises GenerationRefused.
+    """
+    source = planned.grammar
+    shows = _text(planned, planned.request.stop, offer)
+    state = SamplerState(
+        planned.request,
+        vocabulary=offer.tokenizer.token_count,
+        context=planned.prompt,
+        output_index=planned.draw_offset,
+        end_ids=offer.stop_ids,
+    )
+    grammar = offer.grammars.compile(source, planned.continued) if source is not None else None
+    return Prepared(offer, planned, state, shows, grammar)
+
+
+def _text(planned: Plan, stops: Sequence[str], offer: Offer) -> Visible:
+    """Return the visible text of a run. Raises StopInvalid."""
+    tokenizer, renderer = offer.tokenizer, offer.renderer
+    first_stop = planned.request.output_tokens_min
+    text = VisibleText(tokenizer, stops, planned.continued, first_stop)
+    if not may_call(planned.request, planned.context.place.tools or ()):
+        return text
+    continued = tokenizer.decode_bytes(planned.continued)
+    before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
+    return CallingText(text, renderer.tools.format, before)
+
+
+def _run(prepared: Prepared, seal_id: EntryId, number: int) -> Run:
+    limit = prepared.offer.profile.context_tokens_max
+    return Run(
+        prepared.plan, seal_id, number, prepared.state, prepared.text, limit, prepared.grammar
+    )
+
+
+def _head(run: Run, loaded: Loaded) -> JournalHead:
+    profile = loaded.offer.profile.digest
+    return JournalHead(run.plan.request_id, run.seal_id, run.run, profile, loaded.numerics_class)
 
 
 class _NoText:

@@ -15,6 +15,7 @@ from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journal
 from model_host.io.run_table import RunTable
 from model_host.job import Chosen, Computed, Ended, Event, Found, Job
+from model_host.measures import RunView
 from model_host.runner import Run
 from model_host.sampler_state import Choice
 from replica.conversation import Conversation, Draft
@@ -53,6 +54,7 @@ class RunDriver:
         self._progress_shown_at = 0.0
         self._began = time.monotonic()
         self._first_token: float | None = None
+        self._is_resumed = False
         self._failure: StoreError | None = None
 
     @property
@@ -69,6 +71,23 @@ class RunDriver:
     def seal(self) -> EntryId:
         """The seal of its context."""
         return self.run.seal_id
+
+    @property
+    def view(self) -> RunView:
+        """Its progress; the tokens of others' pages are not in it (PAGE-8)."""
+        prompt = len(self.run.plan.prompt)
+        found = self.usage.cached_tokens + self.usage.restored_tokens
+        first = self._first_token
+        return RunView(
+            self.conversation,
+            self.request,
+            prompt_tokens=prompt,
+            found_tokens=found,
+            computed_tokens=prompt - found if self.run.token_ids else self._prompt_done,
+            output_tokens=len(self.run.token_ids),
+            age_s=time.monotonic() - self._began,
+            first_token_s=first - self._began if first is not None else None,
+        )
 
     @property
     def shown(self) -> Sequence[Draft]:
@@ -91,6 +110,7 @@ class RunDriver:
         The keyword arguments are those of the job. Raises StoreError if the journal can't be
         written, and HostError if the engine stops.
         """
+        self._is_resumed = bool(journaled)
         for choice in journaled:
             self.frames.add(choice, self.run.add_token(choice.token_id, choice.logprobs))
             self._show(self.frames.take())
@@ -175,6 +195,11 @@ class RunDriver:
             found,
             prompt_tokens=prompt,
             prefilled_tokens=prompt - found.cached_tokens - found.restored_tokens,
+        )
+        if self._is_resumed:
+            return  # the tokens before the crash were counted by no clock that is left
+        self.usage = replace(
+            self.usage,
             first_token_us=int((self._first_token - self._began) * 1e6),
             decode_us=int((time.monotonic() - self._first_token) * 1e6),
         )

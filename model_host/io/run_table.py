@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.measures import RunView
 from replica.conversation import Draft, sign_draft
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
@@ -25,6 +26,10 @@ class Running(Protocol):
     @property
     def seal(self) -> EntryId:
         """Return the seal of its context."""
+
+    @property
+    def view(self) -> RunView:
+        """Return its progress."""
 
     @property
     def shown(self) -> Iterable[Draft]:
@@ -51,6 +56,10 @@ class RunTable:
             yield
         finally:
             del self._runs[run.request]
+
+    def views(self) -> list[RunView]:
+        """Return the progress of all runs."""
+        return [run.view for run in self._runs.values()]
 
     def sign(self, frame: Draft) -> Draft:
         """Return a frame with the host's signature."""

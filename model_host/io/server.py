@@ -1,33 +1,53 @@
 """Starts and stops a model host: engine, replica, service (spec/07-host §1)."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
 import structlog
 
-from model_host import sampler
-from model_host.engine import Tokenizer, TorchEngine
+from model_host.engine import (
+    CONTEXT_TOKENS_DEFAULT,
+    ModelFile,
+    TorchEngine,
+    open_model,
+    soonest_numerics,
+)
+from model_host.io.archive_files import prepared_folder
+from model_host.io.archive_service import ArchiveService
+from model_host.io.callers import Callers
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.config import HostConfig
+from model_host.io.count_tokens import CountTokens
 from model_host.io.engine_thread import EngineThread
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.host import Host
+from model_host.io.host_stats import HostStats
+from model_host.io.hub_checkpoints import HubCheckpoints, HubTier
 from model_host.io.journal import Journals
-from model_host.io.namespaces import Namespaces
-from model_host.io.request_handler import Offer, RequestHandler
-from model_host.io.service import HostService
-from model_host.kv import PagePool
+from model_host.io.key_ring import KeyRing
+from model_host.io.offers import Offer, Offers, make_offer, reopen
+from model_host.io.own_thread import in_own_thread
+from model_host.io.pages_call import PagesCall
+from model_host.io.profiles import Profiles
+from model_host.io.replay_handler import ReplayHandler
+from model_host.io.request_handler import RequestHandler
+from model_host.io.service import Calls, HostService
+from model_host.io.stats_call import StatsCall
+from model_host.io.warm import Warm
+from model_host.operators import Operators
 from model_host.profile import Profile
-from model_host.render import RECIPE_DIGEST, Renderer
-from model_host.step_plan import SEQUENCES_MAX
-from model_host.template import Template, check_template
-from replica.ids import Digest, PublicKey, short
+from replica.core import FollowPolicy
+from replica.errors import HostError
+from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
     STOP_GRACE_S,
+    MetricsServer,
     Replica,
     add_health,
     listen,
@@ -37,8 +57,12 @@ from replica.io import (
     run_until_stopped,
 )
 from replica.link import Authenticator, HostInfo
+from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
+
+LINK_WAIT_S = 2.0
+"""Seconds in which a hub that is there lists this host, before the host says that it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,137 +71,231 @@ class HostServer:
 
     address: str
     key: PublicKey
-    offer: Offer
+    profiles: Profiles
     host: Host
     handler: RequestHandler
-    thread: EngineThread
     replica: Replica
+    replays: ReplayHandler
+    hub_tier: HubCheckpoints
     task: "asyncio.Task[None]"
+    metrics: MetricsServer | None = None
+
+    @property
+    def offer(self) -> Offer:
+        """What it answers with where a request names no profile."""
+        return self.profiles.offers.default
 
     @property
     def profile(self) -> Profile:
-        """The profile of its answers."""
+        """The default profile."""
         return self.offer.profile
+
+    @property
+    def thread(self) -> EngineThread:
+        """The thread of the default profile. Raises HostError while that is not loaded."""
+        loaded = self.profiles.loaded(self.offer)
+        if loaded is None:
+            raise HostError(f"{self.profile.name} is not loaded")
+        return loaded.thread
 
     async def failed(self) -> None:
         """Raise the error that ended a part of the host; wait for ever if all run."""
-        await asyncio.gather(asyncio.shield(self.task), self.replica.failed(), self.thread.failed())
-
-
-def load_offer(engine: TorchEngine) -> Offer:
-    """Read tokenizer and template from the model file and pin everything by digest.
-
-    Raises TokenizerUnknown, TemplateUnsupported.
-    """
-    file = engine.file
-    tokenizer = Tokenizer.build(file.tokenizer)
-    template = Template(
-        file.template,
-        bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),
-        eos_token=_text(file.tokenizer.tokens, file.tokenizer.eos_id),
-    )
-    report = check_template(template, tokenizer)
-    if not (report.append_only and report.sentinels_equal_plain):
-        log.warning(
-            "template rewrites history",
-            append_only=report.append_only,
-            sentinels_equal_plain=report.sentinels_equal_plain,
+        await asyncio.gather(
+            asyncio.shield(self.task), self.replica.failed(), self.profiles.failed()
         )
-    renderer = Renderer.load(template, tokenizer)
-    profile = Profile(
-        file.name,
-        Digest(file.sha256),
-        tokenizer.digest,
-        template.digest,
-        RECIPE_DIGEST,
-        sampler.RECIPE_DIGEST,
-        engine.numerics,
-        engine.config.context_tokens,
-        has_tools=renderer.tools.offers,
-    )
-    stop_ids = {file.tokenizer.eos_id, *map(tokenizer.control_id, ("<|im_end|>", "<|eot_id|>"))}
-    return Offer(
-        profile,
-        renderer,
-        tokenizer,
-        Digest(engine.numerics_class),
-        frozenset(i for i in stop_ids if i is not None),
-    )
-
-
-def _text(tokens: "list[str] | tuple[str, ...]", token_id: int | None) -> str:
-    return tokens[token_id] if token_id is not None else ""
 
 
 @asynccontextmanager
 async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
-    """Load the model, link to the hub, serve HostService; stop at the end of the block.
+    """Load the default profile, link to the hub, serve HostService; stop at the end of the block.
 
-    An `engine` that is already loaded is used as it is. Raises ModelFileError,
-    StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
-    error: the host keeps trying.
+    An `engine` that is already loaded is used for the default profile, in place of the first
+    model of `config`. Raises ModelFileError, ProfileTooLarge, StoreLocked, KeyFileInvalid,
+    ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
     """
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
-    if engine is None:
-        engine = await asyncio.to_thread(_load_engine, config)
-    offer = load_offer(engine)
-    thread = _engine_thread(config, data_dir, engine)
-    namespaces = Namespaces(engine, load_or_create_secret(data_dir / "salt.secret"))
+    ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)
+    derived = data_dir / "derived"
+    pages = _checkpoints(config, derived, ring)
+    operators = _operators(config, authenticator.public)
+    offers, engine = await _load(config, engine)
+    profiles = _profiles(config, offers, pages, ring)
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
     address = listen(server, config.listen)
-    info = HostInfo(authenticator.public, address, (offer.profile.info,))
-    store_path = data_dir / "log" / "log.db"
-    async with Replica.open(store_path, key, config.hub, follow=True, host=info) as replica:
+    info = HostInfo(authenticator.public, address, tuple(offer.info for offer in offers.all))
+    store = data_dir / "log" / "log.db"
+    policy = _follow_policy(config)
+    opening = partial(Replica.open, store, key, config.hub, hub_key=_hub_key(config))
+    async with opening(follow=policy, host=info) as replica:
+        archives = await asyncio.to_thread(prepared_folder, derived / "imports")
+        hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
         journals = Journals(data_dir / "journal")
-        handler = RequestHandler(replica, key, thread, namespaces, journals, offer)
-        host = Host(replica, handler)
-        service = HostService(replica, host, thread, offer, authenticator)
+        handler = RequestHandler(replica, key, profiles, journals, hub_tier)
+        host, callers = Host(replica, handler), Callers(replica, authenticator)
+        stats = HostStats(host, profiles, hub_tier, operators, config)
+        calls = Calls(
+            CountTokens(callers, offers, handler),
+            Warm(callers, profiles, handler, hub_tier),
+            StatsCall(callers, host, stats),
+            PagesCall(callers, profiles),
+            ArchiveService(callers, profiles, pages, ring.archive, archives),
+            ReplayHandler(callers, profiles, handler),
+        )
+        service = HostService(callers, host, profiles, hub_tier, calls)
         server.add_generic_rpc_handlers((service.handlers(),))
         await add_health(server, "antiphon.v1.HostService")
-        thread.start()
-        await server.start()
-        task = asyncio.create_task(host.run(), name="host")
+        metrics = await MetricsServer.started(config.metrics, stats.measures)
+        task = asyncio.create_task(_run(host, hub_tier), name="host")
         try:
-            log.info("host ready", address=address, key=short(authenticator.public))
+            profiles.add(offers.default, engine)
+            del engine  # it would stay in memory once its profile is unloaded
+            await server.start()
+            await _ready(replica, address)
             yield HostServer(
-                address, authenticator.public, offer, host, handler, thread, replica, task
-            )
+                address, authenticator.public, profiles, host, handler, replica, calls.replays,
+                hub_tier, task, metrics,
+            )  # fmt: skip
         finally:
+            if metrics is not None:
+                await metrics.stop()
             task.cancel()
-            thread.stop()
+            profiles.stop()
             await asyncio.gather(task, return_exceptions=True)
             await server.stop(STOP_GRACE_S)
             await handler.close()
-            await thread.close()
+            await profiles.close()
 
 
-def _load_engine(config: HostConfig) -> TorchEngine:
-    path = resolve(config.model)
-    log.info("loading model", path=str(path), numerics=config.numerics)
+async def _ready(replica: Replica, address: str) -> None:
+    """Wait until the hub lists this host, or has not answered: it is ready in either case."""
+    hub = replica.hub
+    await replica.wait_for(lambda: hub.is_linked or hub.last_error is not None, LINK_WAIT_S)
+    log.info("host ready", address=address, key=short(replica.public))
+
+
+def _hub_key(config: HostConfig) -> PublicKey | None:
+    """Return the key that the hub must prove. Raises ArgumentInvalid."""
+    try:
+        return key_from_hex(config.hub_key) if config.hub_key else None
+    except ValueError as error:
+        raise ArgumentInvalid(f"hub_key: {error}") from error
+
+
+async def _run(host: Host, hub_tier: HubCheckpoints) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(host.run())
+        tasks.create_task(hub_tier.run())
+
+
+async def _load(config: HostConfig, engine: TorchEngine | None) -> tuple[Offers, TorchEngine]:
+    """Read the headers of all models, and load the first unless it is loaded."""
+    if engine is None:
+        first, engine = await _load_first(config)
+    else:
+        first = _offer(config, engine.file, engine.numerics, engine.config.context_tokens)
+    rest = [asyncio.to_thread(_opened_offer, config, *each) for each in config.models[1:]]
+    return Offers([first, *await asyncio.gather(*rest)]), engine
+
+
+async def _load_first(config: HostConfig) -> tuple[Offer, TorchEngine]:
+    name, stated = config.models[0]
+    path = await asyncio.to_thread(resolve, name)
+    file = await asyncio.to_thread(open_model, path)
+    numerics = await asyncio.to_thread(_numerics, file, stated)
+    log.info("loading model", path=str(path), numerics=numerics)
+    return await asyncio.gather(
+        asyncio.to_thread(_offer, config, file, numerics),
+        in_own_thread(_load_engine, config, file, numerics),
+    )
+
+
+def _opened_offer(config: HostConfig, name: str, numerics: str) -> Offer:
+    file = open_model(resolve(name))
+    return _offer(config, file, _numerics(file, numerics))
+
+
+def _numerics(file: ModelFile, stated: str) -> str:
+    return soonest_numerics(file) if stated == "auto" else stated
+
+
+def _offer(
+    config: HostConfig, file: ModelFile, numerics: str, context_tokens: int | None = None
+) -> Offer:
+    limit = context_tokens or config.context_tokens or CONTEXT_TOKENS_DEFAULT
+    kv_bytes = min(config.kv_bytes_max, config.memory_bytes_max)
+    return make_offer(file, numerics=numerics, context_tokens=limit, kv_bytes=kv_bytes)
+
+
+def _load_engine(config: HostConfig, file: ModelFile, numerics: str) -> TorchEngine:
     return TorchEngine.load(
-        path,
-        numerics=config.numerics,
+        file,
+        numerics=numerics,
         threads=config.threads,
         cache_dir=cache_dir(),
         context_tokens=config.context_tokens or None,
         kv_bytes=config.kv_bytes_max,
+        cache_bytes=config.weights_cache_bytes_max,
     )
 
 
-def _engine_thread(config: HostConfig, data_dir: Path, engine: TorchEngine) -> EngineThread:
-    checkpoints = Checkpoints(
-        data_dir / "derived" / "checkpoints",
-        mac_key=load_or_create_secret(data_dir / "checkpoint.secret"),
+def _checkpoints(config: HostConfig, derived: Path, ring: KeyRing) -> Checkpoints:
+    return Checkpoints(
+        derived / "checkpoints",
+        mac_key=ring.checkpoint,
         budget_bytes=config.checkpoint_bytes_max,
     )
-    pool = PagePool(engine.memory, tail_slots=SEQUENCES_MAX, budget_bytes=config.kv_bytes_max)
-    return EngineThread(engine, pool, checkpoints)
+
+
+def _tier(config: HostConfig) -> HubTier:
+    return HubTier(
+        config.hub_checkpoint_bytes_max,
+        config.hub_checkpoint_idle_s,
+        config.hub_checkpoint_lifetime_s,
+        config.hub_checkpoint_tokens_min,
+    )
+
+
+def _profiles(config: HostConfig, offers: Offers, pages: Checkpoints, ring: KeyRing) -> Profiles:
+    return Profiles(
+        offers,
+        lambda offer: _load_engine(config, reopen(offer), offer.profile.numerics),
+        pages,
+        salt_key=ring.salt,
+        kv_bytes=config.kv_bytes_max,
+        memory_bytes=config.memory_bytes_max,
+    )
+
+
+def _follow_policy(config: HostConfig) -> FollowPolicy:
+    """Return which conversations are served. Raises ArgumentInvalid for a key that is none."""
+    try:
+        owners = frozenset(map(key_from_hex, config.owner_keys))
+    except ValueError as error:
+        raise ArgumentInvalid(f"owner_keys: {error}") from error
+    return FollowPolicy(
+        owners or None,
+        open_max=config.open_max,
+        per_creator_max=config.open_per_owner_max,
+        unasked_max=config.open_unasked_max,
+        idle_s=config.open_idle_s,
+    )
+
+
+def _operators(config: HostConfig, key: PublicKey) -> Operators:
+    """Return the operators of a host. Raises ArgumentInvalid for an operator's key that is none."""
+    try:
+        named = [key_from_hex(text) for text in config.operator_keys]
+    except ValueError as error:
+        raise ArgumentInvalid(f"operator_keys: {error}") from error
+    return Operators(key, named)
 
 
 async def serve(config: HostConfig) -> None:
     """Run until SIGINT or SIGTERM, or until a task of the host fails."""
     async with start(config) as server:
+        gc.freeze()
+        gc.enable()
         line = f"host {server.address} {server.key.hex()} {server.profile.name}"
         await run_until_stopped(server.failed(), f"{line} {server.profile.digest.hex()}")

@@ -1,18 +1,24 @@
 """Derived state as bytes: caches, namespaces, checkpoints (spec/08)."""
 
+from model_host.kv.archive import (
+    ARCHIVE_CHUNK_BYTES,
+    ARCHIVE_HEADER_BYTES,
+    ARCHIVE_SALT_BYTES,
+    Archive,
+    conversation_of,
+    encrypt_archive,
+)
 from model_host.kv.cached_pages import (
-    CachedGroup,
     CachedPages,
     CachedSlab,
-    CachedSource,
-    Reading,
 )
 from model_host.kv.checkpoint import (
-    Group,
     Manifest,
+    Piece,
     decode_manifest,
     encode_manifest,
-    group_bounds,
+    piece_bounds,
+    stored_pieces,
     usable_tokens,
 )
 from model_host.kv.domain import domain_salt
@@ -21,18 +27,21 @@ from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
 from model_host.kv.page_pool import PagePool, PoolCounters, Staging
 from model_host.kv.page_store import PageSource, PageStore, PageTarget, StoreCounters, Stored
+from model_host.kv.restore_cost import RestoreCost
 from model_host.kv.sequences import KVSequence
+from model_host.kv.unpinned import UnpinnedSource
 
 __all__ = [
+    "ARCHIVE_CHUNK_BYTES",
+    "ARCHIVE_HEADER_BYTES",
+    "ARCHIVE_SALT_BYTES",
     "GROUP_TOKENS",
     "PAGE_LAYOUT",
     "SLAB_TOKENS",
+    "Archive",
     "Bytes",
-    "CachedGroup",
     "CachedPages",
     "CachedSlab",
-    "CachedSource",
-    "Group",
     "KVSequence",
     "Lineage",
     "Manifest",
@@ -42,16 +51,21 @@ __all__ = [
     "PageStore",
     "PageTable",
     "PageTarget",
+    "Piece",
     "PoolCounters",
-    "Reading",
+    "RestoreCost",
     "SlabMemory",
     "Staging",
     "StoreCounters",
     "Stored",
+    "UnpinnedSource",
     "canonical_json",
+    "conversation_of",
     "decode_manifest",
     "domain_salt",
     "encode_manifest",
-    "group_bounds",
+    "encrypt_archive",
+    "piece_bounds",
+    "stored_pieces",
     "usable_tokens",
 ]

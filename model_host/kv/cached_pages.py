@@ -4,34 +4,20 @@ Each call is about the pages that one conversation uses itself, and shows nothin
 unless it says so (spec/08-checkpoint §6).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv.lineage import Lineage
-from model_host.kv.lookup import Conversation, Match, Node, chain
-from model_host.kv.memory import SLAB_TOKENS, Bytes, SlabMemory
-from model_host.kv.namespace import GROUP_TOKENS
+from model_host.kv.lookup import Conversation, Match, chain
 from model_host.kv.prefix import PrefixIndex
 from model_host.kv.slabs import SLAB_GROUPS, Slabs
+from model_host.kv.unpinned import UnpinnedSource
 
 CONVERSATIONS_MAX = 16384
 """Conversations with cached pages that are kept, besides pinned and running ones."""
 PINS_MAX = 1024
 """Most pins of a pool; together they hold at most half of its memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class CachedGroup:
-    """Up to 64 positions of a context, in one slab."""
-
-    lineage: bytes
-    """Lineage key at the last of them, in the conversation's domain, 32 bytes."""
-    slab: int
-    start: int
-    """First position within the slab."""
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,60 +30,8 @@ class CachedSlab:
     shared_with: int
     """Number of other conversations that use it. Nobody but the owner may learn it (PAGE-8)."""
     running: int
-    """Number of sequences and readers that hold it now."""
+    """Number of sequences that hold it now."""
     pinned_until: float | None
-
-
-class Reading:
-    """The cached prefix of a context; it stays while the block of `reading` runs."""
-
-    def __init__(self, node: Node | None, lineage: Lineage) -> None:
-        """Read what `node` and the chain before it hold of a lineage's tokens."""
-        self.node = node
-        self._lineage = lineage
-
-    @property
-    def tokens(self) -> int:
-        """Return the number of tokens that are cached."""
-        return len(self._lineage)
-
-    def groups(self) -> Iterator[CachedGroup]:
-        """Yield the groups of 64 positions, the last one perhaps shorter, with their slabs.
-
-        Read each before the next call of the pool: a running sequence's tail may move.
-        """
-        nodes = chain(self.node)
-        for at in range(0, self.tokens, GROUP_TOKENS):
-            stop = min(at + GROUP_TOKENS, self.tokens)
-            index, start = divmod(at, SLAB_TOKENS)
-            slab = nodes[index].slab
-            yield CachedGroup(self._lineage.at(stop), slab, start, start + stop - at)
-
-
-class CachedSource:
-    """The bytes of a reading, for a store of checkpoints; valid while its block runs."""
-
-    def __init__(self, reading: Reading, memory: SlabMemory) -> None:
-        """Read what `reading` keeps in `memory`."""
-        self._reading = reading
-        self._memory = memory
-
-    @property
-    def tokens(self) -> int:
-        """Return the number of positions."""
-        return self._reading.tokens
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Return the bytes of one position over all layers."""
-        return self._memory.bytes_per_token
-
-    def read(self, start: int, stop: int) -> Bytes:
-        """Copy the positions of one group, as the bytes of [L, 2, H_kv, stop - start, D]."""
-        index, at = divmod(start, SLAB_TOKENS)
-        # A running sequence's tail may move, so its slab is looked up for each group.
-        slab = chain(self._reading.node)[index].slab
-        return self._memory.read(slab, at, at + stop - start)
 
 
 class CachedPages:
@@ -108,33 +42,30 @@ class CachedPages:
         self._index = index
         self._users, self._holds = index.users, index.holds
         self._slabs = slabs
-        self._readings: dict[Reading, None] = {}
 
-    @contextmanager
-    def reading(self, ids: Sequence[int], conversation: bytes) -> Iterator[Reading]:
-        """Keep the cached prefix of a context in memory, for a checkpoint, while the block runs.
+    def domain(self, conversation: bytes) -> bytes | None:
+        """Return the sharing domain of a conversation with pages; None if it has none."""
+        user = self._users.conversations.get(conversation)
+        return user.domain if user is not None else None
+
+    def unpinned(self, ids: Sequence[int], conversation: bytes) -> UnpinnedSource:
+        """Return the cached prefix of a context, for a checkpoint; it may be evicted meanwhile.
 
         It has the pages that the conversation uses itself, the last token included.
         """
-        user, found = self._own(ids, conversation)
-        if user is None:
-            yield Reading(None, Lineage(b"", ()))
-            return
-        reading = Reading(found.node, Lineage(user.domain, ids[: found.tokens]))
-        self._readings[reading] = None
-        self._holds.hold(reading.node)
-        user.holders += 1
-        try:
-            yield reading
-        finally:
-            del self._readings[reading]
-            user.holders -= 1
-            self._holds.release(reading.node)
-            self._users.drop_if_unused(user)
+        _, found = self._own(ids, conversation)
+        lineage = Lineage(b"", ids[: found.tokens])
 
-    def read_now(self) -> list[Node | None]:
-        """Return the last node of each reading that is open."""
-        return [reading.node for reading in self._readings]
+        def find() -> Match:
+            return self._own(ids, conversation)[1]
+
+        return UnpinnedSource(find, lineage, self._slabs.memory)
+
+    def evict_all(self) -> None:
+        """Evict the pages of every conversation in which nothing runs, pinned ones too."""
+        for user in list(self._users.conversations.values()):
+            if not user.holders:
+                self._index.forget(user)
 
     def pages(self, conversation: bytes) -> list[CachedSlab]:
         """Return the slabs a conversation uses, those nearest to its beginning first."""
@@ -152,6 +83,14 @@ class CachedPages:
             )
             for node in sorted(user.nodes, key=lambda node: (node.index, node.serial))
         ]
+
+    def peek(self, ids: Sequence[int], conversation: bytes, domain: bytes) -> tuple[int, int]:
+        """Return how many first tokens of a context the conversation's own pages hold, and all.
+
+        `domain` is the one it would be opened in. This is no use: nothing is evicted later,
+        or found sooner, because of it.
+        """
+        return self._index.peek(ids, conversation, domain)
 
     def evict(self, conversation: bytes) -> int:
         """Evict all pages of a conversation, pinned ones too; return the tokens they held.

@@ -1,8 +1,9 @@
 """KV checkpoints: manifest, usable prefix (spec/08-checkpoint). Pure.
 
 A lineage key identifies the tokens and the namespace of some keys and values; the BLAKE3
-of a group identifies their bytes. A group, the unit of storage, has 64 tokens; the last
-group may be shorter.
+of a piece identifies their bytes. A piece, the unit of storage, lies within one group of
+64 tokens: each turn writes its own tokens alone, and a group that became too many pieces
+is written again as one.
 
 A manifest is 8 bytes magic, 32 bytes HMAC-SHA256 of the rest, then, little-endian, the
 fields of `Manifest` in order. `file` is one byte of length and that many of [a-z0-9.-].
@@ -11,25 +12,31 @@ fields of `Manifest` in order. `file` is one byte of length and that many of [a-
 import hmac
 import re
 import struct
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model_host.errors import CheckpointCorrupt
 from model_host.kv.lineage import Lineage
 from model_host.kv.namespace import GROUP_TOKENS
+from replica.limits import CHECKPOINT_TOKENS_MAX
 
-MAGIC = b"ANTKVM1\n"
-TOKENS_MAX = 1 << 24
+MAGIC = b"ANTKVM2\n"
 MANIFEST_BYTES_MAX = 1 << 26
+PIECES_MAX = 8
+"""Most pieces of a group: each one costs a restore a read and a digest."""
 _MAC_TAG = b"antiphon/v1/checkpoint\0"
 _FILE_NAME = re.compile(rb"[a-z0-9][a-z0-9.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The keys and values of up to 64 tokens, and the location of their bytes."""
+class Piece:
+    """The keys and values of some tokens of one group, and the location of their bytes."""
 
+    stop: int
+    """Position after its last token; it begins where the piece before it ends."""
     lineage: bytes
-    """Lineage key at the group's last token, 32 bytes."""
+    """Lineage key at `stop`, 32 bytes."""
     blake3: bytes
     """BLAKE3 of the payload, 32 bytes."""
     file: str
@@ -40,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A checkpoint: its context, and the locations of its groups."""
+    """A checkpoint: its context, and the locations of its pieces."""
 
     seal: bytes
     """Id of the seal of the context, 32 bytes."""
@@ -52,32 +59,65 @@ class Manifest:
     """Lineage key at `tokens`, 32 bytes."""
     namespace: bytes
     """Digest of the namespace, 32 bytes."""
-    groups: tuple[Group, ...]
+    pieces: tuple[Piece, ...]
 
-    def end_of(self, group: int) -> int:
-        """Return the token position at which a group ends."""
-        return min(self.tokens, (group + 1) * GROUP_TOKENS)
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all payloads."""
+        return sum(piece.length for piece in self.pieces)
+
+    def index_at(self, tokens: int) -> int:
+        """Return the index of the first piece that ends after `tokens` tokens."""
+        return bisect_right(self.pieces, tokens, key=_stop_of)
 
 
-def group_bounds(tokens: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of each group of a context of `tokens` tokens."""
-    return [(at, min(at + GROUP_TOKENS, tokens)) for at in range(0, tokens, GROUP_TOKENS)]
+def piece_bounds(start: int, tokens: int) -> list[tuple[int, int]]:
+    """Return (start, stop) of the pieces to be written from `start` to `tokens`."""
+    bounds = []
+    while start < tokens:
+        stop = min(start - start % GROUP_TOKENS + GROUP_TOKENS, tokens)
+        bounds.append((start, stop))
+        start = stop
+    return bounds
 
 
-def usable_tokens(manifest: Manifest, namespace: bytes, lineage: Lineage, limit: int) -> int:
-    """Return the number of first tokens that a checkpoint shares with a lineage.
-
-    At most `limit`: whole groups, and the tail group if it ends within the limit.
-    """
+def usable_pieces(manifest: Manifest, namespace: bytes, lineage: Lineage) -> int:
+    """Return the number of first pieces that a lineage's tokens have as well."""
     if manifest.namespace != namespace:
         return 0
-    usable = 0
-    for index, group in enumerate(manifest.groups):
-        end = manifest.end_of(index)
-        if end > limit or group.lineage != lineage.at(end):
-            break
-        usable = end
-    return usable
+    for index, piece in enumerate(manifest.pieces):
+        if piece.stop > len(lineage) or piece.lineage != lineage.at(piece.stop):
+            return index
+    return len(manifest.pieces)
+
+
+def usable_tokens(manifest: Manifest, namespace: bytes, lineage: Lineage) -> int:
+    """Return the number of first tokens that a checkpoint shares with a lineage, by pieces."""
+    usable = usable_pieces(manifest, namespace, lineage)
+    return manifest.pieces[usable - 1].stop if usable else 0
+
+
+def stored_pieces(
+    manifests: Iterable[Manifest], namespace: bytes, lineage: Lineage
+) -> tuple[Piece, ...]:
+    """Return the stored pieces that a new checkpoint of a lineage's tokens begins with.
+
+    A last group that is incomplete and has PIECES_MAX pieces is left out: it is written again.
+    """
+    longest: tuple[Piece, ...] = ()
+    for manifest in manifests:
+        pieces = manifest.pieces[: usable_pieces(manifest, namespace, lineage)]
+        if pieces and (not longest or pieces[-1].stop > longest[-1].stop):
+            longest = pieces
+    if not longest or longest[-1].stop % GROUP_TOKENS == 0:
+        return longest
+    group = longest[-1].stop // GROUP_TOKENS
+    before = bisect_right(longest, group * GROUP_TOKENS, key=_stop_of)
+    return longest if len(longest) - before < PIECES_MAX else longest[:before]
+
+
+def _stop_of(piece: Piece) -> int:
+    return piece.stop
 
 
 def encode_manifest(manifest: Manifest, mac_key: bytes) -> bytes:
@@ -88,12 +128,12 @@ def encode_manifest(manifest: Manifest, mac_key: bytes) -> bytes:
         struct.pack("<I", manifest.tokens),
         manifest.lineage,
         manifest.namespace,
-        struct.pack("<I", len(manifest.groups)),
+        struct.pack("<I", len(manifest.pieces)),
     ]
-    for group in manifest.groups:
-        name = group.file.encode()
-        parts += [group.lineage, group.blake3, bytes([len(name)]), name]
-        parts.append(struct.pack("<QI", group.offset, group.length))
+    for piece in manifest.pieces:
+        name = piece.file.encode()
+        parts += [struct.pack("<I", piece.stop), piece.lineage, piece.blake3]
+        parts += [bytes([len(name)]), name, struct.pack("<QI", piece.offset, piece.length)]
     body = b"".join(parts)
     return MAGIC + _mac(mac_key, body) + body
 
@@ -111,15 +151,23 @@ def decode_manifest(data: bytes, mac_key: bytes) -> Manifest:
     reader = _Reader(body)
     seal, generation = reader.read(32), reader.read(reader.number(1))
     tokens, lineage, namespace = reader.number(4), reader.read(32), reader.read(32)
-    if len(generation) not in (0, 32) or not 0 < tokens <= TOKENS_MAX:
+    if len(generation) not in (0, 32) or not 0 < tokens <= CHECKPOINT_TOKENS_MAX:
         raise CheckpointCorrupt("A manifest's generation or token count is out of range.")
-    count = reader.number(4)
-    if count != -(-tokens // GROUP_TOKENS):
-        raise CheckpointCorrupt(f"A manifest has {count} groups for {tokens} tokens.")
-    groups = tuple(reader.group() for _ in range(count))
-    if reader.at != len(body) or groups[-1].lineage != lineage:
-        raise CheckpointCorrupt("A manifest has trailing bytes, or another last group.")
-    return Manifest(seal, generation, tokens, lineage, namespace, groups)
+    pieces = tuple(reader.piece() for _ in range(_count(reader.number(4), tokens)))
+    if reader.at != len(body) or (pieces[-1].stop, pieces[-1].lineage) != (tokens, lineage):
+        raise CheckpointCorrupt("A manifest has trailing bytes, or another last piece.")
+    starts = (0, *(piece.stop for piece in pieces))
+    for start, piece in zip(starts, pieces, strict=False):
+        if not start < piece.stop <= start - start % GROUP_TOKENS + GROUP_TOKENS:
+            raise CheckpointCorrupt("A manifest has a piece that is empty or leaves its group.")
+    return Manifest(seal, generation, tokens, lineage, namespace, pieces)
+
+
+def _count(count: int, tokens: int) -> int:
+    """Check the number of pieces against that of tokens."""
+    if not -(-tokens // GROUP_TOKENS) <= count <= tokens:
+        raise CheckpointCorrupt(f"A manifest has {count} pieces for {tokens} tokens.")
+    return count
 
 
 def _mac(mac_key: bytes, body: bytes) -> bytes:
@@ -145,9 +193,10 @@ class _Reader:
         """Return the next little-endian number of `width` bytes."""
         return int.from_bytes(self.read(width), "little")
 
-    def group(self) -> Group:
-        """Return the next group; its file name can't lead to another folder."""
-        lineage, digest, name = self.read(32), self.read(32), self.read(self.number(1))
+    def piece(self) -> Piece:
+        """Return the next piece; its file name can't lead to another folder."""
+        stop, lineage, digest = self.number(4), self.read(32), self.read(32)
+        name = self.read(self.number(1))
         if _FILE_NAME.fullmatch(name) is None:
             raise CheckpointCorrupt("A manifest has an invalid file name.")
-        return Group(lineage, digest, name.decode(), self.number(8), self.number(4))
+        return Piece(stop, lineage, digest, name.decode(), self.number(8), self.number(4))

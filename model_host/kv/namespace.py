@@ -23,21 +23,23 @@ class Namespace:
     """Everything a page of keys and values depends on, besides the tokens before it."""
 
     weights_sha256: bytes
-    """SHA-256 of the model file."""
+    """The weights digest (07 §7), 32 bytes."""
     dequantisation: bytes
-    """Digest of the recipe that turns the file's tensors into the engine's."""
+    """Digest of the recipe that turns the tensors of the files into the engine's, 32 bytes."""
     config: str
-    """Canonical JSON of the widths, RoPE and epsilon."""
+    """JSON of the widths, rotary positions and epsilon of the model."""
     numerics: str
-    """Name of the number formats of weights and computation."""
+    """q4, bf16 or fp32 (07 §7)."""
     kv_dtype: str
+    """Number format of keys and values: bfloat16 or float32."""
     page_layout: str
+    """`page 16 tokens; group 64 tokens as [L, 2, H_kv, tokens, D], little-endian; v1`."""
     shapes: str
-    """Canonical JSON of the attention recipe and its closed set of shapes."""
+    """JSON of the recipe of attention and its closed set of shapes."""
     numerics_class: bytes
-    """Digest of the canary computation."""
+    """The numerics class (07 §5), 32 bytes."""
     salt: bytes
-    """Separates the pages of different owners; derived from the host's keys."""
+    """The salt of the pages, 32 bytes."""
 
     @property
     def digest(self) -> bytes:

@@ -310,7 +310,7 @@ class PagePool:
         """Check all invariants of the pool, its slabs and its index. Raises AssertionError."""
         self._slabs.check_integrity()
         self._index.check_integrity()
-        held = Counter(node for last in self.cached.read_now() for node in chain(last))
+        held = Counter[Node]()
         for sequence in self._running:
             sequence.check_integrity()
             held.update(chain(sequence.node))

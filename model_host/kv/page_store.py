@@ -14,8 +14,10 @@ class StoreCounters:
 
     corrupt: int = 0
     evicted_conversations: int = 0
-    groups_written: int = 0
-    groups_reused: int = 0
+    pieces_written: int = 0
+    pieces_reused: int = 0
+    bytes_written: int = 0
+    """Bytes of payloads and manifests; those of writes that failed count as well."""
 
 
 class PageSource(Protocol):
@@ -30,11 +32,14 @@ class PageSource(Protocol):
         """Return the bytes of one position over all layers."""
 
     def read(self, start: int, stop: int) -> Bytes:
-        """Copy the positions of one group, as the bytes of [L, 2, H_kv, stop - start, D]."""
+        """Copy positions of one group, as the bytes of [L, 2, H_kv, stop - start, D].
+
+        Raises CheckpointDropped if they are no longer in memory.
+        """
 
 
 class PageTarget(Protocol):
-    """Positions in memory that a store writes, one group after the other."""
+    """Positions in memory that a store writes, one piece after the other."""
 
     @property
     def tokens(self) -> int:
@@ -45,7 +50,7 @@ class PageTarget(Protocol):
         """Return the bytes of one position over all layers."""
 
     def write(self, stop: int, payload: Bytes) -> None:
-        """Write the positions from `tokens` to `stop`, the end of their group."""
+        """Write the positions from `tokens` to `stop`, all of one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ class Stored:
 class PageStore(Protocol):
     """The checkpoints of all conversations within one byte budget.
 
-    Derived state: any of them may be lost at any time. Not thread-safe.
+    Derived state: any of them may be lost at any time. Several threads may use a store, so
+    that a checkpoint is restored while another one is written.
     """
 
     counters: StoreCounters
@@ -80,8 +86,9 @@ class PageStore(Protocol):
     ) -> Manifest | None:
         """Store the keys and values of `ids`, all of them in memory; durable on return.
 
-        Returns None if `ids` is empty. Raises CheckpointTooLarge or CheckpointWriteFailed;
-        the new checkpoint is then removed, and older ones stay.
+        Returns None if `ids` is empty, or the namespace distrusted. Raises
+        CheckpointTooLarge, CheckpointWriteFailed or CheckpointDropped; the new checkpoint is
+        then removed, and older ones stay.
         """
 
     def find(
@@ -94,9 +101,9 @@ class PageStore(Protocol):
         """
 
     def load(self, stored: Stored, target: PageTarget) -> None:
-        """Write what is stored, from the target's position on, group by group.
+        """Write what is stored, from the target's position on, piece by piece.
 
-        Raises CheckpointCorrupt if a group fails a check: the groups before it are written.
+        Raises CheckpointCorrupt if a piece fails a check: the pieces before it are written.
         """
 
     def manifests(self, conversation: bytes) -> list[Manifest]:
@@ -104,3 +111,6 @@ class PageStore(Protocol):
 
     def delete(self, conversation: bytes) -> None:
         """Remove all checkpoints of a conversation."""
+
+    def distrust(self, namespace: bytes) -> None:
+        """Neither find nor store anything of a namespace from now on, until the next start."""

@@ -41,6 +41,12 @@ class PrefixIndex:
             self.index(node)
         return self.users.find(user, Lineage(user.domain, ids))
 
+    def peek(self, ids: Sequence[int], conversation: bytes, domain: bytes) -> tuple[int, int]:
+        """Return the lengths of the prefix that a conversation has itself, and of the longest."""
+        for node in list(self._stale):
+            self.index(node)
+        return self.users.peek(ids, conversation, domain)
+
     def covering(self, node: Node) -> Node | None:
         """Return another node of its only user that holds all tokens of a node."""
         self.index(node)

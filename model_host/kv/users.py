@@ -5,6 +5,7 @@ whose domain changes keeps its slabs under other keys, and takes no page of othe
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from model_host.kv.lineage import Lineage, extend_key, root_key
 from model_host.kv.lookup import Conversation, Keys, Lookup, Match, Node, chain, name_of
@@ -49,6 +50,15 @@ class Users:
         """
         own, found = user.lookup.find(lineage), self._lookup.find(lineage)
         return (found if found.tokens > own.tokens else own), own
+
+    def peek(self, ids: Sequence[int], conversation: bytes, domain: bytes) -> tuple[int, int]:
+        """Return the lengths that `find` would, for a conversation opened in `domain`.
+
+        It is not opened: it keeps its domain and its place in the order of use.
+        """
+        user = self.conversations.get(conversation)
+        own = user.lookup.find(Lineage(user.domain, ids)).tokens if user is not None else 0
+        return own, max(own, self._lookup.find(Lineage(domain, ids)).tokens)
 
     def equal_of(self, node: Node) -> Node | None:
         """Return another full node with the lineage of a full one that has one user."""

@@ -5,11 +5,12 @@ begins a new one unless a peer has confirmed the lane's head since the store was
 opened. Otherwise a restored backup would write a second history of the same lane.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.conversation import Conversation
+from replica.conversation.removal import removal_of
 from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
@@ -26,6 +27,7 @@ from replica.log import (
     body_digest,
     codec,
     entry_id,
+    is_plain_resignation,
     kind_of,
     listed_ids,
     rules_of,
@@ -41,11 +43,13 @@ class Author:
 
     key: Ed25519PrivateKey
     epoch: int
+    public: PublicKey = field(init=False)
+    """The author's public key."""
 
-    @property
-    def public(self) -> PublicKey:
-        """The author's public key."""
-        return PublicKey(self.key.public_key().public_bytes_raw())
+    def __post_init__(self) -> None:
+        """Derive the public key, which each header names."""
+        public = PublicKey(self.key.public_key().public_bytes_raw())
+        object.__setattr__(self, "public", public)
 
     def lane(self, track: int) -> Lane:
         """Return the lane this author writes on `track`."""
@@ -73,14 +77,17 @@ class Author:
     ) -> Entry:
         """Write the next entry of this author's lane; the caller admits and persists it.
 
-        `parents` may be in any order; more than 64 must be joined first.
-        Raises ConversationDamaged, NotAllowed, CriticalKindUnknown, BodyTooLarge.
+        `parents` may be in any order; more than 64 must be joined first. A reader leaves
+        by `Revocation(its key)` in a new epoch, with the genesis as only parent.
+        Raises ConversationDamaged, KeyRemoved, NotAllowed, CriticalKindUnknown, BodyTooLarge.
         """
         held.require_whole()
         kind = kind_of(body)
         if not self.may_write(held, body):
             # Other replicas would carry the entry as void.
-            raise NotAllowed(f"your role in this conversation allows no {kind.name} entry")
+            raise removal_of(held, self.public) or NotAllowed(
+                f"your role in this conversation allows no {kind.name} entry"
+            )
         # Membership stays writable, so that the author of the entry can be revoked.
         if not isinstance(body, Member) and _is_stopped(held.log):
             raise CriticalKindUnknown
@@ -93,13 +100,23 @@ class Author:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
         track = rules_of(kind).track or _track_of(held, parents)
         seq, prev = held.next_position(self.lane(track))
+        if not self.may_name(held, (*parents, *([basis] if basis else ()), *listed_ids(body))):
+            raise NotAllowed("no entry names one of a reader, or one behind a cut")
         named = [i for i in (prev, *parents, basis, *listed_ids(body)) if i is not None]
         lamport = 1 + max(held.log.entries[i].header.lamport for i in named)
         header = Header(
             held.id, self.public, self.epoch, track, seq, prev, tuple(sorted(set(parents))),
             basis, lamport, kind, False, body_digest(content), len(content), time_ms, conflict,
         )  # fmt: skip
-        return self._signed(header, content)
+        entry = self._signed(header, content)
+        if isinstance(body, Member) and not self._may_resign(held, entry, body):
+            raise NotAllowed("a reader leaves by the first entry of a lane, behind the genesis")
+        return entry
+
+    def _may_resign(self, held: Conversation, entry: Entry, body: Member) -> bool:
+        if held.log.membership.may_write(self.public, Kind.MEMBER):
+            return True
+        return held.log.membership.covers_author(self.public) or is_plain_resignation(entry, body)
 
     def may_write(self, held: Conversation, body: Body) -> bool:
         """Say whether this key's roles allow such an entry now."""
@@ -107,7 +124,15 @@ class Author:
             case Member(Revocation(key)) if key == self.public:
                 return True  # anyone may leave
             case _:
-                return held.log.membership.may_write(self.public, kind_of(body))
+                membership = held.log.membership
+                is_cut = self.public in membership.kept  # all it writes now is void
+                return not is_cut and membership.may_write(self.public, kind_of(body))
+
+    def may_name(self, held: Conversation, named: tuple[EntryId, ...]) -> bool:
+        """Say whether an entry may name these as parents, basis or in its body (ORD-16)."""
+        # An uncovered one would be covered from then on, and everyone would have to hold it.
+        covered = held.log.covered()
+        return all(i in covered for i in named)
 
     def _signed(self, header: Header, content: bytes) -> Entry:
         data = codec.encode_header(header)

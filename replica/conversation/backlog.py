@@ -12,7 +12,7 @@ from replica.log import Conflict, reach
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
     """Return the unanswered requests ahead of `place`, in (lamport, id) order.
 
-    Requests closed by a CANCEL that `place` follows are left out.
+    Closed requests are left out: those without a seal, and those whose CANCEL `place` follows.
     """
     order, log = held.order, held.log
     found: set[EntryId] = set()
@@ -29,5 +29,9 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
         end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
-    open_ids = [i for i in found if behind.isdisjoint(order.closing_cancels(i))]
-    return sorted(open_ids, key=lambda i: log.entries[i].order_key)
+
+    def is_closed(request: EntryId) -> bool:
+        closing = order.closing_cancels(request)
+        return bool(closing) and (request not in order.seal_of or not behind.isdisjoint(closing))
+
+    return sorted((i for i in found if not is_closed(i)), key=lambda i: log.entries[i].order_key)

@@ -24,11 +24,14 @@ from replica.log import (
     Verdict,
     send_order,
 )
-from replica.order import Order
+from replica.order import Order, frontier
 from replica.refusals import ConversationDamaged
 
 if TYPE_CHECKING:
     from replica.document import Document
+
+_ENTRY_BYTES = 3_000
+"""Memory that an entry takes beside its bytes, with its part of lanes, cover and order."""
 
 
 class Conversation:
@@ -74,7 +77,22 @@ class Conversation:
                 self._fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
             self._document = None
+            self.order.open_tail = None  # the body may turn out to be malformed
         return verdict
+
+    def admit_known(self, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+        """Admit entries that were verified before; return the new ones and the filled ones."""
+        new: list[Entry] = []
+        with self.batch():
+            for entry in entries:
+                match self.admit(entry, verified=True):
+                    case Admitted(admitted):
+                        new += admitted
+                    case Duplicate(filled) if filled is not None:
+                        new.append(filled)
+                    case _:
+                        pass
+        return tuple(new)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -91,9 +109,17 @@ class Conversation:
             if not self._batches:
                 self._fold()
 
+    def prepare(self) -> None:
+        """Compute what the first peer asks for: the digest, and the parents of the next entry."""
+        if self.log.genesis is not None:
+            tips = self.order.tips()
+            frontier(self.order, tips[-1] if tips else None)
+        self.log.digest  # noqa: B018  # kept with the log
+
     def _fold(self) -> None:
         admitted, self._unfolded = self._unfolded, []
         self.order.receive(admitted)
+        self.log.covered()  # now, so that the log knows which entries a later grant covers
         self._end_drafts(admitted)
         self._invalidate_document(admitted)
 
@@ -125,6 +151,22 @@ class Conversation:
     def is_member(self, key: PublicKey) -> bool:
         """Say whether `key` may read this conversation; nobody may while it is blocked."""
         return not self.is_blocked and self.log.membership.is_member(key)
+
+    @property
+    def creator(self) -> PublicKey | None:
+        """The author of the genesis; None before it is admitted."""
+        genesis = self.log.genesis
+        return genesis.header.author if genesis is not None else None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the entries and of what is folded from them, about."""
+        return self.log.size_bytes + _ENTRY_BYTES * len(self.log)
+
+    @property
+    def work(self) -> int:
+        """Number of entries judged or folded so far beyond their own admission (LIM-9)."""
+        return self.log.cover.work + self.log.roster.work + self.order.work
 
     @property
     def is_blocked(self) -> bool:
@@ -160,17 +202,19 @@ class Conversation:
 
 
 def updates_of(log: Log) -> list[Update]:
-    """Return the document track as updates (spec/06-document).
+    """Return the covered entries of the document track as updates (spec/06-document).
 
     Void entries are empty updates, so that their ancestors stay reachable. An entry
     without its body is held back, and so are the entries that follow it.
     """
     updates: list[Update] = []
     held_back: set[EntryId] = set()
-    for entry in sorted(log.entries.values(), key=lambda e: e.order_key):
+    covered = log.covered()
+    on_track = (e for e in log.entries.values() if e.header.track in (Track.ALL, Track.DOCUMENT))
+    for entry in sorted(on_track, key=lambda e: e.order_key):
         header = entry.header
-        if header.track not in (Track.ALL, Track.DOCUMENT):
-            continue
+        if entry.id not in covered:
+            continue  # other replicas need not hold it, and no entry of a member may follow it
         if entry.body is None or held_back & {header.prev, *header.parents}:
             held_back.add(entry.id)
             continue

@@ -14,6 +14,9 @@ from replica.ids import ConversationId, Digest, EntryId, PublicKey, pae, tagged_
 from replica.limits import DRAFT_BYTES_MAX
 from replica.log import verify
 
+_FRAME_BYTES, _TOKEN_BYTES = 600, 40
+"""Memory of a frame without tokens and data, and of each of its tokens."""
+
 DRAFT_TAG = b"antiphon/v1/draft"
 DRAFT_STREAM_TAG = b"antiphon/v1/draft-stream"
 
@@ -104,7 +107,7 @@ class DraftStream:
         digest = extend_digest(self.digest, draft.token_ids)
         if digest != draft.digest:
             return False
-        size = len(draft.data) + 4 * len(draft.token_ids) + 200
+        size = _FRAME_BYTES + len(draft.data) + _TOKEN_BYTES * len(draft.token_ids)
         if self.size_bytes + size > DRAFT_BYTES_MAX:
             return False
         if not draft.token_ids and not draft.data:
@@ -121,6 +124,11 @@ class DraftStream:
         self.byte_count += len(draft.data)
         self.digest = digest
         return True
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of the frames kept."""
+        return max(_FRAME_BYTES, self.size_bytes)
 
     @property
     def data(self) -> bytes:

@@ -73,6 +73,10 @@ class EntryStore(Protocol):
     async def delete(self, conversation: ConversationId) -> None:
         """Erase a conversation durably."""
 
+    @property
+    def lost_count(self) -> int:
+        """Number of entries at the end of the store that are gone since the last repair."""
+
     async def quarantined(self) -> list[Quarantined]:
         """List the rows that failed their digests and were not deleted since."""
 

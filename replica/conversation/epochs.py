@@ -6,8 +6,10 @@ second history of the lane. If the store lost entries, they may have been on the
 lane, so a new epoch begins as well (ENT-17).
 """
 
+from collections.abc import Set
+
 from replica.conversation.conversation import Conversation
-from replica.ids import ConversationId, PublicKey
+from replica.ids import ConversationId, EntryId, PublicKey
 
 
 class Epochs:
@@ -28,6 +30,16 @@ class Epochs:
         self._confirmed.discard(conversation)
         self._epochs.pop(conversation, None)
 
+    def reopened(self, held: Conversation, stored: Set[EntryId]) -> None:
+        """Note that another process's store was opened, which holds the entries `stored`.
+
+        If it lacks an entry of this key, the confirmed head may not be its head: it was
+        restored from a backup meanwhile, or the entry is still to be stored.
+        """
+        own = {e.id for e in held.log.entries.values() if e.header.author == self._public}
+        if not own <= stored:
+            self.forget(held.id)
+
     def begin(self, conversation: ConversationId, epoch: int) -> None:
         """Set the epoch of a conversation that this key began."""
         self._epochs[conversation] = epoch
@@ -46,12 +58,11 @@ class Epochs:
         log = held.log
         if held.damage:
             return None
-        own = [lane for lane in log.lanes() if lane.author == self._public]
+        own = log.lanes_of(self._public)
         tips = [log.entries[tip] for lane in own for tip in log.lane_tips(lane)]
         newest = max(tips, key=lambda entry: entry.order_key, default=None)
         return newest.header.epoch if newest is not None else None
 
     def _is_forked(self, held: Conversation, epoch: int) -> bool:
-        lanes = (lane for lane in held.log.lanes() if lane.epoch == epoch)
-        own = (lane for lane in lanes if lane.author == self._public)
+        own = (lane for lane in held.log.lanes_of(self._public) if lane.epoch == epoch)
         return any(len(held.log.lane_tips(lane)) > 1 for lane in own)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind, reach
-from replica.order import SealNode, ends, frontier, is_tail_entry, start
+from replica.order import SealNode, ends, frontier, is_tail_entry, late_messages, start
 from replica.refusals import ArgumentInvalid
 
 
@@ -31,10 +31,14 @@ def newest_place(held: Conversation) -> Place:
 
 
 def place_on_branch(held: Conversation, request: EntryId) -> Place:
-    """Return the end of the branch that `request` was written on."""
+    """Return the end of the branch that `request` was written on.
+
+    It goes on with the earliest seal behind it, as a queued request does, so that a branch
+    that somebody begins there later is not followed.
+    """
     seal = held.order.seal_of.get(request)
     if seal is not None:
-        return _end_of(held, newest_leaf(held, held.order.nodes[seal]))
+        return _end_of(held, held.order.branch_end(held.order.nodes[seal]))
     basis = held.order.resolve_basis(held.log.entries[request])
     return Place(_ends_behind(held, request, basis), basis.id if basis is not None else None)
 
@@ -57,6 +61,21 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
     return Place((entry_id,), _basis_behind(held, entry), Conflict.FORK)
 
 
+def goes_behind(held: Conversation, place: Place) -> SealNode | None:
+    """Return the seal behind which an entry at a place comes: the end of its branch, or its basis.
+
+    A turn that waits, or was closed without a seal, goes behind what others asked meanwhile,
+    unless it forks.
+    """
+    order, entries = held.order, held.log.entries
+    basis = order.nodes.get(place.basis) if place.basis is not None else None
+    sealed = order.listed_by
+    unsealed = reach(place.parents, lambda i: entries[i].header.parents, lambda i: i in sealed)
+    requests = (entries[i].header for i in unsealed if entries[i].header.kind == Kind.REQUEST)
+    forks = any(header.conflict == Conflict.FORK for header in requests)
+    return basis if forks or place.conflict == Conflict.FORK else order.branch_end(basis)
+
+
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
     """Return the leaf at or below `node` with the latest activity."""
     nodes = held.order.nodes
@@ -66,8 +85,7 @@ def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
 
 def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:
     """Return the earliest seal that lists an entry."""
-    listing = (n for n in held.order.nodes.values() if entry_id in n.seal.entries)
-    return min(listing, key=lambda n: held.log.entries[n.id].order_key, default=None)
+    return held.order.listed_by.get(entry_id)
 
 
 def _end_of(held: Conversation, tip: SealNode | None) -> Place:
@@ -77,15 +95,21 @@ def _end_of(held: Conversation, tip: SealNode | None) -> Place:
 def _ends_behind(
     held: Conversation, request: EntryId, basis: SealNode | None
 ) -> tuple[EntryId, ...]:
-    """Return the ends of the tail behind `request`, with a CANCEL that closes its branch's end."""
-    entries = held.log.entries
-    unsealed = reach([request], held.log.children, lambda i: entries[i].header.kind == Kind.SEAL)
-    found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(held.log, e)]
-    end = held.order.branch_end(basis)
+    """Return the ends of the tail behind `request`, with a CANCEL that closes its branch's end.
+
+    Messages that will be late once the request is sealed are followed now.
+    """
+    log, order = held.log, held.order
+    entries = log.entries
+    unsealed = reach([request], log.children, lambda i: entries[i].header.kind == Kind.SEAL)
+    found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(log, e)]
+    end = order.branch_end(basis)
     if end is not None and end.generation is None:
         # Only an entry that follows such a CANCEL need not wait for the answer.
-        found += [entries[i] for i in held.order.closing_cancels(end.seal.request)[:1]]
-    return ends(held.log, found) or (request,)
+        found += [entries[i] for i in order.closing_cancels(end.seal.request)[:1]]
+    forks = entries[request].header.conflict == Conflict.FORK
+    found += late_messages(order, basis if forks else end, unsealed)
+    return ends(log, found, order.unreached) or (request,)
 
 
 def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:

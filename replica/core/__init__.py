@@ -2,5 +2,6 @@
 
 from replica.core.core import ReplicaCore
 from replica.core.effects import ReplicaEffects
+from replica.core.selection import FollowPolicy, LeftOut, Selection
 
-__all__ = ["ReplicaCore", "ReplicaEffects"]
+__all__ = ["FollowPolicy", "LeftOut", "ReplicaCore", "ReplicaEffects", "Selection"]

@@ -8,6 +8,7 @@ and the simulator call the same functions and perform the same effects (DECISION
     connected ──► Hello, Open for each followed conversation
     receive / handle_deadline ──► effects
     append ──► persist, then Entries if there is a link
+    listed.ask ──► Open, where a hub lists it and the policy lets it be opened
     disk_refused ──► dropped from the shelf; loaded and opened again after a pause
 """
 
@@ -21,11 +22,14 @@ from replica.core.current_link import CurrentLink
 from replica.core.effects import ReplicaEffects, joined
 from replica.core.follows import Follows
 from replica.core.holdings import HubHoldings
+from replica.core.listed import ListedFollows
 from replica.core.pauses import Pauses
+from replica.core.selection import FollowPolicy
 from replica.ids import ConversationId, Position, PublicKey
 from replica.link import (
     Channel,
     Effects,
+    EntriesAdmitted,
     EntryFailed,
     Fault,
     Hello,
@@ -43,11 +47,17 @@ class ReplicaCore:
     """The state of a replica: its conversations, its link and the acks of its hub."""
 
     def __init__(
-        self, key: PublicKey, hello: Hello, shelf: Shelf, hub: PublicKey | None = None
+        self,
+        key: PublicKey,
+        hello: Hello,
+        shelf: Shelf,
+        hub: PublicKey | None = None,
+        policy: FollowPolicy | None = None,
     ) -> None:
         """Start without a link; `shelf` holds the conversations in memory.
 
-        The acks given to `loaded` are those of `hub`, until another proves its key.
+        The acks given to `loaded` are those of `hub`, until another proves its key. The
+        `policy` says which listed conversations are opened.
         """
         self.key = key
         self.shelf = shelf
@@ -55,6 +65,10 @@ class ReplicaCore:
         self.link = CurrentLink(key, shelf)
         self.holdings = HubHoldings(hub, self.link, shelf)
         self._follows = Follows()
+        self.listed = ListedFollows(
+            key, policy or FollowPolicy(), self._follows, self.link, self.holdings, shelf
+        )
+        """The conversations that the hub lists; `handle_deadline` does what is asked of it."""
         self._hello = hello
         self._connected_at = 0.0
         self._reconnects = Pauses(pauses.RECONNECT_FIRST_S, pauses.RECONNECT_MAX_S)
@@ -77,6 +91,7 @@ class ReplicaCore:
         """Note that the stream ended, or (with a fault) that none could be opened."""
         events = self.link.end()
         self._follows.stop_reopening()
+        self.listed.selection.end_link()
         if events is None and fault is None:
             return ReplicaEffects()
         if now - self._connected_at > pauses.RECONNECT_MAX_S:
@@ -104,6 +119,7 @@ class ReplicaCore:
 
     def follow(self, conversation: ConversationId, now: float, *, drafts: bool) -> ReplicaEffects:
         """Keep a conversation in sync, on this link and on all later ones."""
+        self.listed.selection.forget(conversation)
         if not self._follows.add(conversation, drafts=drafts):
             return self._learned(Effects(), now)
         if conversation in self.holdings.acks:
@@ -113,12 +129,10 @@ class ReplicaCore:
     def unfollow(self, conversation: ConversationId) -> ReplicaEffects:
         """Stop syncing a conversation."""
         known = self._follows.remove(conversation)
+        self.listed.selection.remove(conversation)
         left = self.link.leave(conversation) if known else Effects()
         return ReplicaEffects(
-            left.persist,
-            left.send,
-            left.deliver,
-            _deadline(self._follows, self.link),
+            left.persist, left.send, left.deliver, _deadline(self._follows, self.link, self.listed)
         )
 
     def forget(self, conversation: ConversationId) -> ReplicaEffects:
@@ -151,27 +165,33 @@ class ReplicaCore:
         failed = EntryFailed(conversation, None, replace(fault, conversation=conversation))
         return self._learned(Effects(deliver=(failed,)), now)
 
-    def keep(self, held: Conversation, new: tuple[Entry, ...], now: float) -> ReplicaEffects:
-        """Put a conversation on the shelf that gained the entries `new` outside the link."""
+    def keep(
+        self, held: Conversation, new: tuple[Entry, ...], now: float, *, send: bool = True
+    ) -> ReplicaEffects:
+        """Put a conversation on the shelf that gained the entries `new` outside the link.
+
+        Without `send` another process of this replica sends them.
+        """
         self.shelf.add(held)
-        sent = self.link.offer(held.id, [entry.id for entry in new], now)
+        sent = self.link.offer(held.id, [entry.id for entry in new], now, send=send)
         return replace(self._learned(sent, now), persist=new)
 
-    def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> ReplicaEffects:
+    def append(
+        self, entry: Entry, now: float, *, more_follow: bool = False, send: bool = True
+    ) -> ReplicaEffects:
         """Admit an entry of our own and send it if there is a link. Raises EntryRefused.
 
         With `more_follow` it is sent in one frame with the next append (DECISIONS D25).
+        Without `send` another process of this replica sends it (DECISIONS D341).
         """
-        return self._learned(self.link.append(entry, now, more_follow=more_follow), now)
+        sent = self.link.append(entry, now, more_follow=more_follow, send=send)
+        return self._learned(sent, now)
 
     def send_draft(self, draft: Draft) -> ReplicaEffects:
         """Send a draft to the hub (hosts only); it is dropped while there is no link."""
         sent = self.link.send_draft(draft)
         return ReplicaEffects(
-            sent.persist,
-            sent.send,
-            sent.deliver,
-            _deadline(self._follows, self.link),
+            sent.persist, sent.send, sent.deliver, _deadline(self._follows, self.link, self.listed)
         )
 
     def disk_refused(self, lost: Conversations, fault: Fault, now: float) -> ReplicaEffects:
@@ -216,27 +236,33 @@ class ReplicaCore:
         acked: dict[ConversationId, tuple[Position, ...]] | None = None,
     ) -> ReplicaEffects:
         """Update the state from the effects of a link, and return them as a replica's."""
-        wanted = list(load)
         for event in effects.deliver:
             match event:
                 case StateChanged(conversation, SyncState.SYNCHRONIZED):
                     self.epochs.confirm(conversation)
                     self._follows.note_synchronized(conversation)
-                case EntryFailed(conversation, None, _) if self.link.lacks(conversation):
-                    self._follows.reopen_later(conversation, now)
+                    self.listed.note_synchronized(conversation)
+                case EntriesAdmitted(conversation):
+                    self.listed.selection.touch(conversation, now)
+                case EntryFailed(conversation, None, _):
+                    if self.link.lacks(conversation):
+                        self._follows.reopen_later(conversation, now)
+                    self.listed.selection.note_decided(conversation)
                 case Listed(items) if self._hello.follow:
-                    listed = (item.conversation for item in items)
-                    wanted += [c for c in listed if self._follows.add(c, drafts=True)]
+                    self.listed.add(items)
                 case _:
                     pass
         for conversation, positions in (acked or {}).items():
             self.holdings.acks.note(conversation, positions)
+        turn = self.listed.next(now)
+        left = joined([effects, *map(self.link.leave, turn.close)])
         return ReplicaEffects(
-            effects.persist,
-            effects.send,
-            effects.deliver,
-            _deadline(self._follows, self.link),
-            self._follows.begin_loads(wanted),
+            left.persist,
+            left.send,
+            left.deliver,
+            _deadline(self._follows, self.link, self.listed),
+            self._follows.begin_loads((*load, *turn.open)),
+            turn.close,
             tuple((acked or {}).items()),
         )
 
@@ -246,5 +272,6 @@ class ReplicaCore:
         self.epochs.forget(conversation)
 
 
-def _deadline(follows: Follows, link: CurrentLink) -> float | None:
-    return min((at for at in (follows.wake_at, link.wake_at) if at is not None), default=None)
+def _deadline(follows: Follows, link: CurrentLink, listed: ListedFollows) -> float | None:
+    due = (follows.wake_at, link.wake_at, listed.selection.wake_at)
+    return min((at for at in due if at is not None), default=None)

@@ -76,14 +76,18 @@ class CurrentLink:
         """Close a conversation."""
         return self._link.leave(conversation) if self._link else Effects()
 
-    def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
-        """Send entries of a conversation that were admitted outside the link."""
-        return self._link.offer(conversation, list(ids), now) if self._link else Effects()
+    def offer(
+        self, conversation: ConversationId, ids: Iterable[EntryId], now: float, *, send: bool = True
+    ) -> Effects:
+        """Send entries of a conversation that were admitted outside the link; see Link.offer."""
+        if self._link is None:
+            return Effects()
+        return self._link.offer(conversation, list(ids), now, send=send)
 
-    def append(self, entry: Entry, now: float, *, more_follow: bool) -> Effects:
+    def append(self, entry: Entry, now: float, *, more_follow: bool, send: bool = True) -> Effects:
         """Admit an entry of the replica's key, and send it. Raises EntryRefused."""
         if self._link is not None:
-            return self._link.append(entry, now, more_follow=more_follow)
+            return self._link.append(entry, now, more_follow=more_follow, send=send)
         # The next link compares heads and sends the entry then.
         alone = self._new(None, now).append(entry, now)
         return Effects(alone.persist, (), alone.deliver)

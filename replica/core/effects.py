@@ -23,6 +23,8 @@ class ReplicaEffects:
     """Call handle_deadline then: seconds on the caller's monotonic clock."""
     load: tuple[ConversationId, ...] = ()
     """Conversations to read from the store; call `loaded` for each, found or not."""
+    closed: tuple[ConversationId, ...] = ()
+    """Conversations to drop from memory: call `evict` once their entries are durable."""
     acked: tuple[tuple[ConversationId, tuple[Position, ...]], ...] = ()
     """Positions durable at the hub, to save; a lost one is acknowledged again."""
 

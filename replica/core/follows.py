@@ -25,6 +25,10 @@ class Follows:
         """Say whether a conversation is followed."""
         return conversation in self._drafts
 
+    def __len__(self) -> int:
+        """Count the followed conversations."""
+        return len(self._drafts)
+
     def __iter__(self) -> Iterator[ConversationId]:
         """Iterate over the followed conversations, in the order they were added."""
         return iter(self._drafts)
@@ -43,6 +47,7 @@ class Follows:
     def remove(self, conversation: ConversationId) -> bool:
         """Stop following a conversation; return False if it was not followed."""
         self._reopen_at.pop(conversation, None)
+        self._pauses.pop(conversation, None)
         return self._drafts.pop(conversation, None) is not None
 
     # --- reading from the store ---------------------------------------------------------
@@ -52,6 +57,10 @@ class Follows:
         fresh = tuple(c for c in conversations if c not in self._loading)
         self._loading.update(fresh)
         return fresh
+
+    def is_loading(self, conversation: ConversationId) -> bool:
+        """Say whether a conversation is being read."""
+        return conversation in self._loading
 
     def end_load(self, conversation: ConversationId) -> None:
         """Note that reading a conversation ended, successfully or not."""

@@ -314,7 +314,7 @@ def _check_content(item: Struct) -> None:
     if item.right_origin is not None or item.parent is not None:
         raise ContentRefused(f"Clock {item.id.clock} is not an entry of a root map.")
     if item.origin is None:
-        if item.root not in ROOTS:
-            raise RootUnknown(f"{item.root!r} is not a root of the document.")
         if item.key is None:
             raise ContentRefused(f"Clock {item.id.clock} has no key.")
+        if item.root not in ROOTS:
+            raise RootUnknown(f"{item.root!r} is not a root of the document.")

@@ -1,26 +1,71 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
-from replica.io import keys, rpc, status, turns
-from replica.io.blobs import Blobs
-from replica.io.daemon import log_to_stderr, stop_with_supervisor
+from replica.io import begin, documents, keys, petnames, rpc, status, turns
+from replica.io.blob_calls import BlobCalls
+from replica.io.blobs import Blobs, BlobState, BlobWriter
+from replica.io.certificate import CertificateFile
+from replica.io.daemon import stop_with_supervisor
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
-from replica.io.grpc_server import STOP_GRACE_S, add_health, explain, listen, run_until_stopped
+from replica.io.flags import read_settings
+from replica.io.grpc_server import (
+    STOP_GRACE_S,
+    add_health,
+    explain,
+    is_loopback,
+    listen,
+    run_until_stopped,
+)
 from replica.io.host_calls import HostCalls
-from replica.io.hub_calls import HubCalls
+from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
+from replica.io.hub_calls import HubCalls, pin, pinned_key
+from replica.io.hub_channel import open_channel
+from replica.io.invitations import (
+    Joined,
+    Redeeming,
+    invite,
+    issued_invitations,
+    redeem,
+    revoke_invitation,
+)
+from replica.io.joining import (
+    await_grant,
+    check_usable,
+    has_joined,
+    require_link,
+    save_hub,
+    saved_hub,
+)
 from replica.io.keys import load_or_create, load_or_create_secret, public
+from replica.io.linked_hosts import linked_hosts
+from replica.io.listing import listed
+from replica.io.logs import LogFormat, configure_log, log_to_stderr
+from replica.io.metrics_server import MetricsServer
 from replica.io.performer import Performer
+from replica.io.processes import LOOK_AGAIN_S
 from replica.io.readonly import open_read_only
+from replica.io.replays import (
+    ReplayEvent,
+    ReplayProgress,
+    decode_receipt,
+    encode_receipt,
+    event_to_pb,
+)
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
+from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
+from replica.io.store_lock import require_free
+from replica.io.tls_refusals import HubKeyUnknown
 from replica.io.turns import (
     Asked,
     Delta,
     Discarded,
     Finished,
+    HostMissing,
     LinkBack,
     LinkLost,
     Prefilling,
@@ -32,41 +77,86 @@ from replica.io.turns import (
 
 __all__ = [
     "FILE_MODE",
+    "LOOK_AGAIN_S",
     "STOP_GRACE_S",
     "Asked",
+    "BlobCalls",
+    "BlobState",
+    "BlobWriter",
     "Blobs",
+    "CertificateFile",
+    "ContextPages",
     "Delta",
     "Discarded",
+    "ExpiringBlobs",
     "Finished",
     "HostCalls",
+    "HostMissing",
+    "HostSample",
     "HubCalls",
+    "HubKeyUnknown",
+    "Joined",
     "LinkBack",
     "LinkLost",
+    "LogFormat",
+    "MetricsServer",
+    "PagedEntry",
     "PeerError",
     "Performer",
     "Prefilling",
+    "Redeeming",
+    "ReplayEvent",
+    "ReplayProgress",
     "Replica",
     "RequestOptions",
+    "RunningRequest",
     "SavedAcks",
     "Store",
+    "StoreRepair",
     "TurnEvent",
     "add_health",
+    "await_grant",
+    "begin",
+    "check_usable",
     "choose_host",
+    "configure_log",
+    "decode_receipt",
+    "documents",
+    "encode_receipt",
     "error_of",
+    "event_to_pb",
     "explain",
     "fetch_missing",
+    "has_joined",
     "import_entries",
+    "invite",
+    "is_loopback",
+    "issued_invitations",
     "keys",
+    "linked_hosts",
+    "listed",
     "listen",
     "load_or_create",
     "load_or_create_secret",
     "log_to_stderr",
     "make_folder",
     "now_ms",
+    "open_channel",
     "open_read_only",
+    "petnames",
+    "pin",
+    "pinned_key",
     "public",
+    "read_settings",
+    "redeem",
+    "repair_store",
+    "require_free",
+    "require_link",
+    "revoke_invitation",
     "rpc",
     "run_until_stopped",
+    "save_hub",
+    "saved_hub",
     "say_as_system",
     "status",
     "stop_with_supervisor",

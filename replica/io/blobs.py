@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,8 @@ from typing import ParamSpec, Self, TypeVar
 import structlog
 
 from replica import limits
-from replica.ids import ID_BYTES, ConversationId, Digest
+from replica.ids import ID_BYTES, ConversationId, Digest, short
+from replica.io.blob_tally import Tallies, announced, sizes
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
 from replica.refusals import (
     ArgumentInvalid,
@@ -32,7 +33,6 @@ from replica.refusals import (
     BlobOffsetInvalid,
     BlobTooLarge,
     ConversationDeleted,
-    QuotaExceeded,
 )
 
 SYNC_BYTES = 1024 * 1024
@@ -51,6 +51,14 @@ class BlobState:
     complete: bool
     committed_bytes: int
     size_bytes: int
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The lock of one conversation, and the number of those that want it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
 
 
 class Blobs:
@@ -72,7 +80,8 @@ class Blobs:
         self._bytes_max = bytes_max
         self._total_bytes_max = total_bytes_max
         self._writers: dict[Path, BlobWriter] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[ConversationId, _Turn] = {}
+        self._tallies = Tallies()
         self._deleted: set[ConversationId] = set()
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
@@ -80,6 +89,11 @@ class Blobs:
         whole = self._path(conversation, digest)
         writer = self._writers.get(whole)
         return writer.state if writer else await _in_thread(_state, whole)
+
+    def check_size(self, size: int) -> None:
+        """Raise BlobTooLarge for more bytes than one blob may have."""
+        if size > self._bytes_max:
+            raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are accepted")
 
     async def open_write(
         self, conversation: ConversationId, digest: Digest, size: int, offset: int
@@ -92,15 +106,14 @@ class Blobs:
         BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid or StoreError.
         """
         whole = self._path(conversation, digest)
-        if size > self._bytes_max:
-            raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are accepted")
-        # One at a time, so that two uploads can't both use the rest of the quota.
-        async with self._opening:
+        self.check_size(size)
+        # One of a conversation at a time, so that two can't both use the rest of the quota.
+        async with self._turn(conversation):
             while (writer := self._writers.get(whole)) is not None:
                 await writer.close()
             if conversation in self._deleted:
                 raise ConversationDeleted
-            writer = BlobWriter(whole, size, self._forget, self._total_bytes_max)
+            writer = BlobWriter(whole, size, self._forget, self._tallies, self._total_bytes_max)
             self._writers[whole] = writer
             await writer.open(offset)
         return writer
@@ -131,6 +144,15 @@ class Blobs:
             if chunk:
                 yield chunk
 
+    async def used(self, conversation: ConversationId) -> int:
+        """Return the bytes of the blobs of a conversation; an upload has its final size."""
+        folder = self._scope(conversation)
+        return await _in_thread(lambda: self._tallies.of(folder).total)
+
+    async def usage(self) -> dict[ConversationId, int]:
+        """Return the bytes of the blobs of each conversation; it lists all folders."""
+        return await _in_thread(_usage, self._folder)
+
     async def delete(self, conversation: ConversationId) -> None:
         """Delete all blobs of a conversation, uploads in progress included."""
         self._deleted.add(conversation)
@@ -139,6 +161,20 @@ class Blobs:
             if whole.parent == folder:
                 await writer.close()
         await _in_thread(_delete, folder)
+        self._tallies.forget(folder)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, conversation: ConversationId) -> AsyncIterator[None]:
+        """Wait until no other upload of the conversation is being opened."""
+        turn = self._opening.setdefault(conversation, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._opening[conversation]
 
     def _scope(self, conversation: ConversationId) -> Path:
         return self._folder / _name(conversation)
@@ -163,6 +199,7 @@ class BlobWriter:
         whole: Path,
         size: int,
         forget: Callable[[Path, "BlobWriter"], None],
+        tallies: Tallies,
         total_bytes_max: int,
     ) -> None:
         """Prepare an upload of `size` bytes to become the file `whole`."""
@@ -170,6 +207,7 @@ class BlobWriter:
         self._part = whole.with_name(f"{whole.name}.{size}.part")
         self._size = size
         self._forget = forget
+        self._tallies = tallies
         self._total_bytes_max = total_bytes_max
         self._file: FileIO | None = None
         self._written = 0
@@ -246,8 +284,10 @@ class BlobWriter:
                 f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
                 f" not {offset} of {self._size}"
             )
-        if not before.complete and _others_bytes(self._whole) + self._size > self._total_bytes_max:
-            raise QuotaExceeded("the blobs of this conversation are too many or too large")
+        tally = self._tallies.of(self._whole.parent)
+        if not before.complete:
+            tally.check(self._whole.name, self._size, self._total_bytes_max)
+            tally.put(self._whole.name, self._size)
         self.state = before
         self._written = before.committed_bytes
         if not before.complete:
@@ -277,6 +317,7 @@ class BlobWriter:
             return
         if _sha256(self._part).hex() != self._whole.name:
             self._part.unlink()
+            self._tallies.of(self._whole.parent).drop(self._whole.name)
             self.state = BlobState(False, 0, self._size)
             raise BlobDigestMismatch(f"the {self._size} bytes do not have the digest")
         self._part.rename(self._whole)
@@ -295,23 +336,19 @@ async def _in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
             raise
 
 
+def _usage(folder: Path) -> dict[ConversationId, int]:
+    found: dict[ConversationId, int] = {}
+    for scope in folder.iterdir() if folder.is_dir() else ():
+        with contextlib.suppress(ValueError):  # not a folder of ours
+            found[ConversationId(bytes.fromhex(scope.name))] = sum(sizes(scope).values())
+    return found
+
+
 def _name(id_: bytes) -> str:
     """Return an id as a file name. Checks its length, since peers choose it."""
     if len(id_) != ID_BYTES:
         raise ArgumentInvalid(f"ids and digests have {ID_BYTES} bytes, not {len(id_)}")
     return id_.hex()
-
-
-def _others_bytes(whole: Path) -> int:
-    """Return the bytes of a conversation's other blobs; an upload counts with its final size."""
-    others = (file for file in whole.parent.iterdir() if not file.name.startswith(whole.name))
-    return sum(
-        _announced(file) if file.suffix == ".part" else file.stat().st_size for file in others
-    )
-
-
-def _announced(part: Path) -> int:
-    return int(part.suffixes[-2][1:])
 
 
 def _parts(whole: Path) -> list[Path]:
@@ -326,7 +363,7 @@ def _state(whole: Path) -> BlobState:
         # Bytes written by a killed process may not be durable yet, and reported ones must be.
         with part.open("rb") as file:
             os.fsync(file.fileno())
-            return BlobState(False, file.seek(0, os.SEEK_END), _announced(part))
+            return BlobState(False, file.seek(0, os.SEEK_END), announced(part))
     return BlobState(False, 0, 0)
 
 
@@ -364,7 +401,11 @@ def _quarantine(whole: Path) -> None:
     # Another reader may have quarantined it already, and a writer written sound bytes since.
     if not whole.is_file() or _sha256(whole).hex() == whole.name:
         return
-    _log.error("blob_quarantined", conversation=whole.parent.name, digest=whole.name)
+    _log.error(
+        "blob quarantined",
+        conversation=short(bytes.fromhex(whole.parent.name)),
+        blob=short(bytes.fromhex(whole.name)),
+    )
     whole.replace(whole.with_name(f"{whole.name}.bad"))
     sync_folder(whole.parent)
 

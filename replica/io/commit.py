@@ -164,7 +164,7 @@ class GroupCommit:
                 for write in batch:
                     await self._commit((write,))
                 return
-            _log.warning("store_write_failed", reason=refusal.reason, detail=refusal.detail)
+            _log.warning("store write failed", reason=refusal.reason, detail=refusal.detail)
             _resolve(batch, refusal)
         except BaseException:
             # A bug, or the loop is ending: no caller may wait for ever.
@@ -179,7 +179,7 @@ class GroupCommit:
     def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
         """Retry lazy writes with the next transaction, unless they touch a damaged page."""
         if isinstance(refusal, StoreCorrupt):
-            _log.warning("store_lazy_writes_dropped", count=len(lazy), detail=refusal.detail)
+            _log.warning("lazy writes dropped", count=len(lazy), detail=refusal.detail)
         else:
             self._lazy = lazy | self._lazy
 
@@ -208,9 +208,9 @@ class GroupCommit:
             async with self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
                 row = await cursor.fetchone()
             if row is None or row[0]:
-                _log.warning("store_wal_kept", detail="a reader is in the way")
+                _log.warning("write-ahead log kept", detail="a reader is in the way")
         except DISK_ERRORS as error:
-            _log.warning("store_wal_kept", detail=str(error))
+            _log.warning("write-ahead log kept", detail=str(error))
 
     def _refuse_queued(self) -> None:
         while not self._queue.empty():

@@ -1,4 +1,4 @@
-"""A daemon's process: its log on stderr, and its end together with its supervisor."""
+"""A daemon's process: its standard error, and its end together with its supervisor."""
 
 import io
 import os
@@ -6,9 +6,6 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import TextIO, cast
-
-import structlog
 
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
 """Environment variable set by a supervisor that holds the only other end of stdin."""
@@ -27,18 +24,6 @@ class Stderr(io.TextIOBase):
         """Flush if possible."""
         with suppress(OSError):
             sys.stderr.flush()
-
-
-def log_to_stderr() -> None:
-    """Log to stderr, without the contents of conversations."""
-    # The default traceback shows local variables, which hold contents.
-    show = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    structlog.configure(
-        processors=[*structlog.get_config()["processors"][:-1], show],
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Stderr())),
-    )
 
 
 def stop_with_supervisor() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from replica.errors import StoreError
-from replica.refusals import StoreCorrupt, StoreFull
+from replica.refusals import StoreCorrupt, StoreFull, StoreReadOnly
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -36,6 +36,28 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that nothing is ever deleted; return its new path."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    path.replace(aside)
+    sync_folder(path.parent)
+    return aside
+
+
+_DAMAGE = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    # The statements are fixed and fit the schema: these say that the schema or a record changed.
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_SCHEMA,
+}
+"""SQLite's primary codes of a damaged file."""
+
 DISK_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
 """Errors of reading and writing; the last is raised if SQLite's message repeats damaged text."""
 
@@ -46,12 +68,14 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
         return StoreCorrupt("the file itself is damaged: its schema is no text")
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if error.errno == errno.EROFS:
+            return StoreReadOnly(str(error))
         return StoreFull(str(error)) if full else StoreError(str(error))
     # The low byte is the primary code, the higher ones extend it (sqlite.org/rescode.html).
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(str(error))
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if code in _DAMAGE:
         return StoreCorrupt(f"the file itself is damaged: {error}")
     return StoreError(str(error))
 

@@ -5,7 +5,9 @@ The counterpart of syncd/io/driver.py. replica/io/hub_link.py runs the stream to
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -14,10 +16,10 @@ from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
-from replica.ids import ConversationId
+from replica.ids import ConversationId, EntryId
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
-from replica.link import Event, Fault, conversation_of
+from replica.link import EntriesAdmitted, Event, Fault, conversation_of
 from replica.log import Entry
 from replica.refusals import ConversationUnknown
 
@@ -93,12 +95,43 @@ class ReplicaDriver:
             for event in effects.deliver:
                 if conversation_of(event) not in lost:
                     self._deliver(event)
+            for conversation in effects.closed:
+                self.evict(conversation)
 
         return self._performer.submit(effects.persist, perform, effects.about)
 
-    def append(self, entry: Entry, *, more_follow: bool) -> "asyncio.Future[None]":
+    def append(
+        self, entry: Entry, *, more_follow: bool, send: bool = True
+    ) -> "asyncio.Future[None]":
         """Admit an entry of the replica's key; the future ends once it is durable."""
-        return self.do(self.core.append(entry, time.monotonic(), more_follow=more_follow))
+        now = time.monotonic()
+        return self.do(self.core.append(entry, now, more_follow=more_follow, send=send))
+
+    def offer(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        """Send entries of the replica's key that another process made durable."""
+        held = self.core.shelf.get(conversation)
+        if held is not None:
+            new = tuple(held.log.entries[entry] for entry in ids)
+            self.do(replace(self.core.keep(held, new, time.monotonic()), persist=()))
+
+    async def admit(
+        self, conversation: ConversationId, entries: tuple[Entry, ...], *, persist: bool
+    ) -> "asyncio.Future[None] | None":
+        """Admit entries that another process verified, and sends, if the conversation is here.
+
+        Returns None if it is neither in memory nor on its way; else a future that ends once
+        they are admitted, and with `persist` durable.
+        """
+        if self.core.shelf.get(conversation) is None and conversation in self._loads:
+            with suppress(StoreError):  # whoever began the load gets it
+                await self.loading(conversation)
+        held = self.core.shelf.get(conversation)
+        if held is None:
+            return None
+        new = held.admit_known(entries)
+        effects = self.core.keep(held, new, time.monotonic(), send=False)
+        shown = (EntriesAdmitted(conversation, new), *effects.deliver) if new else effects.deliver
+        return self.do(replace(effects, persist=entries if persist else (), deliver=shown))
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Pass a refused commit to the core, and deliver at once: all queued work will fail."""
@@ -108,6 +141,16 @@ class ReplicaDriver:
             self.outbox.put_nowait(frame.data)
         for event in effects.deliver:
             self._deliver(event)
+        for conversation in effects.closed:
+            self.evict(conversation)
+
+    def evict(self, conversation: ConversationId) -> None:
+        """Drop a closed conversation from memory once its entries are durable."""
+        if conversation in self._performer.writing:
+            # What was written since is part of a later commit.
+            self._performer.submit((), lambda _lost: self.evict(conversation), {conversation})
+        elif not self.core.listed.is_used(conversation):
+            self.do(self.core.forget(conversation))
 
     def _wake_core_at(self, deadline: float | None) -> None:
         if deadline == self._wake_at:

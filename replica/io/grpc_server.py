@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import Awaitable
 
 import grpc
@@ -9,30 +10,58 @@ from grpc_health.v1 import _async as health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from replica.errors import AntiphonError
+from replica.io.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
 
 STOP_GRACE_S = 2.0
 """Seconds a daemon waits for its calls to end before it stops."""
 
 
+def is_loopback(address: str) -> bool:
+    """Say whether `address` (host:port) is one of the loopback names that need no TLS."""
+    return address.rsplit(":", 1)[0].strip("[]") in ("127.0.0.1", "::1", "localhost")
+
+
 def require_loopback(address: str) -> None:
-    """Raise ArgumentInvalid unless `address` (host:port) is on loopback.
+    """Raise TlsRequired unless `address` (host:port) is on loopback.
 
     Without TLS only loopback is allowed.
     """
-    host = address.rsplit(":", 1)[0].strip("[]")
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        raise ArgumentInvalid(f"{host} is not a loopback address, and there is no TLS")
+    if not is_loopback(address):
+        host = address.rsplit(":", 1)[0].strip("[]")
+        raise TlsRequired(f"{host} is not a loopback address, and there is no TLS")
 
 
-def listen(server: grpc.aio.Server, address: str) -> str:
-    """Listen on `address`; return it with the port chosen. Raises ArgumentInvalid."""
-    require_loopback(address)
+def listen(
+    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None
+) -> str:
+    """Listen on `address`, off loopback with TLS; return it with the port chosen.
+
+    Raises ArgumentInvalid, and TlsRequired off loopback without `credentials`.
+    """
     try:
-        port = server.add_insecure_port(address)
+        if credentials is not None and not is_loopback(address):
+            port = server.add_secure_port(address, credentials)
+        else:
+            require_loopback(address)
+            port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise ArgumentInvalid(f"can't listen on {address}: in use or invalid") from error
+        raise ArgumentInvalid(f"can't listen on {address}: {_why_not(address)}") from error
     return f"{address.rsplit(':', 1)[0]}:{port}"
+
+
+def _why_not(address: str) -> str:
+    """Return the system's reason for refusing to listen on an address, which gRPC hides."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.bind(found[0][4])
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError:
+        return "it is not host:port"
+    return "in use or invalid"
 
 
 async def add_health(server: grpc.aio.Server, *services: str) -> None:

@@ -1,5 +1,6 @@
-"""The unary calls of a model host, with one ticket kept fresh (spec/07-host §6)."""
+"""The calls of a model host, with one ticket kept fresh (spec/07-host §6)."""
 
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any
 
 import grpc
@@ -8,10 +9,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.v1 import host_pb2 as pb
 from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
-from replica.ids import ConversationId, PublicKey
-from replica.io import rpc
+from replica.conversation import ReplayMode
+from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.io import rpc, status
 from replica.io.grpc_server import require_loopback
+from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
+from replica.io.replays import ReplayEvent, event_from_pb, replay_request
 from replica.refusals import Unauthenticated
+
+WARM_TIMEOUT_S = 600.0
+"""Longest wait for a context to be computed while the host is busy, in seconds."""
 
 
 class HostCalls:
@@ -51,15 +58,14 @@ class HostCalls:
         host_key, self._ticket = await rpc.obtain_ticket(call, self._key, self._host_key)
         return host_key
 
-    async def _call(self, name: str, request: Any) -> Any:
+    async def _call(self, name: str, request: Any, *, timeout_s: float = rpc.CALL_TIMEOUT_S) -> Any:
         for attempt in range(2):
             if self._ticket is None:
                 await self.authenticate()
-            metadata = ((rpc.TICKET_METADATA, self._ticket or b""),)
             method = getattr(self._stub, name)
             try:
                 return await rpc.typed(
-                    method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
+                    method(request, metadata=self._metadata(), timeout=timeout_s)
                 )
             except Unauthenticated:
                 self._ticket = None  # expired, or the host restarted: retry once with a new one
@@ -72,8 +78,100 @@ class HostCalls:
         response: pb.DescribeResponse = await self._call("Describe", pb.DescribeRequest())
         return response
 
+    async def count_tokens(
+        self,
+        conversation: ConversationId,
+        *,
+        text: str = "",
+        at: EntryId | None = None,
+        profile: Digest | None = None,
+    ) -> pb.CountTokensResponse:
+        """Return the tokens of a text, and of the context of a seal or behind an entry."""
+        request = pb.CountTokensRequest(
+            conversation=conversation, profile=profile or b"", text=text, at=at or b""
+        )
+        response: pb.CountTokensResponse = await self._call("CountTokens", request)
+        return response
+
+    async def warm(
+        self,
+        conversation: ConversationId,
+        at: EntryId,
+        *,
+        profile: Digest | None = None,
+        timeout_s: float = WARM_TIMEOUT_S,
+    ) -> pb.WarmResponse:
+        """Let the host compute a context without an answer; cancelling the call ends that."""
+        request = pb.WarmRequest(conversation=conversation, profile=profile or b"", at=at)
+        response: pb.WarmResponse = await self._call("Warm", request, timeout_s=timeout_s)
+        return response
+
     async def list_checkpoints(self, conversation: ConversationId) -> list[pb.CheckpointInfo]:
         """Return the durable checkpoints of a conversation, newest first."""
         request = pb.ListCheckpointsRequest(conversation=conversation)
         response = await self._call("ListCheckpoints", request)
         return list(response.checkpoints)
+
+    async def export(self, conversation: ConversationId) -> AsyncIterator[bytes]:
+        """Yield the parts of an archive of a conversation's newest checkpoint."""
+        await self.authenticate()
+        call = self._stub.Export(
+            pb.ExportRequest(conversation=conversation), metadata=self._metadata()
+        )
+        try:
+            async for response in call:
+                yield response.data
+        except grpc.aio.AioRpcError as error:
+            raise status.from_rpc_error(error) from error
+        finally:
+            call.cancel()
+
+    async def replay(
+        self, conversation: ConversationId, mode: ReplayMode, from_entry: EntryId | None = None
+    ) -> AsyncGenerator[ReplayEvent, None]:
+        """Yield the events of a replay, the receipt last; the caller checks its signature.
+
+        Raises ReplayBusy's reason and other refusals of the host.
+        """
+        await self.authenticate()  # a stream is not tried twice
+        request = replay_request(conversation, mode, from_entry)
+        call = self._stub.Replay(request, metadata=self._metadata())
+        try:
+            async for response in call:
+                event = event_from_pb(response)
+                if event is not None:
+                    yield event
+        except grpc.aio.AioRpcError as error:
+            raise status.from_rpc_error(error) from error
+        finally:
+            call.cancel()
+
+    async def import_(self, parts: Iterable[bytes]) -> pb.ImportResponse:
+        """Let the host keep the checkpoint of an archive; the first part has its header."""
+        await self.authenticate()
+        call = self._stub.Import(metadata=self._metadata())
+        try:
+            response = None
+            for part in parts:
+                await rpc.typed(call.write(pb.ImportRequest(data=part)))
+                if response is None:  # a host that refuses does so before the rest is sent
+                    response = await rpc.typed(call.read())
+            await call.done_writing()
+            done: pb.ImportResponse = await rpc.typed(call.read())
+        finally:
+            call.cancel()
+        return done
+
+    async def stats(self) -> HostSample:
+        """Return the host's metrics and the running requests that this key may see."""
+        return sample_from_pb(await self._call("Stats", pb.StatsRequest()))
+
+    async def pages(
+        self, conversation: ConversationId, seal: EntryId | None = None
+    ) -> ContextPages:
+        """Return where the context of a branch is; without `seal`, of the newest one."""
+        request = pb.PagesRequest(conversation=conversation, seal=seal or b"")
+        return pages_from_pb(await self._call("Pages", request))
+
+    def _metadata(self) -> tuple[tuple[str, bytes], ...]:
+        return ((rpc.TICKET_METADATA, self._ticket or b""),)

@@ -5,9 +5,9 @@ ticket they began with (DECISIONS D34).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,52 +19,128 @@ from replica.conversation import EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc, status
+from replica.io.grpc_server import is_loopback
+from replica.io.hub_channel import HubChannel, plain_channel, secure_channel, served_certificate
+from replica.io.small_rows import HUB_KEY
+from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb
-from replica.refusals import Unauthenticated
+from replica.refusals import LinkIdle, PinDamaged, Unauthenticated, ValueDamaged
+
+Metadata = tuple[tuple[str, bytes], ...]
+Answer = TypeVar("Answer")
 
 
 async def pinned_key(store: EntryStore, address: str) -> PublicKey | None:
-    """Return the key the hub at `address` proved at first contact; None before that."""
-    pinned = await store.get_meta(_pin_name(address))
+    """Return the key pinned for the hub at `address`; None before the first contact.
+
+    Raises PinDamaged.
+    """
+    try:
+        pinned = await store.get_meta(f"{HUB_KEY}{address}")
+    except ValueDamaged as error:
+        raise PinDamaged(f"the key pinned for {address} can't be read") from error
     return PublicKey(pinned) if pinned is not None else None
 
 
-def _pin_name(address: str) -> str:
-    return f"hub key {address}"
+async def pin(store: EntryStore, address: str, key: PublicKey) -> None:
+    """Pin the key of the hub at `address`, in place of any other."""
+    await store.put_meta(f"{HUB_KEY}{address}", key)
 
 
 class HubCalls:
     """A channel to a hub and the calls that need no stream."""
 
-    def __init__(self, address: str, key: Ed25519PrivateKey, store: EntryStore) -> None:
-        """Connect lazily; the hub's key is pinned in `store` at first contact."""
+    def __init__(
+        self,
+        address: str,
+        key: Ed25519PrivateKey,
+        store: EntryStore,
+        hub_key: PublicKey | None = None,
+    ) -> None:
+        """Connect lazily; `hub_key` is the key the hub must prove, None for the one pinned.
+
+        On loopback an unknown key is pinned in `store` at first contact.
+        """
         self.address = address
-        self.channel: Any = grpc.aio.insecure_channel(address, options=rpc.CHANNEL_OPTIONS)
-        self._stub: Any = SyncServiceStub(self.channel)
         self._key = key
         self._store = store
+        self._hub_key = hub_key
         self._ticket: bytes | None = None
+        self._channel: HubChannel | None = plain_channel(address) if is_loopback(address) else None
+        self._retired: list[HubChannel] = []
+
+    @property
+    def channel(self) -> Any:
+        """The gRPC channel, for streams; only after `authenticate`."""
+        assert self._channel is not None, "authenticate() comes first"
+        return self._channel.grpc
+
+    @property
+    def _stub(self) -> Any:
+        return SyncServiceStub(self.channel)
 
     async def close(self) -> None:
         """Close the channel."""
-        await self.channel.close()
+        for channel in (*self._retired, self._channel):
+            if channel is not None:
+                await channel.grpc.close()
 
-    async def authenticate(self) -> tuple[PublicKey, bytes]:
-        """Obtain a fresh ticket; return (hub key, ticket). Raises PeerIdentityChanged."""
-        expected = await pinned_key(self._store, self.address)
+    async def authenticate(self, *, may_reconnect: bool = True) -> tuple[PublicKey, bytes]:
+        """Obtain a fresh ticket; return (hub key, ticket).
+
+        Streams are extended on their own connection, so without `may_reconnect`.
+        Raises PeerIdentityChanged, PinDamaged, HubKeyUnknown, ProofInvalid, HubUnreachable.
+        """
+        pinned = await pinned_key(self._store, self.address)
+        expected = self._hub_key or pinned
+        if expected is None and not is_loopback(self.address):
+            raise HubKeyUnknown(f"no key is pinned for the hub at {self.address}")
+        hub_key, ticket = await self._prove(expected, may_reconnect=may_reconnect)
+        if pinned is None:
+            await pin(self._store, self.address, hub_key)
+        self._ticket = ticket
+        return hub_key, ticket
+
+    async def proved_key(self) -> PublicKey:
+        """Return the key that the hub proves now, whatever is pinned; pin nothing."""
+        hub_key, _ = await self._prove(None)
+        return hub_key
+
+    async def _prove(
+        self, expected: PublicKey | None, *, may_reconnect: bool = True
+    ) -> tuple[PublicKey, bytes]:
+        """Authenticate; connect first if the hub shows another certificate than before."""
+        channel = await self._next_channel() if may_reconnect else self._channel
+        assert channel is not None, "streams have a channel"
+        stub: Any = SyncServiceStub(channel.grpc)
 
         async def call(request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
             response: pb.AuthenticateResponse = await rpc.typed(
-                self._stub.Authenticate(request, timeout=rpc.CALL_TIMEOUT_S)
+                stub.Authenticate(request, timeout=rpc.CALL_TIMEOUT_S)
             )
             return response
 
-        hub_key, ticket = await rpc.obtain_ticket(call, self._key, expected)
-        if expected is None:
-            await self._store.put_meta(_pin_name(self.address), hub_key)
-        self._ticket = ticket
-        return hub_key, ticket
+        try:
+            done = await rpc.obtain_ticket(call, self._key, expected, channel.certificate_digest)
+        except BaseException:
+            if channel is not self._channel:
+                await channel.grpc.close()
+            raise
+        if channel is not self._channel:
+            # Calls may still run on the old one, which only a proved hub can replace.
+            self._retired += [self._channel] if self._channel is not None else []
+            self._channel = channel
+        return done
+
+    async def _next_channel(self) -> HubChannel:
+        held = self._channel
+        if held is not None and is_loopback(self.address):
+            return held
+        shown = await served_certificate(self.address)
+        if held is not None and held.accepts(shown):
+            return held
+        return secure_channel(self.address, shown)
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
@@ -74,7 +150,7 @@ class HubCalls:
             while True:
                 await asyncio.sleep(limits.TICKET_LIFETIME_S / 3)
                 with suppress(AntiphonError):  # the streams report errors of the hub
-                    await self.authenticate()
+                    await self.authenticate(may_reconnect=False)
 
         renewing = asyncio.create_task(renew(), name="ticket renewal")
         try:
@@ -82,31 +158,44 @@ class HubCalls:
         finally:
             renewing.cancel()
 
-    async def _ticket_metadata(self) -> tuple[tuple[str, bytes], ...]:
-        if self._ticket is None:
-            await self.authenticate()
-        return ((rpc.TICKET_METADATA, self._ticket or b""),)
+    async def ticketed(self, call: Callable[[Metadata], Awaitable[Answer]]) -> Answer:
+        """Await a call of the hub with a ticket; a refused one is replaced once.
 
-    async def _call(self, name: str, request: Any) -> Any:
-        method = getattr(self._stub, name)
+        The call may be made twice. Raises the hub's refusal and HubUnreachable.
+        """
         for attempt in range(2):
             metadata = await self._ticket_metadata()
             try:
-                return await rpc.typed(
-                    method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
-                )
+                return await call(metadata)
             except Unauthenticated:
                 self._ticket = None  # expired, or the hub restarted: retry once with a new one
                 if attempt:
                     raise
         raise AssertionError("the loop returns or raises")
 
+    async def _ticket_metadata(self) -> Metadata:
+        if self._ticket is None:
+            await self.authenticate()
+        return ((rpc.TICKET_METADATA, self._ticket or b""),)
+
+    async def _call(self, name: str, request: Any) -> Any:
+        return await self.unary(SyncServiceStub, name, request)
+
+    async def unary(self, service: Any, name: str, request: Any) -> Any:
+        """Call a method of a service of the hub, given by its stub, with a ticket."""
+
+        async def call(metadata: Metadata) -> Any:
+            method = getattr(service(self.channel), name)
+            return await rpc.typed(method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S))
+
+        return await self.ticketed(call)
+
     async def _stream(self, name: str, request: Any, **options: float) -> AsyncGenerator[Any, None]:
         """Yield the responses of a server stream; a refused ticket is replaced once."""
-        method = getattr(self._stub, name)
         is_last = False
         while True:
-            call = method(request, metadata=await self._ticket_metadata(), **options)
+            metadata = await self._ticket_metadata()
+            call = getattr(self._stub, name)(request, metadata=metadata, **options)
             try:
                 async for response in call:
                     is_last = True  # a retry would repeat the responses
@@ -158,12 +247,13 @@ class HubCalls:
     ) -> AsyncIterator[tuple[Entry, ...]]:
         """Yield the hub's entries behind the lane heads `cursor`, then new ones as they arrive.
 
-        A hub may end the stream; call again with the heads reached. Raises
+        A hub may end the stream; call again with the heads reached. LinkIdle means that
+        even its beats are missing (LINK-81). Raises
         HubUnreachable, LinkIdle and the hub's refusal.
         """
         request = pb.WatchRequest(conversation=conversation, cursor=heads_to_pb(cursor))
         async with self.renewed(), aclosing(self._stream("Watch", request)) as responses:
-            async for response in responses:
+            while (response := await _within_idle_timeout(responses)) is not None:
                 if response.HasField("entries"):
                     yield entries_from_pb(response.entries).entries
 
@@ -171,3 +261,12 @@ class HubCalls:
         """Delete a conversation from the hub (owners only); return the number of entries."""
         response = await self._call("Delete", pb.DeleteRequest(conversation=conversation))
         return int(response.entries)
+
+
+async def _within_idle_timeout(responses: AsyncGenerator[Any, None]) -> Any:
+    """Return the next response of a Watch, None at its end. Raises LinkIdle."""
+    try:
+        async with asyncio.timeout(limits.IDLE_TIMEOUT_S):
+            return await anext(responses, None)
+    except TimeoutError:
+        raise LinkIdle from None

@@ -4,11 +4,12 @@ import structlog
 
 from replica.core import ReplicaCore
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
 from replica.link import (
     EntryFailed,
     Event,
+    Fault,
     LinkClosed,
     LinkedHost,
     StateChanged,
@@ -32,24 +33,52 @@ class HubStatus:
         self._core = core
         self._link = link
         self._states: dict[ConversationId, SyncState] = {}
+        self._refusals: dict[ConversationId, Fault] = {}
 
     def receive(self, event: Event) -> None:
         """Update the status from an event of the replica."""
         match event:
             case StateChanged(conversation, state):
                 self._states[conversation] = state
+                if state is SyncState.OFFLINE:
+                    del self._states[conversation]
+                if state is SyncState.SYNCHRONIZED:
+                    self._refusals.pop(conversation, None)
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
-            case EntryFailed(_, entry, fault):
-                log.warning("refused", reason=fault.reason, detail=fault.detail, entry=entry)
+            case EntryFailed(conversation, entry, fault):
+                self._refusals[conversation] = fault
+                log.warning(
+                    "the hub refused",
+                    reason=fault.reason,
+                    detail=fault.detail,
+                    conversation=short(conversation),
+                    entry=short(entry or b""),
+                )
             case LinkClosed():
                 self._states.clear()
             case _:
                 pass
 
+    def refusal(self, conversation: ConversationId) -> Fault | None:
+        """Return the last fault of a conversation since it was synchronized, if any."""
+        return self._refusals.get(conversation)
+
+    def denial(self, conversation: ConversationId) -> Fault | None:
+        """Return the fault by which the linked hub refuses a whole conversation now, if it does."""
+        fault = self._refusals.get(conversation)
+        is_whole = fault is not None and fault.entry is None and not fault.retryable
+        is_closed = self.state(conversation) in (SyncState.DENIED, SyncState.OFFLINE)
+        return fault if self.is_linked and is_whole and is_closed else None
+
     def state(self, conversation: ConversationId) -> SyncState:
         """Return the state of a conversation on the link; OFFLINE without a link."""
         return self._states.get(conversation, SyncState.OFFLINE)
+
+    @property
+    def is_configured(self) -> bool:
+        """Say whether this replica has a hub at all."""
+        return self._link is not None
 
     @property
     def is_linked(self) -> bool:

@@ -1,8 +1,10 @@
 """Key files: Ed25519 identities and the secrets beside them.
 
-A key is unencrypted PEM (PKCS#8) that only its owner may read. Only backups
-have a passphrase, since a daemon starts without a person to type one. Losing
-the file loses the identity, which no peer can restore.
+A key is unencrypted PEM (PKCS#8) that only its owner may read, with a checksum
+(key_text.py). Only backups have a passphrase, since a daemon starts without a
+person to type one. Losing the file loses the identity, which no peer can restore.
+The secrets have no checksum: a wrong bit makes another random secret, which costs
+tickets or derived state, and both are made again.
 """
 
 import os
@@ -21,9 +23,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from replica.ids import PublicKey
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
-from replica.refusals import ArgumentInvalid, KeyFileInvalid
+from replica.ids import PublicKey, short
+from replica.io import key_text
+from replica.io.disk import FILE_MODE, make_folder, set_aside, sync_folder, typed_errors
+from replica.io.key_refusals import BackupInvalid, KeyFileTaken
+from replica.refusals import (
+    ArgumentInvalid,
+    KeyFileInvalid,
+    KeyFileUnchecked,
+)
 
 SECRET_BYTES = 32
 _FILE_BYTES_MAX = 16 * 1024
@@ -33,12 +41,12 @@ def load_or_create(path: Path) -> Ed25519PrivateKey:
     """Read the key file, or create it with a fresh key.
 
     If several processes create it at the same time, all get the same key.
-    Raises KeyFileInvalid, or StoreError if the disk refuses.
+    Raises KeyFileInvalid, KeyFileUnchecked, or StoreError if the disk refuses.
     """
     existing = _read(path)
     if existing is None:
-        existing = _create(path, _to_pem(Ed25519PrivateKey.generate(), NoEncryption()))
-    return _from_pem(existing, None, str(path))
+        existing = _create(path, _to_text(Ed25519PrivateKey.generate(), NoEncryption()))
+    return _from_text(existing, None, str(path))
 
 
 def public(key: Ed25519PrivateKey) -> PublicKey:
@@ -47,31 +55,66 @@ def public(key: Ed25519PrivateKey) -> PublicKey:
 
 
 def backup(path: Path, passphrase: str) -> bytes:
-    """Return the key of the file as PEM encrypted with `passphrase`.
+    """Return the key of the file as a key file encrypted with `passphrase`.
 
     The format uses 2,048 rounds of PBKDF2, which makes guesses cheap: choose a
-    long passphrase. Raises KeyFileInvalid or ArgumentInvalid.
+    long passphrase. Raises KeyFileInvalid, KeyFileUnchecked or
+    ArgumentInvalid.
     """
     existing = _read(path)
     if existing is None:
         raise KeyFileInvalid(f"{path} does not exist")
     encryption = BestAvailableEncryption(_passphrase(passphrase))
-    return _to_pem(_from_pem(existing, None, str(path)), encryption)
+    return _to_text(_from_text(existing, None, str(path)), encryption)
 
 
-def restore(path: Path, backup_pem: bytes, passphrase: str) -> Ed25519PrivateKey:
+def restore(path: Path, backup_text: bytes, passphrase: str) -> Ed25519PrivateKey:
     """Write the key of a backup to `path`; another key there is never replaced.
 
-    Raises KeyFileInvalid if the passphrase or the backup is wrong, or if the
-    file holds another key.
+    A damaged file is set aside. Raises KeyFileInvalid if the passphrase or the
+    backup is wrong, or if the file holds another key.
     """
-    key = _from_pem(backup_pem, _passphrase(passphrase), "the backup")
+    try:
+        key = _from_text(backup_text, _passphrase(passphrase), "the backup")
+    except KeyFileUnchecked:
+        # Made before there were checksums; the caller shows the key, to be compared.
+        key = _from_pem(backup_text, _passphrase(passphrase), "the backup")
+    existing, held = _read(path), None
+    if existing is not None:
+        try:
+            held = _from_text(existing, None, str(path))
+        except (KeyFileInvalid, KeyFileUnchecked):
+            set_aside(path)
+    if held is None:
+        _create(path, _to_text(key, NoEncryption()))
+    elif public(held) != public(key):
+        raise KeyFileTaken(f"{path} holds another key, {short(public(held))}")
+    return key
+
+
+def repair(path: Path) -> str:
+    """Correct a key file with one wrong bit, or add its checksum; return what was done.
+
+    Returns an empty text if nothing had to be done. The file as it was is set
+    aside. Raises KeyFileInvalid if the key can't be told.
+    """
     existing = _read(path)
     if existing is None:
-        existing = _create(path, _to_pem(key, NoEncryption()))
-    if public(_from_pem(existing, None, str(path))) != public(key):
-        raise KeyFileInvalid(f"{path} holds another key; move it away first")
-    return key
+        return ""
+    try:
+        _from_text(existing, None, str(path))
+    except KeyFileUnchecked:
+        key, done = _from_pem(existing, None, str(path)), "has a checksum now"
+    except KeyFileInvalid:
+        text = key_text.mended(existing)
+        if text is None:
+            raise
+        key, done = _from_text(text, None, str(path)), "had one wrong bit, which is corrected"
+    else:
+        return ""
+    set_aside(path)
+    _create(path, _to_text(key, NoEncryption()))
+    return done
 
 
 def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
@@ -85,6 +128,15 @@ def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
     if len(secret) != n_bytes:
         raise KeyFileInvalid(f"{path} has {len(secret)} bytes, not {n_bytes}")
     return secret
+
+
+def repair_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bool:
+    """Set a secret of a wrong size aside, so that the next start makes another; say whether."""
+    secret = _read(path)
+    if secret is None or len(secret) == n_bytes:
+        return False
+    set_aside(path)
+    return True
 
 
 def _read(path: Path) -> bytes | None:
@@ -129,16 +181,26 @@ def _create(path: Path, content: bytes) -> bytes:
     return content
 
 
-def _to_pem(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+def _to_text(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    return key_text.encode(public(key), pem)
+
+
+def _from_text(text: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:
+    named, pem = key_text.decode(text, what)
+    key = _from_pem(pem, passphrase, what)
+    if public(key) != named:
+        raise KeyFileInvalid(f"{what} holds another key than the one it names")
+    return key
 
 
 def _from_pem(data: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(data, passphrase)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        wrong = "is not a key" if passphrase is None else "or its passphrase is wrong"
-        raise KeyFileInvalid(f"{what} {wrong}") from error
+        if passphrase is not None:
+            raise BackupInvalid(f"{what} or its passphrase is wrong") from error
+        raise KeyFileInvalid(f"{what} is not a key") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileInvalid(f"{what} holds another kind of key than Ed25519")
     return key

@@ -27,6 +27,12 @@ OnFailure = Callable[[StoreError, Conversations], None]
 """Undoes in memory the refused changes of these conversations, which nobody has seen."""
 
 
+GATHER_QUIET_TURNS = 8
+"""Turns of the event loop without new work after which a commit begins."""
+GATHER_S = 0.005
+"""Longest time before a commit begins, however much work comes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     perform: Perform
@@ -50,6 +56,7 @@ class Performer:
         self._on_failure = on_failure
         self._commits: Commits[_Task] = Commits()
         self._performing: tuple[Work[_Task], ...] = ()
+        self._submitted = 0
         self._awake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -97,6 +104,7 @@ class Performer:
         # Most callers do not await the future; on_failure has handled the error in any case.
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._commits.submit(Work(persist, about, _Task(perform, done)))
+        self._submitted += bool(persist)
         self._idle.clear()
         self._awake.set()
         return done
@@ -115,6 +123,8 @@ class Performer:
             while True:
                 await self._awake.wait()
                 self._awake.clear()
+                if self._commits.has_entries:
+                    await self._gather()
                 await self._commit()
         finally:
             # A bug here, or the end of the event loop: no caller may wait for ever.
@@ -122,6 +132,21 @@ class Performer:
                 work.payload.finish(
                     StoreError("the performer has ended; see the log for the reason")
                 )
+
+    async def _gather(self) -> None:
+        """Let the event loop bring more work into the commit, as long as it brings any.
+
+        A commit costs the loop as much as an entry or two. While the loop is busy with other
+        calls, their entries come within its next turns; an idle loop turns in microseconds.
+        Work without entries is not waited for: a peer that asks much delays no other's append.
+        """
+        seen, quiet = self._submitted, 0
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GATHER_S
+        while quiet < GATHER_QUIET_TURNS and loop.time() < until:
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if seen == self._submitted else 0
+            seen = self._submitted
 
     async def _commit(self) -> None:
         entries = self._commits.begin()
@@ -137,7 +162,7 @@ class Performer:
 
     def _refuse(self, error: StoreError) -> None:
         refused = self._commits.refuse()
-        log.error("the store refused a batch", reason=error.reason, works=len(refused.work))
+        log.error("the store refused a batch", reason=error.reason, count=len(refused.work))
         self._on_failure(error, refused.lost)
         self._perform(refused.work, refused.lost, error)
 

@@ -1,19 +1,24 @@
 """A store opened read-only, beside the process that holds it.
 
-The command line reads the log this way while another process follows it.
+The command line reads the log this way while another process follows it, or
+where the folder can't be written.
 Nothing is written, not even to quarantine; a bad row is left out. The only
 exception is a first opening that was cut short: it is completed here too
 (DECISIONS D81).
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Sequence
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from replica.io import schema
+from replica.io import schema, tail
 from replica.io.commit import GroupCommit, Statement
 from replica.io.disk import typed_errors
+from replica.io.high_water import Mark, MarkFile
 from replica.io.store import Store
 from replica.refusals import StoreLocked
 
@@ -45,6 +50,26 @@ class _NoCommit(GroupCommit):
         """Do nothing: nothing is open."""
 
 
+class _NoMark(MarkFile):
+    """Reads the mark, and leaves it as it is."""
+
+    def write(self, mark: Mark) -> None:
+        """Keep the mark in memory only."""
+        self.mark = mark
+
+
+@contextlib.contextmanager
+def _copied(path: Path) -> Iterator[Path]:
+    """Yield the path of a copy: SQLite reads a WAL only where it can write beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for suffix in ("", "-wal", ".mark"):
+            file = path.with_name(f"{path.name}{suffix}")
+            if file.exists():
+                shutil.copyfile(file, f"{copy}{suffix}")
+        yield copy
+
+
 @asynccontextmanager
 async def open_read_only(path: Path) -> AsyncIterator[Store]:
     """Open an existing store without its lock; every write raises StoreLocked.
@@ -54,9 +79,14 @@ async def open_read_only(path: Path) -> AsyncIterator[Store]:
     """
     stack = contextlib.AsyncExitStack()
     with typed_errors():
-        if not await schema.check(path):
+        tail.require_content(path)
+        if not os.access(path.parent, os.W_OK):
+            path = stack.enter_context(_copied(path))
+        mark = _NoMark(path)
+        if not await schema.check(path, mark.mark.number):
             await (await Store.open(path)).close()
+        mark.write(await tail.compared(path, mark.mark))
         reader = await schema.connect_reader(path)
         stack.push_async_callback(reader.close)
-    async with Store(_NoCommit(), reader, stack) as store:
+    async with Store(_NoCommit(), reader, stack, mark) as store:
         yield store

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from replica.errors import StoreError
-from replica.ids import ConversationId
+from replica.ids import ConversationId, short
 from replica.io import schema
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit, Statement
@@ -36,7 +36,7 @@ class Repairs:
             statements.append(sql.listing(examined.unlisted))
         if examined.gone:
             for id_ in examined.gone:
-                _log.error("entry_gone", conversation=conversation.hex(), id=id_.hex())
+                _log.error("entry gone", conversation=short(conversation), entry=short(id_))
             self.quarantined_count += len(examined.gone)
             gone = [(conversation, id_) for id_ in sorted(examined.gone)]
             statements.append(Statement(sql.NOTE_GONE, gone))
@@ -51,7 +51,7 @@ class Repairs:
         """Move bad rows to quarantine and run the other statements; a failure is logged."""
         statements = list(others)
         for found in bad:
-            _log.error("entry_quarantined", conversation=conversation.hex(), why=found.why)
+            _log.error("row quarantined", conversation=short(conversation), detail=found.why)
             _, rowid, _, *content = found.row
             values = (rowid, *content)
             about = (conversation, found.id, found.body_only, found.why)
@@ -71,17 +71,17 @@ class Repairs:
                 await self._commit.write(statements)
         except StoreError as error:
             # Reading continues without the bad rows; the next load finds them again.
-            _log.warning("quarantine_failed", reason=error.reason, detail=error.detail)
+            _log.warning("row not quarantined", reason=error.reason, detail=error.detail)
 
     async def rebuild_index(self) -> None:
         """Rebuild the index of entries. Raises StoreError."""
         self.has_rebuilt = True
         await self._commit.write([Statement(text) for text in schema.REBUILD_INDEX])
-        _log.warning("store_index_rebuilt")
+        _log.warning("store index rebuilt")
 
 
 def _refiling(row: Row, entry: Entry) -> list[Statement]:
     """Return statements that rewrite a sound entry whose row keys or checksum are damaged."""
-    _log.warning("entry_refiled", conversation=entry.conversation.hex(), id=entry.id.hex())
+    _log.warning("entry refiled", conversation=short(entry.conversation), entry=short(entry.id))
     _, rowid, _, *content = row
     return [Statement(sql.DROP_ROW, [(rowid, *content)]), *sql.appending([entry])]

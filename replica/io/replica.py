@@ -14,24 +14,38 @@ from pathlib import Path
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from replica.conversation import Author, Conversation, Draft, EntryStore, MemoryShelf
-from replica.core import ReplicaCore
+from replica.conversation import (
+    Author,
+    Chain,
+    Conversation,
+    Draft,
+    EntryStore,
+    MemoryShelf,
+    NewEntry,
+    Slot,
+)
+from replica.core import FollowPolicy, ReplicaCore
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
 from replica.io.driver import ReplicaDriver
-from replica.io.grpc_server import require_loopback
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
 from replica.io.hub_status import HubStatus
+from replica.io.local_socket import is_supported
+from replica.io.on_demand import OnDemand
+from replica.io.processes import Processes
 from replica.io.saved_acks import SavedAcks
+from replica.io.shared_store import SharedStore
 from replica.io.store import Store
+from replica.io.writer import Writer, random_epoch
 from replica.limits import VERSION
 from replica.link import (
+    EntriesAdmitted,
     Event,
     Hello,
     HostInfo,
 )
-from replica.log import Body, Conflict, Entry, Genesis, Request
+from replica.log import Body, Conflict, Entry, Genesis
 from replica.refusals import HubUnreachable
 
 log = structlog.get_logger()
@@ -47,6 +61,8 @@ class Replica:
         calls: HubCalls | None,
         acks: SavedAcks,
         hello: Hello,
+        label: str | None = None,
+        policy: FollowPolicy | None = None,
     ) -> None:
         """Use `Replica.open` instead; without `calls` the replica stays offline."""
         self.store = store
@@ -55,12 +71,21 @@ class Replica:
         self.acks = acks
         self._calls = calls
         self._listeners: list[Callable[[Event], None]] = []
-        self._shelf = MemoryShelf()
-        self._core = ReplicaCore(self.public, hello, self._shelf, acks.hub)
+        shelf = MemoryShelf()
+        self.shelf: Mapping[ConversationId, Conversation] = shelf
+        """The conversations in memory, by id; `load` adds a stored one."""
+        self._core = ReplicaCore(self.public, hello, shelf, acks.hub, policy)
         self._driver = ReplicaDriver(self._core, store, acks, self._deliver)
+        shared = store if isinstance(store, SharedStore) else None
+        self.processes = Processes(
+            shared, self._driver, Writer(self._driver, key), self._deliver, label
+        )
+        """The other processes on the store, if it is shared."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
         """The state of the link and of each conversation on it."""
+        self.on_demand = OnDemand(self._driver, self.hub, self.wait_for)
+        """The conversations that the hub lists."""
 
     @classmethod
     @asynccontextmanager
@@ -70,35 +95,47 @@ class Replica:
         key: Ed25519PrivateKey,
         hub_address: str | None = None,
         *,
-        follow: bool = False,
+        hub_key: PublicKey | None = None,
+        follow: bool | FollowPolicy = False,
         host: HostInfo | None = None,
+        shared: bool = False,
+        label: str | None = None,
     ) -> "AsyncIterator[Replica]":
         """Open the store and start linking to the hub; closes both at the end.
 
-        Raises StoreLocked, StoreVersionUnknown. An unreachable hub is no error.
+        `hub_key` is the key that the hub must prove, None for the one pinned. With `shared`
+        other processes that say so may open the store at the same time; `label` names this one
+        to them, and in the messages it writes. `follow` opens the conversations that the hub
+        lists, with a policy those that it names. Raises StoreLocked, StoreVersionUnknown,
+        ArgumentInvalid. An unreachable hub is no error.
         """
-        if hub_address is not None:
-            require_loopback(hub_address)
-        async with await Store.open(store_path) as store:
+        public = PublicKey(key.public_key().public_bytes_raw())
+        opening = (
+            SharedStore.open(store_path, public, label)
+            if shared and is_supported()
+            else (Store.open(store_path))
+        )
+        async with await opening as store:
             acks = await SavedAcks.of_hub(store, hub_address)
-            calls = HubCalls(hub_address, key, store) if hub_address is not None else None
-            replica = cls(store, key, calls, acks, Hello((VERSION,), follow=follow, host=host))
+            calls = None
+            if hub_address is not None:
+                calls = HubCalls(hub_address, key, store, hub_key)
+            policy = follow if isinstance(follow, FollowPolicy) else None
+            hello = Hello((VERSION,), follow=bool(follow), host=host)
+            replica = cls(store, key, calls, acks, hello, label, policy)
             replica._driver.start()
+            await replica.processes.start()
             if replica._link is not None:
                 replica._driver.spawn(replica._link.run())
             try:
                 yield replica
             finally:
+                await replica.processes.stop()
                 await replica._driver.stop()
                 if calls is not None:
                     await calls.close()
 
     # --- conversations --------------------------------------------------------
-
-    @property
-    def shelf(self) -> Mapping[ConversationId, Conversation]:
-        """The conversations in memory, by id; `load` adds a stored one."""
-        return self._shelf
 
     async def load(self, conversation: ConversationId) -> Conversation:
         """Return a conversation, loaded from the store if necessary. Raises ConversationUnknown."""
@@ -116,8 +153,12 @@ class Replica:
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation from this replica."""
         self._driver.do(self._core.forget(conversation))
-        await self._driver.flush()
+        await self.flush()
         await self.store.delete(conversation)
+
+    async def flush(self) -> None:
+        """Wait until all that is in memory is durable and delivered. Raises StoreError."""
+        await self._driver.flush()
 
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""
@@ -127,7 +168,7 @@ class Replica:
 
     async def create(self, body: Genesis) -> ConversationId:
         """Begin a conversation and follow it; its id is the id of the genesis entry."""
-        author = Author(self.key, _random_epoch())
+        author = Author(self.key, random_epoch())
         entry = author.genesis(body, salt=os.urandom(SALT_BYTES), time_ms=rpc.now_ms())
         conversation = ConversationId(entry.id)
         self._core.epochs.begin(conversation, author.epoch)
@@ -167,32 +208,24 @@ class Replica:
         A message and its request are one chain (DECISIONS D25). `conflict` applies
         to a request among them and to no other kind.
         """
-        held = await self.load(conversation)
-        written: list[Entry] = []
-        durable = []
-        for number, body in enumerate(bodies):
-            entry = self.author(held).write(
-                held,
-                body,
-                parents=parents,
-                basis=basis,
-                conflict=conflict if isinstance(body, Request) else Conflict.QUEUE,
-                salt=os.urandom(SALT_BYTES),
-                time_ms=rpc.now_ms(),
-            )
-            durable.append(self._driver.append(entry, more_follow=number + 1 < len(bodies)))
-            written.append(entry)
-            parents = (entry.id,)
-        await asyncio.gather(*durable)
-        return tuple(written)
+        labelled = (self.processes.labelled(body) for body in bodies)
+        new = tuple(NewEntry(body, os.urandom(SALT_BYTES)) for body in labelled)
+        return await self.processes.write(conversation, Chain(new, parents, basis, conflict))
+
+    async def append_at(
+        self, conversation: ConversationId, slot: Slot, body: Body, *, parents: tuple[EntryId, ...]
+    ) -> Entry:
+        """Append an entry that is void at any other place of its lane than `slot`.
+
+        Raises LaneMoved if another process has written there meanwhile.
+        """
+        new = (NewEntry(body, os.urandom(SALT_BYTES)),)
+        (entry,) = await self.processes.write(conversation, Chain(new, parents, slot=slot))
+        return entry
 
     async def append_entry(self, entry: Entry) -> None:
         """Admit a signed entry of our own; return once it is durable locally."""
         await self._driver.append(entry, more_follow=False)
-
-    def author(self, held: Conversation) -> Author:
-        """Return the author for the next entry (spec/02-entry §7)."""
-        return Author(self.key, self._core.epochs.epoch(held, _random_epoch()))
 
     def send_draft(self, draft: Draft) -> None:
         """Send a draft to the hub (hosts only); it is dropped while there is no link."""
@@ -254,13 +287,11 @@ class Replica:
         await self._driver.failed()
 
     def _deliver(self, event: Event) -> None:
+        if isinstance(event, EntriesAdmitted):
+            self.processes.announce(event.conversation, event.entries)
         self.hub.receive(event)
         for listener in tuple(self._listeners):
             try:
                 listener(event)
             except Exception:  # an application's error must not stop the driver
-                log.exception("a listener failed", event_type=type(event).__name__)
-
-
-def _random_epoch() -> int:
-    return int.from_bytes(os.urandom(8), "little") or 1
+                log.exception("a listener failed", kind=type(event).__name__)

@@ -20,7 +20,14 @@ from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
-from replica.link import NO_CERTIFICATE, NONCE_BYTES, Authenticator, Challenge, prove
+from replica.link import (
+    NO_CERTIFICATE,
+    NONCE_BYTES,
+    Authenticator,
+    Challenge,
+    check_items,
+    prove,
+)
 from replica.log import parse
 from replica.refusals import FrameMalformed, PeerIdentityChanged
 
@@ -38,6 +45,8 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
     # Links have their own flow control (Credit); the probe would only add frames.
     ("grpc.http2.bdp_probe", 0),
+    # TRUST-11: a proxy of the environment has no part in connections to hubs and hosts.
+    ("grpc.enable_http_proxy", 0),
     # One connection per client object, since two objects may use two keys.
     ("grpc.use_local_subchannel_pool", 1),
 )
@@ -47,7 +56,8 @@ SERVER_OPTIONS = (
     ("grpc.max_metadata_size", METADATA_BYTES_MAX * 4),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 30_000),
+    # LINK-82: pings every 10 s are permitted; the timer of a peer is not exact.
+    ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),
 )
@@ -58,20 +68,31 @@ else:
     Context = grpc.aio.ServicerContext
 _Request = TypeVar("_Request", bound=PbMessage)
 
+OnRefusal = Callable[[AntiphonError], None]
+"""Receives each error that ends a call of a peer, for a count."""
+
 
 def now_ms() -> int:
     """Return Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
+def _parsed(request: type[_Request], data: bytes) -> _Request:
+    """Parse a request. Raises FrameTooLarge before it is parsed, FrameMalformed."""
+    check_items(data, request.DESCRIPTOR)
+    return parse(request, data, FrameMalformed)
+
+
 def unary(
-    request: type[_Request], handler: Callable[[_Request, Context], Awaitable[PbMessage]]
+    request: type[_Request],
+    handler: Callable[[_Request, Context], Awaitable[PbMessage]],
+    on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async unary handler: parse its request, turn errors into typed statuses."""
 
     async def call(data: bytes, context: Context) -> bytes:
-        async with answering(context):
-            answer = await handler(parse(request, data, FrameMalformed), context)
+        async with answering(context, on_refusal):
+            answer = await handler(_parsed(request, data), context)
             return answer.SerializeToString()
         raise AssertionError("a call that fails has ended")
 
@@ -79,26 +100,30 @@ def unary(
 
 
 def server_stream(
-    request: type[_Request], handler: Callable[[_Request, Context], AsyncIterator[PbMessage]]
+    request: type[_Request],
+    handler: Callable[[_Request, Context], AsyncIterator[PbMessage]],
+    on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async generator that answers one request with many messages."""
 
     async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
-        async with answering(context):
-            async for message in handler(parse(request, data, FrameMalformed), context):
+        async with answering(context, on_refusal):
+            async for message in handler(_parsed(request, data), context):
                 yield message.SerializeToString()
 
     return grpc.unary_stream_rpc_method_handler(call)
 
 
 def writing_stream(
-    request: type[_Request], handler: Callable[[_Request, Context], Awaitable[None]]
+    request: type[_Request],
+    handler: Callable[[_Request, Context], Awaitable[None]],
+    on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap a coroutine that answers one request by writing to the context itself."""
 
     async def call(data: bytes, context: Context) -> None:
-        async with answering(context):
-            await handler(parse(request, data, FrameMalformed), context)
+        async with answering(context, on_refusal):
+            await handler(_parsed(request, data), context)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -106,23 +131,42 @@ def writing_stream(
 def client_stream(
     request: type[_Request],
     handler: Callable[[AsyncIterator[_Request], Context], Awaitable[PbMessage]],
+    on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async handler of many messages that answers with one."""
 
     async def call(frames: AsyncIterator[bytes], context: Context) -> bytes:
         async def parsed() -> AsyncIterator[_Request]:
             async for data in frames:
-                yield parse(request, data, FrameMalformed)
+                yield _parsed(request, data)
 
-        async with answering(context):
+        async with answering(context, on_refusal):
             return (await handler(parsed(), context)).SerializeToString()
         raise AssertionError("a call that fails has ended")
 
     return grpc.stream_unary_rpc_method_handler(call)
 
 
+def both_streams(
+    request: type[_Request],
+    handler: Callable[[AsyncIterator[_Request], Context], AsyncIterator[PbMessage]],
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Wrap an async generator that answers many messages with many."""
+
+    async def call(frames: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        async def parsed() -> AsyncIterator[_Request]:
+            async for data in frames:
+                yield parse(request, data, FrameMalformed)
+
+        async with answering(context):
+            async for message in handler(parsed(), context):
+                yield message.SerializeToString()
+
+    return grpc.stream_stream_rpc_method_handler(call)
+
+
 @asynccontextmanager
-async def answering(context: Context) -> AsyncIterator[None]:
+async def answering(context: Context, on_refusal: OnRefusal | None = None) -> AsyncIterator[None]:
     """End the call with a typed status on any error; a bug's text is not sent to the peer.
 
     gRPC would send the exception's text.
@@ -132,15 +176,24 @@ async def answering(context: Context) -> AsyncIterator[None]:
     except grpc.aio.BaseError:
         raise  # raised by gRPC itself: the call has ended already
     except AntiphonError as error:
+        if on_refusal is not None:
+            on_refusal(error)
         await status.abort(context, error)
     except Exception:
         log.exception("a call failed")
+        if on_refusal is not None:
+            on_refusal(bug())
         await status.abort(context, bug())
 
 
 def bug() -> AntiphonError:
     """Return the error sent to a peer in place of an unexpected exception."""
     return AntiphonError("a bug on this side; its log says more")
+
+
+def has_tls(context: Context) -> bool:
+    """Say whether the call came over TLS."""
+    return context.auth_context().get("transport_security_type") == [b"ssl"]
 
 
 def caller(authenticator: Authenticator, context: Context) -> PublicKey:
@@ -151,12 +204,14 @@ def caller(authenticator: Authenticator, context: Context) -> PublicKey:
 
 
 def answer_authenticate(
-    authenticator: Authenticator, request: pb.AuthenticateRequest
+    authenticator: Authenticator,
+    request: pb.AuthenticateRequest,
+    certificate_digest: bytes = NO_CERTIFICATE,
 ) -> pb.AuthenticateResponse:
-    """Serve one step of Authenticate. Raises ProofInvalid."""
+    """Serve one step of Authenticate on a connection with this certificate. Raises ProofInvalid."""
     key = PublicKey(request.client_key)
     if not request.HasField("challenge"):
-        c = authenticator.challenge(key, request.client_nonce, now_ms())
+        c = authenticator.challenge(key, request.client_nonce, now_ms(), certificate_digest)
         return pb.AuthenticateResponse(
             challenge=pb.Challenge(
                 hub_key=c.server_key,
@@ -170,7 +225,12 @@ def answer_authenticate(
         )
     expire_ms = request.challenge.expire_time_ms
     ticket = authenticator.admit(
-        key, request.client_nonce, expire_ms, request.client_signature, now_ms()
+        key,
+        request.client_nonce,
+        expire_ms,
+        request.client_signature,
+        now_ms(),
+        certificate_digest,
     )
     return pb.AuthenticateResponse(ticket=ticket)
 
@@ -179,10 +239,14 @@ Authenticate = Callable[[pb.AuthenticateRequest], Awaitable[pb.AuthenticateRespo
 
 
 async def obtain_ticket(
-    call: Authenticate, key: Ed25519PrivateKey, expected_server: PublicKey | None
+    call: Authenticate,
+    key: Ed25519PrivateKey,
+    expected_server: PublicKey | None,
+    certificate_digest: bytes = NO_CERTIFICATE,
 ) -> tuple[PublicKey, bytes]:
     """Run both steps of Authenticate; return (server key, ticket).
 
+    `certificate_digest` is that of the only certificate that the connection accepts.
     Raises PeerIdentityChanged if the pinned key differs, ProofInvalid, HubUnreachable.
     """
     nonce = os.urandom(NONCE_BYTES)
@@ -200,7 +264,14 @@ async def obtain_ticket(
         raw.expire_time_ms,
         raw.hub_signature,
     )
-    signature = prove(key, nonce, challenge, expected_server=expected_server, now_ms=now_ms())
+    signature = prove(
+        key,
+        nonce,
+        challenge,
+        expected_server=expected_server,
+        certificate_digest=certificate_digest,
+        now_ms=now_ms(),
+    )
     second = await call(
         pb.AuthenticateRequest(
             client_key=public, client_nonce=nonce, challenge=raw, client_signature=signature

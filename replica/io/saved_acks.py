@@ -1,6 +1,7 @@
 """The acks of a hub in the store, for the pure core's replica/link/acks.py (spec/04-link §5)."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Self
 
 from replica.conversation import Conversation, EntryStore
@@ -8,6 +9,7 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc
 from replica.io.hub_calls import pinned_key
 from replica.link import Acks
+from replica.refusals import PinDamaged
 
 _NOBODY = PublicKey(b"")
 """The key of a hub that was never connected, which has no acks."""
@@ -28,7 +30,10 @@ class SavedAcks:
         """Return the acks of the hub pinned at `address`; without an address, of all hubs."""
         if address is None:
             return cls(store, None)
-        return cls(store, await pinned_key(store, address) or _NOBODY)
+        hub = None
+        with suppress(PinDamaged):  # the link raises it
+            hub = await pinned_key(store, address)
+        return cls(store, hub or _NOBODY)
 
     async def load(self, conversation: ConversationId) -> tuple[Position, ...]:
         """Return the newest acknowledged position of each lane."""

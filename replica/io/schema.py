@@ -7,6 +7,7 @@ ours are refused before anything is written (DECISIONS D80). Ids of membership
 entries are listed twice (DECISIONS D78).
 """
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.parse import quote
 import aiosqlite
 
 from replica.limits import DRAFT
-from replica.refusals import DraftUnknown, StoreCorrupt, StoreVersionUnknown
+from replica.refusals import DraftUnknown, StoreCorrupt, StoreReadOnly, StoreVersionUnknown
 
 APPLICATION_ID = 0x416E7470
 """`Antp` in the file's header, which distinguishes a store from other databases."""
@@ -76,6 +77,12 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         ) WITHOUT ROWID
         """,
     ),
+    # 2: rows without a digest of their own get a CRC-32 of their other columns; a row written
+    # before has none.
+    (
+        "ALTER TABLE meta ADD COLUMN checksum INTEGER",
+        "ALTER TABLE acks ADD COLUMN checksum INTEGER",
+    ),
 )
 
 REBUILD_INDEX = (
@@ -95,6 +102,13 @@ async def connect_writer(path: Path) -> aiosqlite.Connection:
         await connection.execute("PRAGMA journal_mode = WAL")
         await connection.execute("PRAGMA synchronous = FULL")
         await connection.execute("PRAGMA secure_delete = ON")
+    except sqlite3.OperationalError as error:
+        await connection.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        if os.access(path, os.W_OK):
+            raise StoreCorrupt("the file itself is damaged: it states to be read-only") from error
+        raise StoreReadOnly(f"{path} can't be written") from error
     except BaseException:
         await connection.close()
         raise
@@ -124,8 +138,16 @@ async def pragma(connection: aiosqlite.Connection, name: str) -> int:
     return int(row[0])
 
 
-async def check(path: Path) -> bool:
+def number() -> int:
+    """Return the number of a store of this version."""
+    return DRAFT * STEPS_MAX + len(MIGRATIONS)
+
+
+async def check(path: Path, marked: int | None = None) -> bool:
     """Check that a file is a store of a known version; return whether it is complete.
+
+    `marked` is the number that the store's mark states (high_water.py): a file that
+    states another unknown one is damaged.
 
     Nothing is written. An incomplete file is one whose first opening was cut
     short: steps are missing, or a half-written transaction has to be rolled
@@ -135,6 +157,10 @@ async def check(path: Path) -> bool:
     reader = await connect_reader(path)
     try:
         return await _is_complete(reader, path)
+    except (DraftUnknown, StoreVersionUnknown) as error:
+        if marked == number():
+            raise StoreCorrupt(f"the file itself is damaged: {error.detail}") from error
+        raise
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
             raise
@@ -144,12 +170,12 @@ async def check(path: Path) -> bool:
 
 
 async def _is_complete(reader: aiosqlite.Connection, path: Path) -> bool:
-    number = await pragma(reader, "user_version")
-    if number == 0 and await pragma(reader, "schema_version") == 0:
+    stated = await pragma(reader, "user_version")
+    if stated == 0 and await pragma(reader, "schema_version") == 0:
         return False
     if await pragma(reader, "application_id") != APPLICATION_ID:
         raise StoreCorrupt(f"{path} is another program's database")
-    draft, steps = divmod(number, STEPS_MAX)
+    draft, steps = divmod(stated, STEPS_MAX)
     if draft != DRAFT:
         # The first draft counted its steps alone.
         raise DraftUnknown(f"{path} is of draft {draft or 1}; this version knows draft {DRAFT}")

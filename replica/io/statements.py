@@ -87,12 +87,18 @@ DELETE = (
     "DELETE FROM membership WHERE conversation = ?",
 )
 
-SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?)"
+SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?, ?)"
 LOAD_ACKS = """
-SELECT lane, head, acked_ms FROM acks WHERE conversation = ?1 AND peer = ifnull(?2, peer)
+SELECT conversation, peer, lane, head, acked_ms, checksum FROM acks
+WHERE conversation = ?1 AND peer = ifnull(?2, peer)
 """
-GET_META = "SELECT value FROM meta WHERE key = ?"
-PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+GET_META = "SELECT key, value, checksum FROM meta WHERE key = ?"
+ALL_META = "SELECT key, value, checksum FROM meta"
+DROP_META = """
+DELETE FROM meta WHERE CAST(key AS BLOB) IS CAST(?1 AS BLOB)
+  AND CAST(value AS BLOB) IS CAST(?2 AS BLOB) AND checksum IS ?3
+"""
+PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
 
 def appending(entries: Sequence[Entry]) -> list[Statement]:

@@ -30,6 +30,7 @@ _CODES: tuple[tuple[type[AntiphonError], grpc.StatusCode], ...] = (
     (refusals.NotAllowed, grpc.StatusCode.PERMISSION_DENIED),
     (refusals.CreateForbidden, grpc.StatusCode.PERMISSION_DENIED),
     (refusals.QuotaExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (refusals.RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (refusals.PendingFull, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (refusals.BlobTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (refusals.StoreFull, grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -54,24 +55,32 @@ def code_of(error: AntiphonError) -> grpc.StatusCode:
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: AntiphonError) -> NoReturn:
     """End a call with the error as status and ErrorInfo, and RetryInfo if it is retryable."""
+    rich = rpc_status.to_status(status_of(error))
+    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    raise AssertionError("abort raises")
+
+
+def status_of(error: AntiphonError) -> status_pb2.Status:
+    """Return the content of the trailer `grpc-status-details-bin` for an error (LINK-90)."""
     info = error_details_pb2.ErrorInfo(
         reason=error.reason, domain=DOMAIN, metadata={"next_step": error.next_step}
     )
-    details = [_any(info)]
     if error.missing:
         joined = " ".join(m.hex() for m in error.missing[: METADATA_BYTES_MAX // 130])
         info.metadata["missing"] = joined
-        details = [_any(info)]
+    details = [_any(info)]
     if error.retryable:
         wait_s = error.retry_after_s or 0.0
         delay = duration_pb2.Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
         details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
-    status = status_pb2.Status(
-        code=code_of(error).value[0], message=error.detail[:500], details=details
+    return status_pb2.Status(
+        code=code_of(error).value[0], message=_detail_for_peer(error)[:500], details=details
     )
-    rich = rpc_status.to_status(status)
-    await context.abort(rich.code, rich.details, rich.trailing_metadata)
-    raise AssertionError("abort raises")
+
+
+def _detail_for_peer(error: AntiphonError) -> str:
+    """Return the detail of an error; of a disk's error its rule alone, as details name paths."""
+    return type(error)().detail if isinstance(error, StoreError) else error.detail
 
 
 def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:

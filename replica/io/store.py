@@ -9,9 +9,7 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,27 +20,34 @@ import aiosqlite
 
 from replica.conversation import Loaded, Quarantined, Stored
 from replica.errors import StoreError
-from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
-from replica.io import schema
+from replica.ids import ID_BYTES, ConversationId, EntryId, Position, PublicKey
+from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit, Statement
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.disk import sync_folder, typed_errors
+from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine
 from replica.log import CONTROL_KINDS, Entry
-from replica.refusals import StoreLocked
 
-_LANE = struct.Struct("<32sQI")
-_HEAD = struct.Struct("<Q32s")
+FEW_ROWS, FEW_BYTES = 16, 65_536
+"""Rows and bytes of bodies up to which a conversation is examined at once: a thread costs more."""
 
 
 class Store:
     """Entries, acks and small values of one replica; made by `Store.open`."""
 
     def __init__(
-        self, commit: GroupCommit, reader: aiosqlite.Connection, stack: contextlib.AsyncExitStack
+        self,
+        commit: GroupCommit,
+        reader: aiosqlite.Connection,
+        stack: contextlib.AsyncExitStack,
+        mark: MarkFile,
     ) -> None:
-        """Use open connections; `stack` closes them."""
+        """Use open connections and the mark's file; `stack` closes them."""
+        self.lost_count = mark.mark.lost
+        """Number of entries at the end of the store that are gone since the last repair."""
+        self._mark = mark
         self._commit = commit
         self._reader = reader
         self._stack = stack
@@ -60,16 +65,21 @@ class Store:
         """
         async with contextlib.AsyncExitStack() as stack:
             with typed_errors():
-                stack.callback(os.close, await asyncio.to_thread(_lock, path))
-                if not await schema.check(path):
+                stack.callback(os.close, await asyncio.to_thread(store_lock.lock, path))
+                mark = MarkFile(path)
+                stack.callback(mark.close)
+                if not await schema.check(path, mark.mark.number):
                     await schema.recover(path)
-                    await schema.check(path)
+                    await schema.check(path, mark.mark.number)
+                await tail.note_loss(path, mark)
                 commit = GroupCommit(await _writer(path, bytes_max))
                 stack.push_async_callback(commit.close)
                 await asyncio.to_thread(sync_folder, path.parent)
                 reader = await schema.connect_reader(path)
                 stack.push_async_callback(reader.close)
-            return cls(commit, reader, stack.pop_all())
+            if mark.mark.number != schema.number():
+                mark.write(replace(mark.mark, number=schema.number()))
+            return cls(commit, reader, stack.pop_all(), mark)
 
     async def close(self) -> None:
         """Perform the queued writes and release the file; do nothing when repeated."""
@@ -100,6 +110,7 @@ class Store:
         if entries:
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
+            self._mark.write(self._mark.mark.after(entries))
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.
@@ -123,6 +134,9 @@ class Store:
 
     async def _examine(self, conversation: ConversationId) -> Examined:
         rows = await self._rows(sql.SELECT, conversation)
+        size = sum(len(row[-1]) for row in rows if isinstance(row[-1], bytes | str))
+        if len(rows) <= FEW_ROWS and size <= FEW_BYTES:
+            return examine(conversation, rows)
         # In a thread, because hashing a long conversation would block the event loop.
         return await asyncio.to_thread(examine, conversation, rows)
 
@@ -166,6 +180,7 @@ class Store:
     async def delete(self, conversation: ConversationId) -> None:
         """Erase entries, acks and quarantine of a conversation durably; overwrite their pages."""
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
+        self._mark.write(self._mark.mark.without(conversation))
         await self._commit.write(statements, truncate=True)
 
     def save_acks(
@@ -181,10 +196,8 @@ class Store:
         an ack that was lost with the process.
         """
         for position in positions:
-            lane = _LANE.pack(position.lane.author, position.lane.epoch, position.lane.track)
-            head = _HEAD.pack(position.seq, position.id)
-            row = (conversation, peer, lane, head, now_ms)
-            self._commit.write_later((conversation, peer, lane), Statement(sql.SAVE_ACK, [row]))
+            row = small_rows.ack_row(conversation, peer, position, now_ms)
+            self._commit.write_later(row[:3], Statement(sql.SAVE_ACK, [row]))
 
     async def load_acks(
         self, conversation: ConversationId, peer: PublicKey | None
@@ -196,18 +209,16 @@ class Store:
         """
         with contextlib.suppress(StoreError):  # The writer logged it.
             await self._commit.flush()
-        rows = await self._rows(sql.LOAD_ACKS, conversation, peer)
-        positions = tuple(_position(lane, head) for lane, head, _ in rows)
-        return positions, max((acked for _, _, acked in rows), default=None)
+        return small_rows.acks_of(await self._rows(sql.LOAD_ACKS, conversation, peer))
 
     async def get_meta(self, key: str) -> bytes | None:
-        """Return the small value stored under `key`; None if there is none."""
-        rows = await self._rows(sql.GET_META, key)
-        return rows[0][0] if rows else None
+        """Return the small value stored under `key`; None if there is none. Raises ValueDamaged."""
+        rows = await self._rows(sql.GET_META, key) or await self._rows(sql.ALL_META)
+        return small_rows.value_of(key, rows)
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Store a small value under `key`; return once it is durable."""
-        await self._commit.write([Statement(sql.PUT_META, [(key, value)])])
+        await self._commit.write([Statement(sql.PUT_META, [small_rows.value_row(key, value)])])
 
     async def quarantined(self) -> list[Quarantined]:
         """List the rows that failed their digests and were not deleted since."""
@@ -226,24 +237,6 @@ class Store:
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
 
 
-def _lock(path: Path) -> int:
-    """Lock the store for this process; the lock ends with the descriptor or the process."""
-    make_folder(path.parent)
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # SQLite would create the file readable to all. Done under the lock, because closing
-        # a descriptor of a database drops the locks SQLite holds on it in this process.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise StoreLocked(f"another process holds {path}") from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
     writer = await schema.connect_writer(path)
     try:
@@ -255,12 +248,6 @@ async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
         await writer.close()
         raise
     return writer
-
-
-def _position(lane: bytes, head: bytes) -> Position:
-    author, epoch, track = _LANE.unpack(lane)
-    seq, id_ = _HEAD.unpack(head)
-    return Position(Lane(PublicKey(author), epoch, track), seq, EntryId(id_))
 
 
 def _without_bodies(loaded: Loaded) -> Loaded:

@@ -14,9 +14,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from replica.conversation import Conversation, DraftStream, Place, Progress
+from replica.conversation import Conversation, DraftStream, Place, Progress, refusal_of
 from replica.errors import HostError, Unavailable
-from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
 from replica.io.replica import Replica
 from replica.io.status import error_of
 from replica.link import (
@@ -29,6 +29,8 @@ from replica.link import (
     Welcomed,
 )
 from replica.log import (
+    Body,
+    CallKey,
     Cancel,
     Entry,
     FinishReason,
@@ -36,10 +38,14 @@ from replica.log import (
     Message,
     Part,
     Request,
+    ResponseFormat,
     Role,
     Sampling,
     Speaker,
     Text,
+    ToolChoice,
+    ToolResult,
+    Tools,
     text_of,
 )
 
@@ -75,6 +81,12 @@ class RequestOptions:
     stop: tuple[str, ...] = ()
     answer_by_ms: int = 0
     """Unix milliseconds until which the host may begin; 0 for no limit."""
+    profile: Digest | None = None
+    """The profile that answers; None for the host's default."""
+    response_format: ResponseFormat | None = None
+    tool_choice: int = ToolChoice.AUTO
+    tool_name: str = ""
+    key: CallKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +154,20 @@ async def say_as_system(
     return await replica.append(conversation, body, parents=place.parents, basis=place.basis)
 
 
-def _request_body(held: Conversation, options: RequestOptions) -> Request:
+def request_body(held: Conversation, options: RequestOptions) -> Request:
+    """Return the body of a request, with the membership heads known here."""
     return Request(
         options.host,
         options.sampling,
+        profile=options.profile,
         output_tokens_max=options.output_tokens_max,
         stop=options.stop,
         membership_heads=held.log.membership_heads(),
         answer_by_ms=options.answer_by_ms,
+        response_format=options.response_format,
+        tool_choice=options.tool_choice,
+        tool_name=options.tool_name,
+        key=options.key,
     )
 
 
@@ -159,17 +177,22 @@ async def say_and_request(
     parts: tuple[Part, ...],
     place: Place,
     options: RequestOptions,
+    *,
+    speaker: Speaker = Speaker.USER,
+    tools: Tools | None = None,
 ) -> Asked:
-    """Append a user's message and a request behind it, in one frame and one commit.
+    """Append a message and a request behind it, in one frame and one commit.
 
-    Without `parts` the request alone is appended. Durable here when it returns.
+    Without `parts` there is no message; `tools` are offered before it. Durable here when it
+    returns.
     """
-    asking = _request_body(await replica.load(conversation), options)
-    bodies = (Message(Speaker.USER, parts), asking) if parts else (asking,)
+    asking = request_body(await replica.load(conversation), options)
+    said = (Message(speaker, parts),) if parts else ()
+    bodies: tuple[Body, ...] = (*((tools,) if tools is not None else ()), *said, asking)
     written = await replica.append_chain(
         conversation, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
     )
-    return Asked(written[0].id if parts else None, written[-1].id)
+    return Asked(written[-2].id if said else None, written[-1].id)
 
 
 async def ask(
@@ -180,14 +203,22 @@ async def ask(
     options: RequestOptions,
     *,
     silence_max_s: float | None = None,
+    tools: Tools | None = None,
+    result_of: str | None = None,
 ) -> AsyncIterator[TurnEvent]:
     """Append `text` (None: no message) and a request at `place`, and follow the answer.
 
-    Raises the errors of `follow_answer`. Closing the iterator stops following;
-    the turn itself stays in the log.
+    `tools` are offered before it; `result_of` is the call whose result the text is. Raises
+    the errors of `follow_answer`. Closing the iterator stops following; the turn itself stays
+    in the log.
     """
-    parts = (Text(text),) if text is not None else ()
-    asked = await say_and_request(replica, conversation, parts, place, options)
+    parts: tuple[Part, ...] = (Text(text),) if text is not None else ()
+    if result_of is not None:
+        parts = (ToolResult(result_of, parts),)
+    speaker = Speaker.TOOL if result_of is not None else Speaker.USER
+    asked = await say_and_request(
+        replica, conversation, parts, place, options, speaker=speaker, tools=tools
+    )
     yield asked
     request = asked.request
     async for event in follow_answer(replica, conversation, request, silence_max_s=silence_max_s):
@@ -206,7 +237,7 @@ async def follow_answer(
     Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
     without news, or the error with which the hub refused the request.
     """
-    watch = _Watch(replica, conversation, request_id)
+    watch = AnswerWatch(replica, conversation, request_id)
     try:
         while True:
             for event in await watch.news():
@@ -256,7 +287,7 @@ def choose_host(
     return wanted or next((key for key in linked if key in hosts), hosts[0])
 
 
-class _Watch:
+class AnswerWatch:
     """The news of a request's log and draft, compared after every event.
 
     States are compared instead of collecting events, so a lost link, a late
@@ -264,14 +295,16 @@ class _Watch:
     """
 
     def __init__(self, replica: Replica, conversation: ConversationId, request_id: EntryId) -> None:
+        """Watch from now on, until `stop` is called."""
         self._replica = replica
         self._conversation = conversation
         self._request = request_id
         self._news = asyncio.Event()
-        self._refused: Fault | None = None
+        self._refused = replica.hub.denial(conversation)
         self._is_linked = replica.hub.is_linked
         self._progress: Progress | None = None
         self._run = 0
+        self._silent_s = 0.0
         self._shown = bytearray()
         self.stop: Callable[[], None] = replica.listen(self._receive)
 
@@ -289,21 +322,31 @@ class _Watch:
                 return
         self._news.set()
 
-    async def wait(self, silence_max_s: float | None) -> None:
-        """Wait for news, at most `silence_max_s` seconds. Raises AnswerOverdue."""
-        began = time.monotonic()
+    async def wait(self, silence_max_s: float | None, look_again_s: float | None = None) -> None:
+        """Wait for news, at most `look_again_s` seconds.
+
+        Raises AnswerOverdue after `silence_max_s` seconds of waiting without news.
+        """
+        began, left_s = time.monotonic(), None
+        if silence_max_s is not None:
+            left_s = silence_max_s - self._silent_s
+        bounds = [bound for bound in (left_s, look_again_s) if bound is not None]
         try:
-            async with asyncio.timeout(silence_max_s):
+            async with asyncio.timeout(min(bounds, default=None)):
                 await self._news.wait()
+            self._silent_s = 0.0
         except TimeoutError as error:
-            waited_s = time.monotonic() - began
-            raise AnswerOverdue(f"no news of the answer for {waited_s:.0f} s") from error
+            self._silent_s += time.monotonic() - began
+            if silence_max_s is not None and self._silent_s >= silence_max_s:
+                detail = f"no news of the answer for {self._silent_s:.0f} s"
+                raise AnswerOverdue(detail) from error
 
     async def news(self) -> list[TurnEvent]:
         """Return the changes since the last call as events. Raises the hub's refusal."""
         self._news.clear()
         if self._refused is not None:
-            raise error_of(self._refused)
+            held = await self._replica.load(self._conversation)
+            raise refusal_of(held, self._replica.public, error_of(self._refused))
         events: list[TurnEvent] = []
         if self._replica.hub.is_linked != self._is_linked:
             self._is_linked = not self._is_linked

@@ -5,16 +5,20 @@ from replica.link.auth import NO_CERTIFICATE, NONCE_BYTES, Authenticator, Challe
 from replica.link.channel import Channel
 from replica.link.codec import (
     decode_frame,
+    decode_steps,
     draft_to_pb,
     entries_from_pb,
+    entries_steps,
     entries_to_pb,
     fault_from_pb,
     fault_to_pb,
     heads_from_pb,
     heads_to_pb,
+    linked_host_to_pb,
     profile_to_pb,
 )
-from replica.link.comparison import compare_heads
+from replica.link.comparison import compare_heads, lacking
+from replica.link.credit import grant_bytes
 from replica.link.effects import Effects, conversation_of
 from replica.link.events import (
     DraftReceived,
@@ -31,6 +35,7 @@ from replica.link.events import (
 from replica.link.exchange import Side
 from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
+from replica.link.item_bounds import check_items
 from replica.link.link import Link, Phase
 from replica.link.messages import (
     Ack,
@@ -48,13 +53,17 @@ from replica.link.messages import (
     Open,
     Opened,
     Ping,
+    Pong,
     ProfileInfo,
     Welcome,
 )
+from replica.link.profile_choice import named_profile, profiles_of, sampling_to_state
+from replica.link.steps import STEP_ENTRIES, Steps
 
 __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
+    "STEP_ENTRIES",
     "Ack",
     "Acks",
     "Authenticator",
@@ -87,24 +96,35 @@ __all__ = [
     "Opened",
     "Phase",
     "Ping",
+    "Pong",
     "ProfileInfo",
     "Side",
     "StateChanged",
+    "Steps",
     "SyncState",
     "Welcome",
     "Welcomed",
     "acked_by",
+    "check_items",
     "compare_heads",
     "conversation_of",
     "decode_frame",
+    "decode_steps",
     "draft_to_pb",
     "entries_from_pb",
+    "entries_steps",
     "entries_to_pb",
     "fault_from_pb",
     "fault_to_pb",
+    "grant_bytes",
     "heads_from_pb",
     "heads_to_pb",
     "host_to_grant",
+    "lacking",
+    "linked_host_to_pb",
+    "named_profile",
     "profile_to_pb",
+    "profiles_of",
     "prove",
+    "sampling_to_state",
 ]

@@ -18,6 +18,16 @@ from replica.limits import TICKET_LIFETIME_S
 from replica.log import verify
 from replica.refusals import ProofInvalid, Unauthenticated
 
+
+class CertificateUnproved(ProofInvalid):
+    """The certificate of the connection is not the one that the hub's key signed."""
+
+    next_step = (
+        "Connect again. If it stays, somebody relays the connection and could read it: do not go"
+        " on, and ask the hub's operator."
+    )
+
+
 TRANSCRIPT_TAG = b"antiphon/v1/authenticate"
 TICKET_TAG = b"antiphon/v1/ticket"
 NONCE_BYTES = 32
@@ -63,28 +73,28 @@ TICKETS_REMEMBERED = 4096
 class Authenticator:
     """The server's side of the proof; it stores nothing between the two steps."""
 
-    def __init__(
-        self,
-        key: Ed25519PrivateKey,
-        secret: bytes,
-        certificate_digest: bytes = NO_CERTIFICATE,
-    ) -> None:
+    def __init__(self, key: Ed25519PrivateKey, secret: bytes) -> None:
         """`secret` authenticates nonces and tickets; a fresh one ends all tickets."""
         self._key = key
         self.public = PublicKey(key.public_key().public_bytes_raw())
         self._secret = secret
-        self._certificate_digest = certificate_digest
         # A client sends the same ticket with every call. Refused tickets are not cached.
         self._genuine = lru_cache(TICKETS_REMEMBERED)(self._open)
 
-    def challenge(self, client_key: PublicKey, client_nonce: bytes, now_ms: int) -> Challenge:
-        """Answer the first step. Raises ProofInvalid."""
+    def challenge(
+        self,
+        client_key: PublicKey,
+        client_nonce: bytes,
+        now_ms: int,
+        certificate_digest: bytes = NO_CERTIFICATE,
+    ) -> Challenge:
+        """Answer the first step, on a connection with this certificate. Raises ProofInvalid."""
         _check_widths(client_key, client_nonce)
         expire_ms = now_ms + TICKET_LIFETIME_S * 1000
         nonce = self._nonce(client_key, client_nonce, expire_ms)
-        unsigned = Challenge(self.public, nonce, self._certificate_digest, expire_ms, b"")
+        unsigned = Challenge(self.public, nonce, certificate_digest, expire_ms, b"")
         signature = self._key.sign(_transcript(_SERVER_ROLE, client_key, client_nonce, unsigned))
-        return Challenge(self.public, nonce, self._certificate_digest, expire_ms, signature)
+        return Challenge(self.public, nonce, certificate_digest, expire_ms, signature)
 
     def admit(
         self,
@@ -93,6 +103,7 @@ class Authenticator:
         expire_time_ms: int,
         client_signature: bytes,
         now_ms: int,
+        certificate_digest: bytes = NO_CERTIFICATE,
     ) -> bytes:
         """Check the second step and return a ticket. Raises ProofInvalid."""
         _check_widths(client_key, client_nonce)
@@ -101,7 +112,7 @@ class Authenticator:
             raise ProofInvalid("the challenge has expired")
         # The server's nonce is a MAC over the rest, so it need not be stored.
         nonce = self._nonce(client_key, client_nonce, expire_time_ms)
-        ours = Challenge(self.public, nonce, self._certificate_digest, expire_time_ms, b"")
+        ours = Challenge(self.public, nonce, certificate_digest, expire_time_ms, b"")
         try:
             message = _transcript(_CLIENT_ROLE, client_key, client_nonce, ours)
             verify(client_key, client_signature, message)
@@ -152,7 +163,7 @@ def prove(
     if expected_server is not None and challenge.server_key != expected_server:
         raise ProofInvalid("the server's key is not the one pinned for it")
     if challenge.certificate_digest != certificate_digest:
-        raise ProofInvalid("the server proved another TLS certificate")
+        raise CertificateUnproved("the server proved another TLS certificate")
     if challenge.expire_time_ms <= now_ms:
         raise ProofInvalid("the challenge has expired; compare the two clocks")
     if len(challenge.server_nonce) != NONCE_BYTES or len(challenge.certificate_digest) != 32:

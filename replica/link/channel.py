@@ -6,19 +6,24 @@ remembered per link (DECISIONS D31).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from replica import limits
 from replica.conversation import Conversation, Draft
-from replica.ids import ConversationId, EntryId, Position
+from replica.ids import ConversationId, Digest, EntryId, Position
+from replica.link.comparison import covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
 from replica.link.messages import Entries, Ids
 from replica.log import Entry
 
-ENTRIES_FRAME_BYTES = 256 * 1024
+ENTRIES_FRAME_BYTES = 64 * 1024
 """Size at which an Entries frame is cut, well under the frame limit, so drafts are not delayed."""
+
+_CHANNEL_BYTES, _ID_BYTES, _WALK_BYTES = 4_096, 80, 640
+"""Memory of a channel, of an id in a set, of the walk over a lane."""
 
 IDS_HELD_MAX = 1 << 20
 """Most ids of a peer kept while its chunks arrive: 32 MiB."""
@@ -40,6 +45,10 @@ class Channel:
     """The entries whose acks decide at `recheck_at`; None: heads are compared in any case."""
     asked_with_heads: bool = False
     """The last Open named our heads, so the peer sends missing entries without being asked."""
+    is_asking: bool = False
+    """The last Open has no answer yet."""
+    asked_digest: Digest | None = None
+    """The digest that the last Open stated."""
     check_at: float | None = None
     """Time to compare digests again, because entries were in flight at the last heartbeat."""
     busy_checks: int = 0
@@ -51,6 +60,8 @@ class Channel:
     """Entries the hub refused: neither acked nor sent again on this link."""
     in_flight: set[EntryId] = field(default_factory=set)
     """Entries sent by a client and not yet acked: sent again only after a re-check."""
+    sent: set[EntryId] = field(default_factory=set)
+    """Entries sent by a client on this link and not yet acked; no others can be acked."""
     wanted: set[EntryId] = field(default_factory=set)
     peer_ids: set[EntryId] = field(default_factory=set)
     received_since_check: bool = False
@@ -58,7 +69,9 @@ class Channel:
     """Per request: run, tokens and bytes already sent to this reader."""
     drafts_due: set[EntryId] = field(default_factory=set)
     drafts_ready: deque[Draft] = field(default_factory=deque)
-    ids_due: deque[Ids] = field(default_factory=deque)
+    ids_due: Iterator[Ids] | None = None
+    backlog: Iterator[Entry] | None = None
+    """Entries a hub sends before the queued ones, found as they are sent (DECISIONS D200)."""
 
     def refuse(self, entry_id: EntryId) -> None:
         """Mark one of our entries as refused for good."""
@@ -75,12 +88,17 @@ class Channel:
 
     def queue_ids(self, conversation: Conversation, *, answer: bool) -> None:
         """Queue all ids held; they replace the rest of an earlier list."""
-        ids = sorted(conversation.log.covered())
-        step = limits.IDS_PER_FRAME
-        self.ids_due = deque(
-            Ids(self.id, tuple(ids[at : at + step]), at + step < len(ids), answer)
-            for at in range(0, max(len(ids), 1), step)
-        )
+        self.ids_due = self._chunks(covered_ids(conversation.log), answer=answer)
+
+    def _chunks(self, ids: Iterator[EntryId], *, answer: bool) -> Iterator[Ids]:
+        first = next(ids, None)
+        while True:
+            more = islice(ids, limits.IDS_PER_FRAME - 1)
+            chunk = (first, *more) if first is not None else ()
+            first = next(ids, None)
+            yield Ids(self.id, chunk, first is not None, answer)
+            if first is None:
+                return
 
     def deadlines(self) -> list[float]:
         """Return the times at which to compare again."""
@@ -110,14 +128,17 @@ class Channel:
     @property
     def is_due(self) -> bool:
         """Say whether anything is queued."""
-        return bool(self.ids_due or self.outgoing or self.drafts_due or self.drafts_ready)
+        is_walking = self.ids_due is not None or self.backlog is not None
+        return bool(is_walking or self.outgoing or self.drafts_due or self.drafts_ready)
 
     def next_frame(
         self, conversation: Conversation, *, awaits_acks: bool
     ) -> Ids | Entries | Draft | None:
         """Return the next counted frame: ids, then entries, then drafts; None if all is sent."""
-        if self.ids_due:
-            return self.ids_due.popleft()
+        if self.ids_due is not None:
+            if ids := next(self.ids_due, None):
+                return ids
+            self.ids_due = None
         if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
             return Entries(self.id, entries)
         # Without its seal, which goes with the entries, a reader can't check a draft.
@@ -128,6 +149,12 @@ class Channel:
     def _next_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
         entries: list[Entry] = []
         size = 0
+        while self.backlog is not None and size < ENTRIES_FRAME_BYTES:
+            if missing := next(self.backlog, None):
+                entries.append(missing)
+                size += missing.size_bytes
+            else:
+                self.backlog = None
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
             entry_id = self.outgoing.popleft()
             self.queued.discard(entry_id)
@@ -136,6 +163,7 @@ class Channel:
                 continue  # it was pending, and has been dropped since
             if awaits_acks:
                 self.in_flight.add(entry.id)
+                self.sent.add(entry.id)
             entries.append(entry)
             size += entry.size_bytes
         return tuple(entries)
@@ -154,6 +182,7 @@ class Channel:
             while at is not None and at in self.unacked:
                 self.unacked.discard(at)
                 self.in_flight.discard(at)
+                self.sent.discard(at)
                 at = log.entries[at].header.prev
         return acked
 
@@ -162,6 +191,7 @@ class Channel:
         acked = self.mark_acked(conversation, (head.id for head in conversation.log.heads()))
         self.unacked.clear()
         self.in_flight.clear()
+        self.sent.clear()
         return acked
 
     def deliver_acked(self, acked: list[Position], out: EffectsBuilder) -> None:
@@ -216,3 +246,10 @@ class Channel:
             self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
         self.drafts_due.clear()
         return due
+
+
+def memory_bytes(channel: Channel, lanes: int) -> int:
+    """Return the memory of a channel's state, about; a walk holds something per lane."""
+    sets = (channel.peer_ids, channel.queued, channel.outgoing, channel.wanted, channel.refused)
+    is_walking = channel.ids_due is not None or channel.backlog is not None
+    return _CHANNEL_BYTES + _ID_BYTES * sum(map(len, sets)) + _WALK_BYTES * lanes * is_walking

@@ -4,7 +4,7 @@ Pure, and private to link.py (DECISIONS D32). A client opens conversations, reco
 the hub's acks, and compares again if messages may have been lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from replica import limits
 from replica.conversation import Conversation
@@ -71,14 +71,16 @@ class ClientSide(Exchange):
     ) -> None:
         """Send an Open, and schedule another one in case the answer is lost."""
         log = self._conversation(channel.id).log
+        self.channels.touch(channel.id)
         channel.recheck(now + limits.RESYNC_S)
         channel.check_at = None
         channel.received_since_check = False
-        channel.asked_with_heads = with_heads
-        heads = log.heads() if with_heads else None
+        channel.asked_with_heads, channel.is_asking = with_heads, True
+        channel.asked_digest = log.digest
+        heads = comparison.sendable_heads(log) if with_heads else None
         self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
 
-    def append(self, entry: Entry, out: EffectsBuilder, now: float) -> None:
+    def append(self, entry: Entry, out: EffectsBuilder, now: float, *, send: bool = True) -> None:
         """Admit an entry of our own, persist it, and offer it to the hub. Raises EntryRefused."""
         conversation = self._conversation(entry.conversation)
         verdict = conversation.admit(entry)
@@ -88,10 +90,15 @@ class ClientSide(Exchange):
         if isinstance(verdict, Admitted):
             out.persist += verdict.unstored
             out.deliver.append(EntriesAdmitted(conversation.id, verdict.entries))
-            self.offer(conversation.id, [e.id for e in verdict.entries], now)
+            self.offer(conversation.id, [e.id for e in verdict.entries], now, send=send)
 
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
         channel.unacked.update(ids)
+
+    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+        ids = [entry.id for entry in entries if entry.id not in channel.refused]
+        self._expect_acks(channel, ids)
+        channel.queue(ids)
 
     def _ask_later(self, channel: Channel, now: float) -> None:
         if channel.recheck_at is None:
@@ -105,10 +112,14 @@ class ClientSide(Exchange):
         if channel is None:
             return
         held = self._conversation(channel.id)
-        channel.seedings = 0
+        channel.seedings, channel.is_asking = 0, False
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
+            if message.equal and message.digest != channel.asked_digest:
+                # LINK-60: an answer to a question that was not asked.
+                self.send_open(channel, out, now, with_heads=True)
+                return
             if not (channel.is_open or message.equal or channel.asked_with_heads):
                 # Entries in flight made the logs equal; the hub has not opened its side.
                 self.send_open(channel, out, now, with_heads=False)
@@ -142,12 +153,14 @@ class ClientSide(Exchange):
         channel.deliver_acked(acked, out)
         state = SyncState.DESYNCHRONIZED if surprising else SyncState.RECONCILING
         channel.change(state, out)
-        if message.heads is None or not channel.asked_with_heads:
+        if message.heads == () or comparison.sendable_heads(held.log) is None:  # REC-6
+            channel.queue_ids(held, answer=bool(message.heads))
+        elif message.heads is None or not channel.asked_with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
         channel.busy_checks = 0
         channel.recheck(now + limits.RESYNC_S)
-        if message.heads is not None:
+        if message.heads:
             self._send_missing(channel, held, message.heads)
             channel.settle(out)
 
@@ -207,7 +220,10 @@ class ClientSide(Exchange):
         freed = self.intake.freed_by(message, known)
         sent = (entry_id for entry_id in known if entry_id not in freed)
         channel.deliver_acked(channel.mark_acked(held, sent), out)
-        self.offer(held.id, [entry_id for entry_id in known if entry_id in freed], now)
+        # ORD-13: entries held here that a grant among these made covered are offered now.
+        brought = set(known)
+        more = [i for i in held.log.offered(known) if i not in brought]
+        self.offer(held.id, [*(i for i in known if i in freed), *more], now)
         if was_blocked and not held.is_blocked:
             self.send_open(channel, out, now, with_heads=True)
         channel.settle(out)
@@ -218,7 +234,9 @@ class ClientSide(Exchange):
         if channel is None:
             return
         held = self._conversation(channel.id)
-        channel.deliver_acked(channel.mark_acked(held, message.ids), out)
+        # LINK-60: the hub can't hold what it was not sent.
+        credible = [i for i in message.ids if i in channel.sent or i not in channel.unacked]
+        channel.deliver_acked(channel.mark_acked(held, credible), out)
         channel.settle(out)
 
     def _note_ids(
@@ -247,7 +265,13 @@ class ClientSide(Exchange):
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Send the whole conversation to a hub that does not know it (LINK-10)."""
         if fault.entry is not None:
-            return  # it refused our entries; the answer to the next Open gives the reason
+            # It refused our entries; the answer to the next Open gives the reason.
+            if channel.seedings and not channel.is_asking and channel.state is not SyncState.DENIED:
+                channel.recheck(now)
+            return
+        if channel.state is SyncState.DENIED and not channel.is_asking:
+            return  # a copy of a refusal that was received, or one of entries sent before it
+        channel.is_asking = False
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:

@@ -24,7 +24,16 @@ from replica.ids import (
 )
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
 from replica.link import messages as m
-from replica.log import entry_from_pb, entry_id, entry_to_pb, parse
+from replica.link.item_bounds import check_items
+from replica.link.steps import STEP_ENTRIES, Steps, finished
+from replica.log import (
+    entry_from_pb,
+    entry_id,
+    entry_to_pb,
+    parse,
+    sampling_from_pb,
+    sampling_to_pb,
+)
 from replica.refusals import FrameMalformed, FrameTooLarge
 
 Direction = Literal["to_hub", "to_client"]
@@ -106,7 +115,14 @@ def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
         digest=profile.digest,
         name=profile.name,
         context_tokens_max=profile.context_tokens_max,
+        sampling=sampling_to_pb(profile.sampling) if profile.sampling is not None else None,
     )
+
+
+def profile_from_pb(raw: pb.ProfileInfo) -> m.ProfileInfo:
+    """Decode the short form of a profile."""
+    sampling = sampling_from_pb(raw.sampling) if raw.HasField("sampling") else None
+    return m.ProfileInfo(Digest(_id(raw.digest)), raw.name, raw.context_tokens_max, sampling)
 
 
 def host_to_pb(host: m.HostInfo) -> pb.HostInfo:
@@ -117,9 +133,7 @@ def host_to_pb(host: m.HostInfo) -> pb.HostInfo:
 
 def host_from_pb(raw: pb.HostInfo) -> m.HostInfo:
     """Decode a host's description of itself."""
-    profiles = tuple(
-        m.ProfileInfo(Digest(_id(p.digest)), p.name, p.context_tokens_max) for p in raw.profiles
-    )
+    profiles = tuple(map(profile_from_pb, raw.profiles))
     return m.HostInfo(_key(raw.key), raw.address, profiles)
 
 
@@ -208,9 +222,24 @@ def entries_to_pb(message: m.Entries) -> pb.Entries:
     )
 
 
+def _listing_item(raw: pb.ListingItem) -> m.ListingItem:
+    creator = _key(raw.creator) if raw.creator else None
+    return m.ListingItem(
+        _conversation(raw.conversation), Digest(_id(raw.digest)), creator, raw.awaited
+    )
+
+
 def listing_to_pb(message: m.Listing) -> pb.Listing:
     """Encode a listing."""
-    items = [pb.ListingItem(conversation=i.conversation, digest=i.digest) for i in message.items]
+    items = [
+        pb.ListingItem(
+            conversation=i.conversation,
+            digest=i.digest,
+            creator=i.creator or b"",
+            awaited=i.awaited,
+        )
+        for i in message.items
+    ]
     return pb.Listing(items=items)
 
 
@@ -276,13 +305,22 @@ def encode_frame(message: m.Message, direction: Direction) -> bytes:
 
 def decode_frame(data: bytes, direction: Direction) -> m.Message:
     """Decode one frame. Raises FrameTooLarge or FrameMalformed."""
+    return finished(decode_steps(data, direction))
+
+
+def decode_steps(data: bytes, direction: Direction) -> Steps[m.Message]:
+    """Decode one frame in steps of some milliseconds. Raises FrameTooLarge or FrameMalformed."""
     if len(data) > FRAME_BYTES_MAX:
         raise FrameTooLarge(f"the frame has {len(data)} bytes")
+    check_items(data, _WRAPPERS[direction].DESCRIPTOR)
     raw = parse(_WRAPPERS[direction], data, FrameMalformed)
     name = raw.WhichOneof("message")
     if name is None:
         raise FrameMalformed("the frame holds no message this version knows")
-    return _read(name, getattr(raw, name))
+    content = getattr(raw, name)
+    if isinstance(content, pb.Entries):
+        return (yield from entries_steps(content))
+    return _read(name, content)
 
 
 def _read(name: str, raw: object) -> m.Message:
@@ -301,8 +339,6 @@ def _read(name: str, raw: object) -> m.Message:
             conversation = _conversation(raw.conversation)
             heads = heads_from_pb(raw.heads) if raw.with_heads else None
             return m.Opened(conversation, digest, raw.equal, heads)
-        case pb.Entries():
-            return entries_from_pb(raw)
         case pb.Ids():
             ids = _split_ids(raw.ids)
             return m.Ids(_conversation(raw.conversation), ids, raw.more, raw.answer)
@@ -322,11 +358,7 @@ def _read(name: str, raw: object) -> m.Message:
         case pb.Pong():
             return m.Pong(raw.nonce, raw.sent_bytes, raw.limit_bytes)
         case pb.Listing():
-            items = (
-                m.ListingItem(_conversation(i.conversation), Digest(_id(i.digest)))
-                for i in raw.items
-            )
-            return m.Listing(tuple(items))
+            return m.Listing(tuple(map(_listing_item, raw.items)))
         case _:
             raise AssertionError(f"no dataclass for {name}")
 
@@ -354,12 +386,20 @@ def entries_from_pb(raw: pb.Entries | pb.PushRequest) -> m.Entries:
 
     Raises that error if no other entry and no field names the conversation.
     """
+    return finished(entries_steps(raw))
+
+
+def entries_steps(raw: pb.Entries | pb.PushRequest) -> Steps[m.Entries]:
+    """Decode entries as `entries_from_pb` does, in steps of some milliseconds."""
     good, refused = [], []
-    for item in raw.entries:
+    for index, item in enumerate(raw.entries, 1):
+        if index % STEP_ENTRIES == 0:
+            yield
         try:
             good.append(entry_from_pb(item))
         except EntryRefused as error:
-            refused.append((entry_id(item.header), error))
+            # Its traceback holds this list: a cycle, which would stay until a pass for garbage.
+            refused.append((entry_id(item.header), error.with_traceback(None)))
     named = raw.conversation or (good[0].conversation if good else b"")
     if not named and refused:
         raise refused[0][1]

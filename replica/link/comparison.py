@@ -4,18 +4,81 @@ Pure. Lane heads suffice while lanes agree. Where one position holds different
 entries, all ids are exchanged instead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Set
 from dataclasses import dataclass
+from heapq import merge
+from itertools import chain
 
-from replica.ids import EntryId, Position
-from replica.log import Entry, Log
+from replica import limits
+from replica.ids import EntryId, Lane, Position
+from replica.log import MEMBERSHIP_TRACKS, Entry, Log
+
+
+class HeldLanes(Set[EntryId]):
+    """Entries of a log that a peer holds: lanes up to a seq, and single ones behind forks."""
+
+    def __init__(self, log: Log) -> None:
+        """Start with none of `log`."""
+        self._log = log
+        self._up_to: dict[Lane, int] = {}
+        self._more: set[EntryId] = set()
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[EntryId]) -> set[EntryId]:  # type: ignore[override]
+        return set(it)
+
+    def add_chain(self, entry_id: EntryId) -> None:
+        """Add an admitted entry and its predecessors in its lane."""
+        header = self._log.entries[entry_id].header
+        fork = self._log.lane_fork(header.lane)
+        if fork is None or header.seq < fork:
+            self._add_up_to(header.lane, header.seq)
+            return
+        self._add_up_to(header.lane, fork - 1)
+        at: EntryId | None = entry_id
+        while at is not None and at not in self:
+            self._more.add(at)
+            at = self._log.entries[at].header.prev
+
+    def add_lane(self, lane: Lane) -> None:
+        """Add all entries of a lane."""
+        self._add_up_to(lane, self._log.lane_length(lane) - 1)
+
+    def _add_up_to(self, lane: Lane, seq: int) -> None:
+        self._up_to[lane] = max(seq, self._up_to.get(lane, -1))
+
+    def next_seq(self, lane: Lane) -> int:
+        """Return the first seq of a lane of which not all entries are known to be held."""
+        return self._up_to.get(lane, -1) + 1
+
+    def __contains__(self, entry_id: object) -> bool:
+        """Say whether the peer holds an entry."""
+        if entry_id in self._more:
+            return True
+        entry = self._log.entries.get(entry_id)  # type: ignore[call-overload]  # any object
+        return entry is not None and entry.header.seq <= self._up_to.get(entry.header.lane, -1)
+
+    def __iter__(self) -> Iterator[EntryId]:
+        """Iterate over the ids."""
+        for lane, last in self._up_to.items():
+            for seq in range(last + 1):
+                yield from self._log.at(lane, seq)
+        yield from (i for i in self._more if self._is_beyond(i))
+
+    def _is_beyond(self, entry_id: EntryId) -> bool:
+        header = self._log.entries[entry_id].header
+        return header.seq > self._up_to.get(header.lane, -1)
+
+    def __len__(self) -> int:
+        """Count the ids."""
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadsVerdict:
     """The result of comparing a peer's heads with our log."""
 
-    held: frozenset[EntryId]
+    held: HeldLanes
     """Our entries that need not be sent to the peer, as far as its heads show.
 
     A guess where the peer is ahead on a lane, and never an ack.
@@ -26,14 +89,20 @@ class HeadsVerdict:
     """Peer heads at a position where we hold another entry."""
 
 
+def sendable_heads(log: Log) -> tuple[Position, ...] | None:
+    """Return the heads of the covered lanes; None where they are too many for a frame (REC-6)."""
+    heads = log.heads()
+    return heads if len(heads) <= limits.HEADS_PER_FRAME_MAX else None
+
+
 def compare_heads(log: Log, heads: Iterable[Position]) -> HeadsVerdict:
     """Compare a peer's heads with our lanes (spec/05-reconcile §2)."""
-    held: set[EntryId] = set()
+    held = HeldLanes(log)
     wanted: set[EntryId] = set()
     diverged: list[Position] = []
     for head in heads:
         if head.id in log.entries:
-            held |= lane_ancestors(log, head.id, held)
+            held.add_chain(head.id)
             continue
         wanted.add(head.id)
         if log.at(head.lane, head.seq):
@@ -41,23 +110,37 @@ def compare_heads(log: Log, heads: Iterable[Position]) -> HeadsVerdict:
             continue
         # The peer is ahead on this lane. If our part of it is not on its
         # chain, the peer sees that from our heads, and reports it.
-        for tip in log.lane_tips(head.lane):
-            held |= lane_ancestors(log, tip, held)
-    return HeadsVerdict(frozenset(held), frozenset(wanted), tuple(diverged))
+        held.add_lane(head.lane)
+    return HeadsVerdict(held, frozenset(wanted), tuple(diverged))
 
 
-def lane_ancestors(log: Log, entry_id: EntryId, known: Iterable[EntryId]) -> set[EntryId]:
-    """Return `entry_id` and its predecessors in its lane, down to the `known` ones."""
-    known_ids = known if isinstance(known, (set, frozenset, dict)) else set(known)
-    found: set[EntryId] = set()
-    at: EntryId | None = entry_id
-    while at is not None and at not in known_ids:
-        found.add(at)
-        at = log.entries[at].header.prev
-    return found
+def lacking(log: Log, held: HeldLanes) -> Iterator[Entry]:
+    """Return the entries that a peer which holds `held` lacks, in send order.
+
+    Lanes are read as entries are asked for, so that a peer that reads little causes
+    little work. Entries admitted meanwhile are left out.
+    """
+    walks: tuple[list[Iterator[EntryId]], list[Iterator[EntryId]]] = [], []
+    for lane in log.lanes():
+        start = held.next_seq(lane)
+        if start < log.lane_length(lane):
+            walks[lane.track not in MEMBERSHIP_TRACKS].append(log.lane_walk(lane, start))
+
+    def wanted(walk: Iterator[EntryId]) -> Iterator[Entry]:
+        for entry_id in walk:
+            if entry_id in log.covered() and entry_id not in held:
+                yield log.entries[entry_id]
+
+    early, late = (merge(*map(wanted, part), key=lambda e: e.order_key) for part in walks)
+    return chain(early, late)
 
 
-def suffix(log: Log, held: Iterable[EntryId]) -> list[Entry]:
+def suffix(log: Log, held: Container[EntryId]) -> list[Entry]:
     """Return the entries that a peer which holds `held` lacks, in send order."""
-    held_ids = set(held)
-    return log.in_send_order(i for i in log.covered() if i not in held_ids)
+    return [entry for entry in lacking(log, HeldLanes(log)) if entry.id not in held]
+
+
+def covered_ids(log: Log) -> Iterator[EntryId]:
+    """Yield the covered ids, lane by lane, as they are asked for."""
+    for lane in tuple(log.lanes()):
+        yield from (i for i in log.lane_walk(lane) if i in log.covered())

@@ -7,10 +7,20 @@ shrink, so a lost or doubled Credit changes nothing (DECISIONS D23).
 from replica import limits
 from replica.conversation import Draft
 from replica.link.frame import Frame
-from replica.link.messages import Entries, Ids, Message
+from replica.link.messages import Entries, Ids, Listing, Message
 from replica.refusals import CreditExceeded
 
-_COUNTED = (Entries, Ids, Draft)
+
+def grant_bytes() -> int:
+    """Return the received bytes after which a peer grants more.
+
+    Its Credit also continues a hub's backlog, which a hub sends in pieces of this size, so
+    that no step holds up other links for long.
+    """
+    return limits.CREDIT_BYTES // 16
+
+
+_COUNTED = (Entries, Ids, Draft, Listing)
 
 
 class FlowControl:
@@ -57,9 +67,9 @@ class FlowControl:
         self.received_limit = self.received_bytes + limits.CREDIT_BYTES
 
     def grant(self) -> int | None:
-        """Raise the peer's limit; return it once it grew by a quarter of the window, else None."""
+        """Raise the peer's limit; return it once it grew by `grant_bytes`, else None."""
         limit = self.received_bytes + limits.CREDIT_BYTES
-        if limit - self.received_limit < limits.CREDIT_BYTES // 4:
+        if limit - self.received_limit < grant_bytes():
             return None
         self.received_limit = limit
         return limit

@@ -3,6 +3,7 @@
 Pure, and private to exchange.py.
 """
 
+from replica import limits
 from replica.conversation import Conversation, Draft, DraftStream, verify_draft
 from replica.ids import PublicKey
 from replica.refusals import NotAllowed
@@ -24,6 +25,9 @@ def accept_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> 
     stream = held.drafts.get(draft.request)
     if stream is None or stream.run != draft.run:
         stream = DraftStream(held.id, draft.request, draft.run)
+    others = (one.memory_bytes for one in held.drafts.values() if one is not stream)
+    if sum(others) + stream.memory_bytes > limits.RUNNING_DRAFTS_BYTES_MAX:
+        return False
     # Only the first frame of a run replaces another run. A late frame of an older run must
     # not discard the frames of the newer one.
     if not stream.receive(draft):

@@ -6,7 +6,7 @@ parts of one side (DECISIONS D32).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import chain, islice
 from typing import ClassVar
@@ -16,7 +16,9 @@ from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison
-from replica.link.channel import Channel
+from replica.link.channel import Channel, memory_bytes
+from replica.link.channels import Channels
+from replica.link.credit import grant_bytes
 from replica.link.draft_intake import accept_draft
 from replica.link.effects import EffectsBuilder
 from replica.link.events import DraftReceived, EntryFailed, StateChanged, SyncState
@@ -51,7 +53,7 @@ class Exchange(ABC):
     ) -> None:
         """Use the caller's shelf; `send` counts a message against the credit."""
         self.shelf = shelf
-        self.channels: dict[ConversationId, Channel] = {}
+        self.channels = Channels()
         self.intake = Intake(
             shelf,
             is_hub=self.side is Side.HUB,
@@ -87,6 +89,10 @@ class Exchange(ABC):
         """Note the ids that are about to be sent."""
 
     @abstractmethod
+    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+        """Queue entries that the peer lacks, given in send order."""
+
+    @abstractmethod
     def _ask_later(self, channel: Channel, now: float) -> None:
         """Schedule a comparison, in case entries get lost."""
 
@@ -96,10 +102,20 @@ class Exchange(ABC):
     ) -> None:
         """Receive the complete list of the ids the peer holds."""
 
+    def _ids_to_keep(self, _held: Conversation, ids: Iterable[EntryId]) -> Iterable[EntryId]:
+        """Return those of the peer's ids that the comparison needs."""
+        return ids
+
     # --- entries ------------------------------------------------------------------
 
-    def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> None:
-        """Queue new entries for the peer if it has the conversation open."""
+    def offer(
+        self, conversation: ConversationId, ids: Iterable[EntryId], now: float, *, send: bool = True
+    ) -> None:
+        """Queue new entries for the peer if it has the conversation open.
+
+        Without `send` another link of this replica sends them; this one does if the next
+        comparison finds that the peer lacks them.
+        """
         channel = self.channels.get(conversation)
         if channel is None:
             return
@@ -107,12 +123,15 @@ class Exchange(ABC):
         held = self.shelf.get(conversation)
         if held is not None and held.is_blocked:
             return  # LINK-34
-        new = list(ids) if held is None else held.log.offered(ids)
+        given = list(ids)
+        new = given if held is None else held.log.offered(given)
         if not new:
             return
+        # Refused while they were uncovered: those that these made covered.
+        channel.refused.difference_update(set(new) - set(given))
         self._expect_acks(channel, new)
         self._ask_later(channel, now)
-        if channel.is_open:
+        if channel.is_open and send:
             channel.queue(new)
 
     def _send_missing(
@@ -127,23 +146,20 @@ class Exchange(ABC):
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, comparison.suffix(held.log, verdict.held))
+            self._queue(channel, held, comparison.lacking(held.log, verdict.held))
         return verdict.diverged
 
-    def _queue(self, channel: Channel, held: Conversation, entries: Iterable[Entry]) -> None:
-        if held.is_blocked:
-            return  # LINK-34: it would include entries that a lost cut leaves out
-        ids = [entry.id for entry in entries if entry.id not in channel.refused]
-        self._expect_acks(channel, ids)
-        channel.queue(ids)
+    def _queue(self, channel: Channel, held: Conversation, entries: Iterator[Entry]) -> None:
+        if not held.is_blocked:  # LINK-34: it would include entries that a lost cut leaves out
+            self._queue_missing(channel, entries)
 
     def _ask_missing(self, held: Conversation, out: EffectsBuilder) -> None:
         """Ask for entries the store lost and for missing bodies (LINK-14).
 
         Digests show neither: they cover headers, and a lost entry need not be covered.
         """
-        bodyless = (e.id for e in held.log.entries.values() if e.body is None)
-        if missing := list(islice(chain(sorted(held.damage.missing), bodyless), ASKED_MAX)):
+        asked = chain(sorted(held.damage.missing), held.log.bodyless)
+        if missing := list(islice(asked, ASKED_MAX)):
             self._send(Fault.of(EntriesMissing(missing=missing), held.id), out)
 
     def receive_ids(
@@ -154,14 +170,14 @@ class Exchange(ABC):
         held = self.shelf.get(message.conversation)
         if channel is None or held is None or not self._may_read(held, peer):
             return
-        peer_ids = channel.collect_ids(message.ids, more=message.more)
+        peer_ids = channel.collect_ids(self._ids_to_keep(held, message.ids), more=message.more)
         if peer_ids is None:
             return
         if not message.answer:
             channel.queue_ids(held, answer=True)
-        ours = set(held.log.covered())
         self._note_ids(channel, held, peer_ids, out)
-        self._queue(channel, held, held.log.in_send_order(ours - peer_ids))
+        everything = comparison.lacking(held.log, comparison.HeldLanes(held.log))
+        self._queue(channel, held, (e for e in everything if e.id not in peer_ids))
         channel.is_open = True
         # Also in state SYNCHRONIZED, since the ack of these entries may get lost.
         if channel.unacked and channel.recheck_at is None:
@@ -196,6 +212,7 @@ class Exchange(ABC):
                 whole = not held.is_blocked  # LINK-34
                 ours = [i for i in message.missing if i in held.log.entries and whole]
                 channel.in_flight.difference_update(ours)
+                channel.refused.difference_update(ours)
                 channel.queue(e.id for e in held.log.in_send_order(ours))
                 return
             case LanesDiverged.reason:
@@ -227,19 +244,47 @@ class Exchange(ABC):
 
     # --- sending --------------------------------------------------------------
 
+    def is_behind(self, conversation: ConversationId, peer: PublicKey | None) -> bool:
+        """Say whether a backlog waits for credit; not so for a peer that may not read any more.
+
+        Its conversation is to be closed at once.
+        """
+        channel, held = self.channels.get(conversation), self.shelf.get(conversation)
+        if channel is None or channel.backlog is None or held is None:
+            return False
+        return self._may_read(held, peer)
+
+    def memory_bytes(self, conversation: ConversationId) -> int:
+        """Return the memory that a conversation's channel takes, about."""
+        if conversation not in self.channels:
+            return 0
+        channel, held = self.channels[conversation], self.shelf.get(conversation)
+        return memory_bytes(channel, held.log.lane_count() if held is not None else 0)
+
     def pump(
         self, peer: PublicKey | None, out: EffectsBuilder, *, may_send: Callable[[], bool]
     ) -> None:
-        """Send the queued frames of each conversation while there is credit."""
-        for channel in tuple(self.channels.values()):
+        """Send the queued frames of each conversation while there is credit.
+
+        A hub sends no more at a time than makes the peer grant the next credit: a long
+        backlog holds up nobody else.
+        """
+        begun, is_client = len(out.send), self.side is Side.CLIENT
+
+        def may_go_on() -> bool:
+            sent = 0 if is_client else sum(len(frame.data) for frame in out.send[begun:])
+            return may_send() and sent < grant_bytes()
+
+        for channel in self.channels.due():
             held = self.shelf.get(channel.id)
-            if held is None or not channel.is_due:
+            if held is None:
                 continue
             # Membership is checked at every delivery, not once per ticket.
             if not self._may_read(held, peer):
                 del self.channels[channel.id]
                 self._send(Close(channel.id, Fault.of(ConversationUnknown(), channel.id)), out)
                 continue
-            is_client = self.side is Side.CLIENT
-            while may_send() and (frame := channel.next_frame(held, awaits_acks=is_client)):
+            while may_go_on() and (frame := channel.next_frame(held, awaits_acks=is_client)):
                 self._send(frame, out)
+            if not may_go_on():
+                return  # the others stay due

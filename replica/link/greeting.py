@@ -28,6 +28,9 @@ def check_host(host: HostInfo, peer: PublicKey | None) -> None:
         len(text.encode()) > limits.HOST_TEXT_BYTES_MAX for text in texts
     ):
         raise ArgumentInvalid("host: too many profiles, or a text too long")
+    advised = [profile.sampling for profile in host.profiles if profile.sampling is not None]
+    if any(sampling.seed or sampling.logit_bias for sampling in advised):
+        raise ArgumentInvalid("host: recommended sampling has a seed or logit biases")
 
 
 def welcome(hub: PublicKey) -> Welcome:
@@ -42,6 +45,11 @@ def welcome(hub: PublicKey) -> Welcome:
 
 
 def check_hub(message: Welcome, peer: PublicKey | None) -> None:
-    """Raise ProofInvalid if a hub greets with another key than it proved."""
+    """Check a hub's greeting: its version (LINK-3), and that its key is the proved one.
+
+    Raises VersionUnsupported, ProofInvalid.
+    """
+    if message.version != VERSION:
+        raise VersionUnsupported(f"the hub greets with version {message.version}")
     if peer not in (None, message.hub_key):
         raise ProofInvalid("the hub greets with another key than it proved")

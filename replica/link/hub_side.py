@@ -4,16 +4,20 @@ Pure, and private to link.py. A hub answers and never starts a comparison
 (DECISIONS D32). It answers a digest in mid-traffic without heads (DECISIONS D29).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey
 from replica.link.channel import Channel
+from replica.link.comparison import sendable_heads
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
+from replica.log import Entry
+from replica.refusals import ConversationUnknown, LanesDiverged, NotAllowed, QuotaExceeded
+
+_UNCOVERED = "the author is a reader or its entry lies behind a cut, and no member's entry follows"
 
 
 class HubSide(Exchange):
@@ -56,7 +60,7 @@ class HubSide(Exchange):
         equal = message.digest == held.log.digest
         # On an open conversation a digest alone only asks whether the logs are equal.
         is_check = channel.is_open and message.heads is None
-        heads = None if equal or is_check else held.log.heads()
+        heads = None if equal or is_check else sendable_heads(held.log) or ()  # REC-6
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
         if not is_check:
             self._ask_missing(held, out)
@@ -73,14 +77,28 @@ class HubSide(Exchange):
     def receive_entries(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder
     ) -> None:
-        """Admit entries, and ack them (LINK-13)."""
+        """Admit entries, and ack the covered ones (LINK-13)."""
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
-        if held is not None:
-            self._ack(held, known, out)
+        if held is None:
+            return
+        # ORD-13: nobody need keep the others, so they are not acked.
+        covered = held.log.covered()
+        for entry_id in (i for i in known if i not in covered):
+            self._fault(NotAllowed(_UNCOVERED), held.id, out, entry_id)
+        self._ack(held, [i for i in known if i in covered], out)
 
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
         """Expect no acks: a client asks for missing entries."""
+
+    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+        """Begin a backlog; it replaces the rest of an earlier one."""
+        channel.backlog = entries
+
+    def _ids_to_keep(self, _held: Conversation, ids: Iterable[EntryId]) -> Iterable[EntryId]:
+        """Return the ids held here: others take memory and change nothing."""
+        entries = _held.log.entries
+        return [entries[i].id for i in ids if i in entries]
 
     def _ask_later(self, channel: Channel, now: float) -> None:
         """Do nothing: the client compares again."""

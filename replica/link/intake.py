@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from replica import limits
 from replica.conversation import Conversation, Shelf
 from replica.errors import AntiphonError, EntryRefused
-from replica.ids import ConversationId, EntryId, PublicKey, Track
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAdmitted, EntryFailed
 from replica.link.messages import Entries, Fault, Message
-from replica.log import MEMBERSHIP_TRACKS, Admitted, Duplicate, Entry, Pending, Role
+from replica.link.quotas import check_quotas
+from replica.log import MEMBERSHIP_TRACKS, Admitted, Duplicate, Entry, Pending
 from replica.refusals import (
     ConversationUnknown,
     CreateForbidden,
@@ -145,6 +146,10 @@ class Intake:
         """
         if peer is not None and held.is_member(peer):
             return
+        if not message.brings_genesis:
+            # As where the conversation is unknown, at the same cost (LINK-9): the id alone
+            # must not make a hub verify signatures.
+            raise ConversationUnknown
         shown = [e for e in message.entries if e.header.track in MEMBERSHIP_TRACKS]
         if held.is_blocked:
             raise self._refusal(held.id, shown, peer)
@@ -189,12 +194,11 @@ class Intake:
     def _admit(
         self, held: Conversation, entry: Entry, outcome: Outcome, out: EffectsBuilder
     ) -> None:
-        if entry.id not in held.log.entries and not self._fits_quota(held, entry):
-            self._refuse(held.id, entry.id, QuotaExceeded("the conversation is full"), out)
-            return
         try:
+            if entry.id not in held.log.entries and entry.id not in held.log.pending:
+                check_quotas(held, entry, self._entries_max)
             verdict = held.admit(entry)
-        except EntryRefused as error:
+        except (EntryRefused, QuotaExceeded) as error:
             self._refuse(held.id, entry.id, error, out)
             return
         match verdict:
@@ -213,15 +217,6 @@ class Intake:
             case Pending(missing):
                 outcome.missing.update(missing)
                 self._charge(held, entry, out)
-
-    def _fits_quota(self, held: Conversation, entry: Entry) -> bool:
-        """Say whether an entry fits the quota; owners have a reserve for membership entries."""
-        if self._entries_max is None or len(held.log) < self._entries_max:
-            return True
-        roles = held.log.membership.roles.get(entry.header.author, ())
-        is_owners = entry.header.track == Track.MEMBERSHIP and Role.OWNER in roles
-        reserve = limits.MEMBERSHIP_RESERVE if is_owners else 0
-        return len(held.log) < self._entries_max + reserve
 
     def _charge(self, held: Conversation, entry: Entry, out: EffectsBuilder) -> None:
         _, before = self.pending.get(entry.id, (held.id, 0))

@@ -126,22 +126,34 @@ class Link:
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))
         return self._finish(out)
 
-    def append(self, entry: Entry, now: float, *, more_follow: bool = False) -> Effects:
+    def append(
+        self, entry: Entry, now: float, *, more_follow: bool = False, send: bool = True
+    ) -> Effects:
         """Admit an entry of our own and send it on (client). Raises EntryRefused.
 
-        With `more_follow` it is sent with the next append, in one frame.
+        With `more_follow` it is sent with the next append, in one frame. Without `send`
+        see `offer`.
         """
         assert isinstance(self.exchange, ClientSide), "a hub writes no entries"
         out = EffectsBuilder()
-        self.exchange.append(entry, out, now)
+        self.exchange.append(entry, out, now, send=send)
         return self._finish(out, pumps=not more_follow)
 
-    def offer(self, conversation: ConversationId, ids: Iterable[EntryId], now: float) -> Effects:
-        """Send new entries to the peer if it has the conversation open."""
+    def offer(
+        self, conversation: ConversationId, ids: Iterable[EntryId], now: float, *, send: bool = True
+    ) -> Effects:
+        """Send new entries to the peer if it has the conversation open.
+
+        Without `send` another link of this replica sends them, and this one only if the
+        peer lacks them at the next comparison.
+        """
         if self.phase is Phase.CLOSED:
             return Effects()
-        self.exchange.offer(conversation, ids, now)
-        return self._finish(EffectsBuilder())
+        self.exchange.offer(conversation, ids, now, send=send)
+        # Behind a backlog it waits for the peer's credit: else each append would go on with
+        # the backlogs of all its readers.
+        is_behind = self.exchange.is_behind(conversation, self.peer)
+        return self._finish(EffectsBuilder(), pumps=not is_behind)
 
     def send_draft(self, draft: Draft) -> Effects:
         """Send a draft to the hub (host); it is dropped if it can't be sent now."""
@@ -159,7 +171,8 @@ class Link:
         is_up = self.phase is not Phase.CLOSED
         if is_up and channel is not None and channel.is_open and channel.with_drafts:
             channel.drafts_due.add(request)
-        return self._finish(out)
+        is_behind = self.exchange.is_behind(conversation, self.peer)
+        return self._finish(out, pumps=not is_behind)
 
     def list_conversations(self, items: Iterable[ListingItem]) -> Effects:
         """Name conversations to a following client (hub)."""
@@ -205,19 +218,20 @@ class Link:
             self._send(Close(None, fault), out)
             self._end(out, fault)
         elif isinstance(client, ClientSide) and self.phase is Phase.READY:
-            channels = client.channels.values()
             if self._heartbeat.begin(now):
                 self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
-                client.verify(channels, out, now)
-            client.verify([c for c in channels if c.is_check_due(now)], out, now)
-            for channel in channels:
+                client.verify(client.channels.values(), out, now)
+            due = client.channels.overdue(now)
+            client.verify([c for c in due if c.is_check_due(now)], out, now)
+            for channel in due:
                 channel.postpone_recheck(now)
-            overdue = [c for c in channels if c.is_overdue(now)]
+            overdue = [c for c in due if c.is_overdue(now)]
             if overdue:
                 # If a Credit was lost, repair would wait for the next heartbeat.
                 self._send(self._heartbeat.ping(self.flow.sent_bytes), out)
             client.repair(overdue, out, now, may_send=self.flow.may_send())
-        return self._finish(out)
+        # A hub continues its backlogs when peers grant credit, not those of all links at once.
+        return self._finish(out, pumps=self.side is Side.CLIENT)
 
     def receive(self, message: Message, now: float, frame_bytes: int = 0) -> Effects:
         """Receive one message of the peer; `frame_bytes` is its encoded size.
@@ -323,5 +337,6 @@ class Link:
         due = [self._heartbeat.idle_at]
         if self.side is Side.CLIENT and self.phase is Phase.READY:
             due.append(self._heartbeat.due_at)
-            due += [at for c in self.channels.values() for at in c.deadlines()]
+            compare_at = self.exchange.channels.next_deadline()
+            due += [compare_at] if compare_at is not None else []
         return min(due)

@@ -9,7 +9,7 @@ from replica.conversation import Draft
 from replica.errors import AntiphonError, EntryRefused
 from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, Position, PublicKey
 from replica.limits import METADATA_BYTES_MAX
-from replica.log import Entry
+from replica.log import Entry, Sampling
 
 FAULT_IDS_MAX = METADATA_BYTES_MAX // (2 * ID_BYTES)
 """Most missing ids one Fault names; the list is cut at creation, because faults are queued."""
@@ -22,6 +22,8 @@ class ProfileInfo:
     digest: Digest
     name: str
     context_tokens_max: int
+    sampling: Sampling | None = None
+    """The sampling that is recommended for it; a request states its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +203,15 @@ class ListingItem:
 
     conversation: ConversationId
     digest: Digest
+    creator: PublicKey | None = None
+    """The author of its genesis, as the hub states it."""
+    awaited: bool = False
+    """A request waits there for the client, which is a model host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Conversations new since the last Listing of this link."""
+    """Conversations new since the last Listing of this link, or newly awaited."""
 
     items: tuple[ListingItem, ...]
 

@@ -5,9 +5,13 @@ from replica.log.admission import Admitted, Duplicate, Pending, Verdict
 from replica.log.body import (
     CONTINUABLE,
     Body,
+    CallKey,
     Cancel,
+    Checkpoint,
+    Cut,
     DocumentUpdate,
     FinishReason,
+    FormatKind,
     Generation,
     Genesis,
     Grant,
@@ -22,6 +26,7 @@ from replica.log.body import (
     Part,
     Projected,
     Request,
+    ResponseFormat,
     Revocation,
     Role,
     Sampling,
@@ -31,6 +36,7 @@ from replica.log.body import (
     TokenLogprobs,
     Tokens,
     ToolCall,
+    ToolChoice,
     ToolDefinition,
     ToolResult,
     Tools,
@@ -40,7 +46,7 @@ from replica.log.body import (
     text_of,
 )
 from replica.log.bundle import Bundle, decode_bundle, encode_bundle
-from replica.log.codec import decode_body, parse
+from replica.log.codec import decode_body, parse, sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
 from replica.log.digest import digest_of
@@ -50,6 +56,7 @@ from replica.log.entry import (
     Header,
     body_digest,
     entry_id,
+    retry_salt,
     salted,
     send_order,
     sign,
@@ -60,7 +67,9 @@ from replica.log.entry import (
 from replica.log.graph import reach
 from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
 from replica.log.log import Log
-from replica.log.members import Membership
+from replica.log.members import Membership, is_plain_resignation
+from replica.log.revoking import cuts_at_heads
+from replica.log.sampling_range import TOKENS_MAX, range_fault, sampling_fault
 
 __all__ = [
     "CONTEXT_KINDS",
@@ -68,16 +77,21 @@ __all__ = [
     "CONTROL_KINDS",
     "MEMBERSHIP_TRACKS",
     "NOTHING_LOST",
+    "TOKENS_MAX",
     "Admitted",
     "Body",
     "Bundle",
+    "CallKey",
     "Cancel",
+    "Checkpoint",
     "Conflict",
+    "Cut",
     "Damage",
     "DocumentUpdate",
     "Duplicate",
     "Entry",
     "FinishReason",
+    "FormatKind",
     "Generation",
     "Genesis",
     "Grant",
@@ -98,6 +112,7 @@ __all__ = [
     "Pending",
     "Projected",
     "Request",
+    "ResponseFormat",
     "Revocation",
     "Role",
     "Sampling",
@@ -107,6 +122,7 @@ __all__ = [
     "TokenLogprobs",
     "Tokens",
     "ToolCall",
+    "ToolChoice",
     "ToolDefinition",
     "ToolResult",
     "ToolStarted",
@@ -115,6 +131,7 @@ __all__ = [
     "Verdict",
     "body_digest",
     "codec",
+    "cuts_at_heads",
     "decode_body",
     "decode_bundle",
     "digest_of",
@@ -123,12 +140,18 @@ __all__ = [
     "entry_id",
     "entry_to_pb",
     "is_known",
+    "is_plain_resignation",
     "kind_of",
     "listed_ids",
     "parse",
+    "range_fault",
     "reach",
+    "retry_salt",
     "rules_of",
     "salted",
+    "sampling_fault",
+    "sampling_from_pb",
+    "sampling_to_pb",
     "send_order",
     "sign",
     "text_of",

@@ -93,6 +93,8 @@ class Admission:
                 self._pending.fill(whole)
             return Duplicate()
         missing = self._missing(entry, check_contents(entry, verified=verified))
+        if not missing and not self.pending and self._is_granted(entry):
+            return self._admit_at_once(entry)
         change = _Change()
         if self._pending.add(entry, missing):
             try:
@@ -106,6 +108,15 @@ class Admission:
             return Pending(missing, refused)
         return Admitted(tuple(change.entries), refused)
 
+    def _admit_at_once(self, entry: Entry) -> Admitted:
+        """Admit an entry that lacks nothing, while none is pending. Raises EntryRefused."""
+        check_ancestors(entry, self._header)
+        self._granted.update(self._insert(entry))
+        return Admitted((entry,))
+
+    def _is_granted(self, entry: Entry) -> bool:
+        return entry.header.kind == Kind.GENESIS or entry.header.author in self._granted
+
     def _missing(self, entry: Entry, named: tuple[EntryId, ...]) -> tuple[EntryId, ...]:
         if entry.header.kind == Kind.GENESIS:
             return ()
@@ -116,7 +127,7 @@ class Admission:
         """Check an entry against the entries it names, all complete. Raises EntryRefused."""
         check_ancestors(entry, self._header)
         change.ready += self._pending.mark_complete(entry.id)
-        if entry.header.kind == Kind.GENESIS or entry.header.author in self._granted:
+        if self._is_granted(entry):
             change.admissible.append(entry.id)
 
     def _header(self, entry_id: EntryId) -> Header:
@@ -133,7 +144,7 @@ class Admission:
             try:
                 self._mark_complete(entry, change)
             except EntryRefused as error:
-                change.refused.append((entry, error))
+                change.refused.append((entry, error.with_traceback(None)))
                 self._pending.drop(entry.id)
 
     def _admit_with_ancestors(self, entry_id: EntryId, change: _Change) -> None:
@@ -153,6 +164,14 @@ class Admission:
     def pending_bytes(self) -> int:
         """Bytes held for pending entries."""
         return self._pending.size_bytes
+
+    def pending_by(self, author: PublicKey) -> int:
+        """Count the pending entries of an author."""
+        return self._pending.by_author[author]
+
+    def pending_lanes_by(self, author: PublicKey) -> int:
+        """Count the pending entries of an author that begin a lane."""
+        return self._pending.lanes_by_author[author]
 
     def missing_for(self, entry_id: EntryId) -> list[EntryId]:
         """Return the ids of the missing ancestors of a pending entry, ascending."""

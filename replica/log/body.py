@@ -1,7 +1,7 @@
 """Bodies and parts of entries, one frozen dataclass each (spec/02-entry §5)."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from replica.ids import Digest, EntryId, PublicKey
 
@@ -41,6 +41,23 @@ CONTINUABLE = frozenset({FinishReason.LENGTH, FinishReason.CANCELLED, FinishReas
 """Finish reasons after which a request may continue the same assistant turn."""
 
 
+class ToolChoice(IntEnum):
+    """Whether an answer calls tools."""
+
+    AUTO = 0
+    NONE = 1
+    REQUIRED = 2
+    NAMED = 3
+
+
+class FormatKind(StrEnum):
+    """The language of a response format; the value is its field of a REQUEST."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark"
+
+
 class Purpose(IntEnum):
     """The purpose of an opaque part."""
 
@@ -63,7 +80,7 @@ class Need(IntEnum):
 
 
 class Outcome(IntEnum):
-    """The host's treatment of an opaque part."""
+    """The host's treatment of an opaque part, or of a result that does not count."""
 
     INCLUDED = 1
     DEGRADED = 2
@@ -80,7 +97,11 @@ class LogitBias:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is chosen; temperature 0 is greedy."""
+    """How the next token is chosen; temperature 0 is greedy.
+
+    >>> me.conversation("warm", sampling=antiphon.Sampling(temperature=0.7, top_k=20)).title()
+    'warm'
+    """
 
     temperature: float = 0.0
     top_k: int = 0
@@ -169,10 +190,14 @@ Part = Text | Media | ToolCall | ToolStarted | ToolResult | Tokens | Opaque
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """Owners in order of seniority, and the sampling that clients propose for requests."""
+    """Owners in order of seniority, proposals for requests (0 for none), consent to sharing."""
 
     owners: tuple[PublicKey, ...]
     default_sampling: Sampling | None = None
+    default_output_tokens_max: int = 0
+    default_stop: tuple[str, ...] = ()
+    shares_pages: bool = False
+    """One such conversation of the first owner may show by its speed what others hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +234,26 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class CallKey:
+    """The idempotency key under which an author made a call (spec/02-entry §6)."""
+
+    key: Digest
+    """Digest of the author and the text of the key."""
+    call: Digest
+    """Digest of the message's parts: another call under the key is refused by its author."""
+    attempt: int = 0
+    """Number of the try, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """A message of a person, a model or a tool."""
 
     speaker: int
     parts: tuple[Part, ...]
+    key: CallKey | None = None
+    label: str = ""
+    """The program that wrote it for its author, in its own words; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +270,14 @@ class Tools:
     """Definitions in the order the model sees them."""
 
     tools: tuple[ToolDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """The form that an answer must have."""
+
+    kind: FormatKind
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +299,15 @@ class Request:
     """Tokens that end the answer, besides the model's own; by ascending id."""
     logprobs: int = 0
     """How many of the likeliest tokens the generation records at each output token."""
+    response_format: ResponseFormat | None = None
+    tool_choice: int = ToolChoice.AUTO
+    tool_name: str = ""
+    key: CallKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """The outcome for one opaque part in a context."""
+    """The outcome for one part that is not in a context as it is."""
 
     entry: EntryId
     part_index: int
@@ -279,7 +331,10 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The cost of a generation; prompt = cached + restored + prefilled, in tokens."""
+    """The cost of a generation; prompt = cached + restored + prefilled, in tokens.
+
+    >>> assert trip.ask("Capital of France?").usage.output_tokens == 1
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -319,6 +374,8 @@ class Generation:
     run: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One for each token, or none."""
+    grammar_engine: str = ""
+    grammar_digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,22 +393,29 @@ class DocumentUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An archive of derived state in the hub's blob store (spec/08-checkpoint §9)."""
+
+    namespace: Digest
+    lineage: Digest
+    """Lineage key at all tokens."""
+    tokens: int
+    blob: Digest
+    """SHA-256 of the archive."""
+    size_bytes: int
+    expire_time_ms: int = 0
+    """Unix time after which the hub may have deleted the archive; 0 for never."""
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """An entry that joins heads, where there are more than one entry may have parents."""
 
 
 Body = (
-    Genesis
-    | Member
-    | Message
-    | Tools
-    | Request
-    | Seal
-    | Generation
-    | Cancel
-    | DocumentUpdate
-    | Join
-)
+    Genesis | Member | Message | Tools | Request | Seal | Generation | Cancel | Checkpoint
+    | DocumentUpdate | Join
+)  # fmt: skip
 
 
 def listed_ids(body: Body | None) -> tuple[EntryId, ...]:

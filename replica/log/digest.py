@@ -14,4 +14,9 @@ def head_bytes(head: Position) -> bytes:
 
 def digest_of(heads: Iterable[Position]) -> Digest:
     """Hash lane heads, sorted by the caller."""
-    return tagged_sha256(DIGEST_TAG, b"".join(map(head_bytes, heads)))
+    return digest_of_packed(map(head_bytes, heads))
+
+
+def digest_of_packed(heads: Iterable[bytes]) -> Digest:
+    """Hash lane heads that are packed and sorted already."""
+    return tagged_sha256(DIGEST_TAG, b"".join(heads))

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from replica.ids import (
     ENTRY_TAG,
     SALT_BYTES,
+    SALT_TAG,
     SIGNATURE_TAG,
     ConversationId,
     Digest,
@@ -34,6 +35,8 @@ from replica.refusals import BodyDigestMismatch, SignatureInvalid
 
 KEYS_CACHED = 1_024
 """Author keys that are kept decoded."""
+SIGNATURES_CACHED = 2_048
+"""Signatures that are not verified twice: those of one frame."""
 
 
 class Conflict(IntEnum):
@@ -133,6 +136,11 @@ def salted(salt: bytes, content: bytes) -> bytes:
     return salt + content
 
 
+def retry_salt(author: PublicKey, retry_id: bytes) -> bytes:
+    """Return the salt, 16 B, of a client without a store: a retry is then the same entry."""
+    return tagged_sha256(SALT_TAG, author + retry_id)[:SALT_BYTES]
+
+
 def sign(header_bytes: bytes, key: Ed25519PrivateKey) -> bytes:
     """Sign a header, 64 B; deterministic (RFC 8032)."""
     return key.sign(pae(SIGNATURE_TAG, header_bytes))
@@ -140,7 +148,16 @@ def sign(header_bytes: bytes, key: Ed25519PrivateKey) -> bytes:
 
 def verify_signature(entry: Entry) -> None:
     """Raise KeyInvalid or SignatureInvalid unless the author signed this header."""
-    verify(entry.header.author, entry.signature, pae(SIGNATURE_TAG, entry.header_bytes))
+    _verified(entry.header.author, entry.signature, entry.header_bytes)
+
+
+@lru_cache(SIGNATURES_CACHED)
+def _verified(key: PublicKey, signature: bytes, header_bytes: bytes) -> None:
+    """Verify a header's signature; of one that was verified just before, nothing is computed.
+
+    So a driver verifies a long message in steps, before it is judged as a whole.
+    """
+    verify(key, signature, pae(SIGNATURE_TAG, header_bytes))
 
 
 @lru_cache(KEYS_CACHED)

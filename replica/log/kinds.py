@@ -12,6 +12,7 @@ from replica.ids import Track
 from replica.log.body import (
     Body,
     Cancel,
+    Checkpoint,
     DocumentUpdate,
     Generation,
     Genesis,
@@ -36,6 +37,7 @@ class Kind(IntEnum):
     SEAL = 6
     GENERATION = 7
     CANCEL = 8
+    CHECKPOINT = 9
     DOCUMENT = 12
     JOIN = 13
 
@@ -59,6 +61,7 @@ class Rules:
 _OWNERS = frozenset({Role.OWNER})
 _WRITERS = frozenset({Role.WRITER, Role.OWNER})
 _HOSTS = frozenset({Role.HOST})
+_JOINERS = frozenset({Role.WRITER, Role.OWNER, Role.HOST})
 _EVERYONE = frozenset(Role)
 
 KINDS: Mapping[int, Rules] = {
@@ -70,8 +73,9 @@ KINDS: Mapping[int, Rules] = {
     Kind.SEAL: Rules(Track.CONVERSATION, _HOSTS, Seal, is_control=True),
     Kind.GENERATION: Rules(Track.CONVERSATION, _HOSTS, Generation, is_context=True),
     Kind.CANCEL: Rules(Track.CONVERSATION, _WRITERS, Cancel),
+    Kind.CHECKPOINT: Rules(Track.CONVERSATION, _HOSTS, Checkpoint),
     Kind.DOCUMENT: Rules(Track.DOCUMENT, _WRITERS, DocumentUpdate),
-    Kind.JOIN: Rules(None, _EVERYONE, Join),
+    Kind.JOIN: Rules(None, _JOINERS, Join),
 }
 
 _UNKNOWN = Rules(None, _EVERYONE)

@@ -14,8 +14,8 @@ from replica.log.body import Body, Genesis, Member, listed_ids
 from replica.log.checks import filled
 from replica.log.codec import decode_body
 from replica.log.cover import Cover
-from replica.log.digest import digest_of
 from replica.log.entry import Entry, send_order
+from replica.log.heads import Heads
 from replica.log.kinds import CONTROL_KINDS, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster, granted_by
@@ -31,6 +31,8 @@ class Log:
         self.genesis: Entry | None = None
         """The genesis entry, once admitted."""
         self.entries: dict[EntryId, Entry] = {}
+        self.size_bytes = 0
+        """Bytes of all entries."""
         self.roster = Roster(self.entries)
         """The membership, now or at given heads."""
         self.admission = Admission(EntryId(conversation), self.entries, self._insert)
@@ -40,10 +42,22 @@ class Log:
         """Entries of a critical kind unknown here, visible or void."""
         self._children: dict[EntryId, list[EntryId]] = {}
         self._bodies: dict[EntryId, Body | None] = {}
-        self._lanes = Lanes()
-        self._cover = Cover(self.entries, self.named)
-        self._heads: tuple[Position, ...] | None = None
-        self._digest: Digest | None = None
+        self._lanes = Lanes(self.entries)
+        self.lane_count = self._lanes.__len__
+        """Return the number of lanes."""
+        self.lanes_of = self._lanes.of
+        """Return the lanes of one author."""
+        self.lane_fork = self._lanes.fork
+        """Return the first seq at which a lane holds several entries, None if it is not forked."""
+        self.lane_walk = self._lanes.walk
+        """Return the ids of a lane from one seq on, in (lamport, id) order, read as asked for."""
+        self.written: Mapping[PublicKey, int] = self._lanes.written
+        """The number of admitted entries per author, 0 for any other key."""
+        self.cover = Cover(self.entries, self.named)
+        """The covered entries, and their changes."""
+        self.bodyless: dict[EntryId, None] = {}
+        """The admitted entries without their bodies, in order of arrival."""
+        self._heads = Heads(self.entries, self.cover.follow())
 
     def __len__(self) -> int:
         """Count admitted entries."""
@@ -66,19 +80,23 @@ class Log:
         whole = filled(known, entry)
         if whole is not None:
             self.entries[known.id] = whole
+            self.size_bytes += whole.size_bytes - known.size_bytes
             self._bodies.pop(known.id, None)
+            self.bodyless.pop(known.id, None)
         return Duplicate(whole)
 
     def _insert(self, entry: Entry) -> tuple[PublicKey, ...]:
         header = entry.header
         self.entries[entry.id] = entry
+        self.size_bytes += entry.size_bytes
+        if entry.body is None:
+            self.bodyless[entry.id] = None
         for parent in header.parents:
             self._children.setdefault(parent, []).append(entry.id)
         self._lanes.receive(entry)
         if header.critical and not is_known(header.kind):
             self.unknown_critical.append(entry.id)
-        self._cover.receive(entry)
-        self._heads = self._digest = None
+        self.cover.receive(entry)
         if header.track == Track.ALL:
             self.genesis = entry
         elif header.track != Track.MEMBERSHIP:
@@ -159,33 +177,28 @@ class Log:
     def covered(self) -> Set[EntryId]:
         """Return the ids that digest and sync cover (spec/03-order §5).
 
-        They are the entries of members inside all cuts, and all their ancestors.
+        They are the entries of writers, owners and hosts inside all cuts, the
+        resignations that count, and all ancestors of these.
         """
-        return self._cover.ids(self.membership)
+        covered = self.cover.ids(self.membership)
+        self._heads.follow()
+        return covered
 
     def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
         """Return the entries to offer to peers once `ids` are new: the covered ones.
 
-        An entry behind a cut is offered to nobody until a covered entry follows it; it
-        then comes right before that entry.
+        An uncovered entry is offered to nobody until a covered entry follows it, right
+        before which it comes, or until its author is granted a role, right after the grant.
         """
-        return self._cover.offered(self.membership, ids)
+        return self.cover.offered(self.membership, ids)
 
     def heads(self) -> tuple[Position, ...]:
         """Return the covered heads of all lanes, sorted; a forked lane has several."""
-        if self._heads is None:
-            covered = self.covered()
-            if len(covered) == len(self.entries):
-                tips = self._lanes.all_tips()
-            else:
-                followed = {self.entries[i].header.prev for i in covered}
-                tips = (i for i in covered if i not in followed)
-            self._heads = tuple(sorted(self.entries[i].position for i in tips))
-        return self._heads
+        self.covered()
+        return self._heads.sorted()
 
     @property
     def digest(self) -> Digest:
         """SHA-256 over the sorted lane heads: equal digests mean equal logs."""
-        if self._digest is None:
-            self._digest = digest_of(self.heads())
-        return self._digest
+        self.covered()
+        return self._heads.digest()

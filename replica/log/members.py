@@ -10,21 +10,29 @@ is the key itself. So the verdict on a key depends on seniors alone, and one pas
 in order of rank decides all keys, whatever cycles of revocation juniors write.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from replica import limits
 from replica.ids import EntryId, PublicKey, Track
-from replica.log.body import Cut, Genesis, Grant, Member, Revocation, Role
+from replica.log.body import Genesis, Grant, Member, Revocation, Role
+from replica.log.cuts import KeptEntries, Signature
 from replica.log.entry import Entry
 from replica.log.graph import reach
 from replica.log.kinds import Kind, rules_of
+
+Sets = dict[tuple[PublicKey, Signature], frozenset[EntryId]]
+"""Kept ids, by the key and the furthest entries kept."""
+_SETS_SHARED_MAX = 64
 
 Rank = tuple[int, int]
 """(depth of grant, index in the genesis); smaller is senior."""
 
 _ROLES = frozenset(Role)
 """A grant of any other number has no effect."""
+_COVERED_ROLES = frozenset({Role.WRITER, Role.OWNER, Role.HOST})
+"""Digest and sync cover the entries of keys with one of these (ORD-13)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,20 @@ class Membership:
     def covers(self, entry: Entry) -> bool:
         """Say whether digest and sync cover `entry` by itself (spec/03-order §5).
 
-        An entry of a key without a valid grant, or behind a cut, is covered only as
-        an ancestor of a covered entry.
+        An entry of a reader, of a key without a valid grant, or behind a cut is covered
+        only as an ancestor of a covered entry.
         """
         if entry.id in self.resignations:
             return True
-        return bool(self.roles.get(entry.header.author)) and self.satisfies_cuts(entry)
+        return self.covers_author(entry.header.author) and self.satisfies_cuts(entry)
+
+    def covers_author(self, key: PublicKey) -> bool:
+        """Say whether the entries of `key` are covered for their own sake.
+
+        A reader's are not: it could write in any number of lanes, and everyone would
+        have to compare these for ever.
+        """
+        return not _COVERED_ROLES.isdisjoint(self.roles.get(key, ()))
 
     def is_visible(self, entry: Entry) -> bool:
         """Say whether `entry` counts: allowed by its author's roles, inside all cuts."""
@@ -84,7 +100,9 @@ class Membership:
         author = entry.header.author
         change = member.change
         if isinstance(change, Revocation) and change.key == author:
-            return author in self.roles
+            return self.covers_author(author) or (
+                author in self.roles and is_plain_resignation(entry, member)
+            )
         return Role.OWNER in self.roles.get(author, ()) and self.satisfies_cuts(entry)
 
 
@@ -94,6 +112,7 @@ class _Fold:
 
     lookup: Callable[[EntryId], Entry | None]
     by_author: dict[PublicKey, list[tuple[Entry, Member]]]
+    sets: Sets
     roles: dict[PublicKey, set[Role]] = field(default_factory=dict)
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     revoked_by: dict[PublicKey, list[tuple[PublicKey, Revocation]]] = field(default_factory=dict)
@@ -104,37 +123,48 @@ class _Fold:
     def resolve_cuts(self, key: PublicKey) -> None:
         """Compute the ids kept of `key`; those of its seniors are computed already."""
         rank = self.ranks[key]
-        kept = [
-            self._ids_inside(key, revocation.cuts)
-            for author, revocation in self.revoked_by.get(key, ())
-            if self.ranks[author] < rank
-        ]
-        # A resignation that a senior cut off does not count: replicas need not hold it.
-        inside = frozenset.intersection(*kept) if kept else None
-        for entry, member in self.by_author.get(key, ()):
-            change = member.change
-            if not isinstance(change, Revocation) or change.key != key:
-                continue
-            if inside is None or entry.id in inside:
-                self.resignations.add(entry.id)
-                kept.append(self._ids_inside(key, change.cuts))
-        if kept:
-            self.kept[key] = frozenset.intersection(*kept)
+        kept = KeptEntries(key, self.lookup)
+        for author, revocation in self.revoked_by.get(key, ()):
+            if self.ranks[author] < rank:
+                kept.cut(revocation.cuts)
+        for entry, change in self._resignations_of(key, kept):
+            self.resignations.add(entry.id)
+            kept.cut(change.cuts)
+        if kept.is_cut:
+            self.kept[key] = self._shared(key, kept)
 
-    def _ids_inside(self, key: PublicKey, cuts: Iterable[Cut]) -> frozenset[EntryId]:
-        inside: set[EntryId] = set()
-        for cut in cuts:
-            entry = self.lookup(cut.id)
-            if entry is None or entry.header.author != key or entry.id in inside:
-                continue
-            header = entry.header
-            if (header.epoch, header.track, header.seq) != (cut.epoch, cut.track, cut.seq):
-                continue
-            while entry is not None and entry.id not in inside:
-                inside.add(entry.id)
-                prev = entry.header.prev
-                entry = self.lookup(prev) if prev is not None else None
-        return frozenset(inside)
+    def _resignations_of(self, key: PublicKey, kept: KeptEntries) -> list[tuple[Entry, Revocation]]:
+        """Return the resignations that count, in order(x); `kept` satisfies the seniors' cuts."""
+        # One that a senior cut off does not count: replicas need not hold it.
+        inside = kept.ids() if kept.is_cut and key in self.by_author else None
+        found = [
+            (entry, member)
+            for entry, member in self.by_author.get(key, ())
+            if isinstance(member.change, Revocation)
+            and member.change.key == key
+            and (inside is None or entry.id in inside)
+        ]
+        if _COVERED_ROLES.isdisjoint(self.roles[key]):
+            # More of a reader's, or one that names its other entries, would make them covered.
+            found = [pair for pair in found if is_plain_resignation(*pair)][:1]
+        return [(e, m.change) for e, m in found if isinstance(m.change, Revocation)]
+
+    def _shared(self, key: PublicKey, kept: KeptEntries) -> frozenset[EntryId]:
+        """Return the kept ids; folds with the same outcome share one set."""
+        name = key, kept.signature
+        if name not in self.sets:
+            if len(self.sets) >= _SETS_SHARED_MAX:
+                del self.sets[next(iter(self.sets))]
+            self.sets[name] = self._shortened(key, kept)
+        return self.sets[name]
+
+    def _shortened(self, key: PublicKey, kept: KeptEntries) -> frozenset[EntryId]:
+        """Return the kept ids: the last set of the key without what a cut has moved past."""
+        for (other, signature), ids in reversed(self.sets.items()):
+            if other == key:
+                dropped = kept.dropped_since(signature)
+                return kept.ids() if dropped is None else ids - dropped
+        return kept.ids()
 
     def apply_changes(self, owner: PublicKey, depth: int) -> list[PublicKey]:
         """Apply the valid changes of an owner whose cuts are resolved; return the new owners."""
@@ -159,6 +189,22 @@ class _Fold:
         self.granted[change.key] = min(depth, self.granted.get(change.key, depth))
 
 
+def is_plain_resignation(entry: Entry, member: Member) -> bool:
+    """Say whether a key revokes itself in the form that counts for readers too (ORD-3).
+
+    Such an entry begins its lane, follows the genesis alone, and has neither basis nor cuts.
+    """
+    header, change = entry.header, member.change
+    return (
+        isinstance(change, Revocation)
+        and change.key == header.author
+        and not change.cuts
+        and header.seq == 0
+        and header.parents == (EntryId(entry.conversation),)
+        and header.basis is None
+    )
+
+
 def granted_by(change: Genesis | Member | None) -> tuple[PublicKey, ...]:
     """Return the keys to which a body grants a role, whether the grant counts or not."""
     match change:
@@ -174,16 +220,18 @@ def fold(
     genesis: Genesis,
     changes: Iterable[tuple[Entry, Member]],
     lookup: Callable[[EntryId], Entry | None],
+    sets: Sets | None = None,
 ) -> Membership:
     """Fold the membership track.
 
     `changes` are the MEMBER entries to consider, in any order. `lookup` returns any
-    admitted entry by id; it is used to walk a lane back from a cut.
+    admitted entry by id; it is used to walk a lane back from a cut. `sets` are the kept
+    ids of earlier folds of the same log, and get those of this one.
     """
     by_author: dict[PublicKey, list[tuple[Entry, Member]]] = {}
     for entry, member in sorted(changes, key=lambda item: item[0].order_key):
         by_author.setdefault(entry.header.author, []).append((entry, member))
-    state = _Fold(lookup, by_author)
+    state = _Fold(lookup, by_author, {} if sets is None else sets)
     for index, owner in enumerate(genesis.owners):
         state.roles[owner] = {Role.OWNER}
         state.ranks[owner] = (0, index)
@@ -221,11 +269,15 @@ class Roster:
         self._changes: dict[EntryId, Member] = {}
         self._revoked: set[PublicKey] = set()
         """Keys that a revocation names, whether it counts or not."""
+        self._revocations: Counter[tuple[PublicKey, PublicKey]] = Counter()
         self._joins: list[EntryId] = []
         self._unfolded: list[tuple[Entry, Member]] = []
         self._now: Membership | None = Membership()
         self._at: dict[tuple[EntryId, ...], Membership] = {}
         self._heads: tuple[EntryId, ...] | None = None
+        self._sets: Sets = {}
+        self.work = 0
+        """Number of changes folded so far."""
 
     def receive(self, entry: Entry, body: Genesis | Member | None) -> None:
         """Add a newly admitted entry of the membership track, or the genesis."""
@@ -236,9 +288,19 @@ class Roster:
             self._unfolded.append((entry, body))
             if isinstance(body.change, Revocation):
                 self._revoked.add(body.change.key)
+                self._revocations[entry.header.author, body.change.key] += 1
         elif entry.header.kind == Kind.JOIN:
             self._joins.append(entry.id)
         self._heads = None
+
+    def revocations(self, author: PublicKey, key: PublicKey) -> int:
+        """Count the revocations of a key that an author wrote, whether they count or not."""
+        return self._revocations[author, key]
+
+    @property
+    def last(self) -> Membership:
+        """The fold at its last use, without the entries that came since."""
+        return self._now if self._now is not None else Membership()
 
     @property
     def now(self) -> Membership:
@@ -334,4 +396,5 @@ class Roster:
         if self._genesis is None:
             return Membership()
         changes = [(self._entries[i], self._changes[i]) for i in ids]
-        return fold(self._genesis, changes, self._entries.get)
+        self.work += len(changes)
+        return fold(self._genesis, changes, self._entries.get, self._sets)

@@ -10,6 +10,7 @@ and when the named entry is dropped. The work is therefore linear in the bytes
 received, whatever the graph of the entries and their order of arrival.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable
 
 from replica.ids import EntryId, PublicKey
@@ -24,6 +25,9 @@ class PendingEntries:
         """Start empty."""
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
+        self.by_author: Counter[PublicKey] = Counter()
+        self.lanes_by_author: Counter[PublicKey] = Counter()
+        """Per author: the pending entries that begin a lane."""
         self._named: dict[EntryId, tuple[EntryId, ...]] = {}
         self._unmet: dict[EntryId, set[EntryId]] = {}
         """Per entry that is not complete: its names that are neither admitted nor complete."""
@@ -37,6 +41,7 @@ class PendingEntries:
         """
         self.entries[entry.id] = entry
         self.size_bytes += entry.size_bytes
+        self._count(entry, 1)
         self._named[entry.id] = missing
         unmet = self._unmet[entry.id] = {i for i in missing if not self._is_complete(i)}
         for name in missing:
@@ -117,9 +122,20 @@ class PendingEntries:
             self._unmark_complete(entry_id)
         entry = self.entries.pop(entry_id)
         self.size_bytes -= entry.size_bytes
+        self._count(entry, -1)
         self._unmet.pop(entry_id, None)
         for name in self._named.pop(entry_id):
             namers = self._namers[name]
             del namers[entry_id]
             if not namers:
                 del self._namers[name]
+
+    def _count(self, entry: Entry, change: int) -> None:
+        author = entry.header.author
+        for counts, counted in (
+            (self.by_author, True),
+            (self.lanes_by_author, not entry.header.seq),
+        ):
+            counts[author] += change if counted else 0
+            if not counts[author]:
+                del counts[author]

@@ -2,8 +2,10 @@
 
 from replica.order.context import context_digest
 from replica.order.coverage import coverage
+from replica.order.eligible import is_tail_entry
+from replica.order.ends import ends
 from replica.order.node import SealNode
-from replica.order.tail import ends, frontier, is_tail_entry, start
+from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason, is_closed
 
@@ -17,5 +19,7 @@ __all__ = [
     "frontier",
     "is_closed",
     "is_tail_entry",
+    "late_messages",
     "start",
+    "tail",
 ]

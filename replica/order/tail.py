@@ -7,57 +7,52 @@ entries, and a seal states which of them became context.
 from collections.abc import Iterable
 
 from replica.ids import EntryId, Track
-from replica.limits import PARENTS_MAX
-from replica.log import CONTEXT_KINDS, Entry, Kind, Log, reach
+from replica.log import Entry, Kind, Log, reach
+from replica.order.eligible import is_open, is_tail_entry
+from replica.order.late import LateMessages
 from replica.order.node import SealNode
+from replica.order.open_tail import OpenTail
 from replica.order.tree import Order
 
 
 def tail(order: Order, tip: SealNode | None) -> list[Entry]:
-    """Return the unsealed entries that follow `tip`, in (lamport, id) order."""
+    """Return the unsealed entries for the next context of `tip`, in (lamport, id) order."""
     at = start(order, tip)
-    unsealed = _unsealed_behind(order, at)
-    if tip is not None and at != tip.seal.request:
-        unsealed |= _written_meanwhile(order, tip.seal.request)
-    entries = (
-        e for e in map(order.log.entries.__getitem__, unsealed) if is_tail_entry(order.log, e)
-    )
-    return sorted(entries, key=_order_key)
+    behind = _unsealed_behind(order, at)
+    found = set(behind)
+    if tip is not None:
+        if at != tip.seal.request:
+            found |= _written_meanwhile(order, tip.seal.request, behind)
+        found |= LateMessages(order, tip, behind).ids
+    return sorted(_eligible(order.log, found), key=_order_key)
+
+
+def late_messages(order: Order, tip: SealNode | None, behind: set[EntryId]) -> list[Entry]:
+    """Return the late messages of a tip, or of one whose start the entries `behind` will follow."""
+    return list(map(order.log.entries.__getitem__, LateMessages(order, tip, behind).ids))
 
 
 def frontier(order: Order, tip: SealNode | None) -> tuple[EntryId, ...]:
     """Return the parents for the next entry on `tip`'s branch, ascending; at most 64."""
-    at = order.log.entries[start(order, tip)]
-    return ends(order.log, [at, *tail(order, tip)])
+    begin, kept = start(order, tip), order.open_tail
+    if kept is None or not kept.is_of(tip, begin):
+        kept = order.open_tail = _open_tail(order, tip, begin)
+    return kept.ends()
 
 
-def ends(log: Log, found: Iterable[Entry]) -> tuple[EntryId, ...]:
-    """Return the ids of those entries that no other of them follows, ascending: the last 64."""
-    entries = {entry.id: entry for entry in found}
-    first = min((e.header.lamport for e in entries.values()), default=0)
-
-    def follow(at: EntryId) -> tuple[EntryId, ...]:
-        header = log.entries[at].header
-        # The walk stops at any of them, whose own parents are walked from too, and below the first.
-        return header.parents if at not in entries and header.lamport > first else ()
-
-    followed = reach((p for e in entries.values() for p in e.header.parents), follow)
-    last = sorted((e for e in entries.values() if e.id not in followed), key=_order_key)
-    return tuple(sorted(e.id for e in last[-PARENTS_MAX:]))
+def _open_tail(order: Order, tip: SealNode | None, begin: EntryId) -> OpenTail:
+    log, behind = order.log, _unsealed_behind(order, begin)
+    meanwhile, behind_request = set[EntryId](), None
+    if tip is not None and begin != tip.seal.request:
+        behind_request = _unsealed_behind(order, tip.seal.request)
+        meanwhile = _written_meanwhile(order, tip.seal.request, behind)
+    found = [log.entries[begin], *_eligible(log, behind | meanwhile)]
+    order.work += len(found)
+    return OpenTail(order, tip, begin, unsealed=behind, behind_request=behind_request, found=found)
 
 
-def is_tail_entry(log: Log, entry: Entry) -> bool:
-    """Say whether an entry belongs to a tail: visible, readable, by a writer or a host.
-
-    Kinds that any role may write are left out, or a reader could fill the parents of
-    the next entry.
-    """
-    header, membership = entry.header, log.membership
-    if header.kind == Kind.JOIN:
-        is_allowed = membership.may_write(header.author, Kind.MESSAGE)
-    else:
-        is_allowed = header.kind in CONTEXT_KINDS
-    return is_allowed and membership.is_visible(entry) and not log.is_malformed(entry.id)
+def _eligible(log: Log, found: Iterable[EntryId]) -> list[Entry]:
+    return [e for e in map(log.entries.__getitem__, found) if is_tail_entry(log, e)]
 
 
 def start(order: Order, tip: SealNode | None) -> EntryId:
@@ -75,8 +70,7 @@ def start(order: Order, tip: SealNode | None) -> EntryId:
 
 
 def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
-    log = order.log
-    sealed = {i for node in order.nodes.values() for i in node.seal.entries}
+    log, sealed = order.log, order.listed_by
 
     def is_passed_over(entry_id: EntryId) -> bool:
         if entry_id in sealed:
@@ -87,29 +81,20 @@ def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
     return reach(log.children(start), log.children, is_passed_over)
 
 
-def _written_meanwhile(order: Order, request: EntryId) -> set[EntryId]:
+def _written_meanwhile(order: Order, request: EntryId, follow_answer: set[EntryId]) -> set[EntryId]:
     """Return the unsealed entries behind a request, written before its answer came.
 
-    Entries connected to an open request are left out: the conflict rule of that
-    request decides about them.
+    A request that waits for the answer is left out, with the entries it follows and those
+    that follow it: its own conflict rule decides about them. One in `follow_answer`, the
+    entries behind the answer, does not wait.
     """
     unsealed = _unsealed_behind(order, request)
-    entries = order.log.entries
-
-    def neighbours(entry_id: EntryId) -> Iterable[EntryId]:
-        both = (*entries[entry_id].header.parents, *order.log.children(entry_id))
-        return (i for i in both if i in unsealed)
-
-    queued = reach((i for i in unsealed if _is_open(order, entries[i])), neighbours)
-    return unsealed - queued
-
-
-def _is_open(order: Order, entry: Entry) -> bool:
-    """Say whether an unsealed entry is a request that may still be answered."""
-    # Only a request that counts: another replica need not hold one behind a cut.
-    is_request = entry.header.kind == Kind.REQUEST and is_tail_entry(order.log, entry)
-    ended = entry.id in order.refusal_of or bool(is_request and order.closing_cancels(entry.id))
-    return is_request and not ended
+    log = order.log
+    asked = (log.entries[i] for i in unsealed - follow_answer)
+    waiting = [entry.id for entry in asked if is_open(order, entry)]
+    before = reach(waiting, lambda i: (p for p in log.entries[i].header.parents if p in unsealed))
+    behind = reach(waiting, lambda i: (c for c in log.children(i) if c in unsealed))
+    return unsealed - before - behind
 
 
 def _order_key(entry: Entry) -> tuple[int, EntryId]:

@@ -7,10 +7,21 @@ valid seals form a tree, and the entries behind a seal are never reordered.
 from collections.abc import Iterable
 
 from replica.ids import EntryId
-from replica.log import Entry, Generation, Kind, Log, Request, Seal
+from replica.log import Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.node import SealNode
+from replica.order.open_tail import OpenTail
+from replica.order.unreached import Unreached
 from replica.order.verdict import SealVoid, VoidReason, judge
+
+_AFTER_SEALED_BEFORE = (VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG)
+"""The steps of ORD-7 behind SEALED_BEFORE."""
+
+_DECISIVE = frozenset({Kind.SEAL, Kind.GENERATION, Kind.CANCEL})
+"""Kinds of which one entry may decide whether another counts."""
+
+LastCoverage = tuple[tuple[EntryId | None, ...], Membership, tuple[EntryId, ...]]
+"""The request, parent and answer; the membership; the coverage under these."""
 
 
 class Order:
@@ -19,53 +30,88 @@ class Order:
     def __init__(self, log: Log) -> None:
         """Fold the entries that `log` already holds."""
         self.log = log
+        self.open_tail: OpenTail | None = None
+        """The tail that `frontier` was asked for last; see tail.py."""
+        log.covered()
+        self._changes = log.cover.follow()
+        self.work = 0
+        """Number of entries folded so far."""
         self._clear()
-        self._refold()
+        self._receive_changes()
 
     def _clear(self) -> None:
         self.nodes: dict[EntryId, SealNode] = {}
         self.void: dict[EntryId, VoidReason] = {}
+        self._badly_listed: dict[EntryId, list[EntryId]] = {}
+        """Per request without a counting seal: the void seals that only one before them decides."""
         self.roots: list[SealNode] = []
+        self.listed_by: dict[EntryId, SealNode] = {}
+        """Per sealed entry: the first seal, in (lamport, id) order, that lists it."""
+        self.unreached = Unreached(self)
+        """The entries of the conversation track that no sealed request reaches."""
+        self.last_coverage: LastCoverage | None = None
+        self._leaves: dict[EntryId, SealNode] = {}
+        self._tips: list[SealNode] | None = None
+        self.open_tail = None
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
         self.cancels = Cancels()
-        self.requests: list[EntryId] = []
-        self._judged_by = self.log.membership
-        self._uncovered: set[EntryId] = set()
+        self.requests: dict[EntryId, None] = {}
+        """The requests, in the order in which they were folded."""
+        self.unanswered: dict[EntryId, None] = {}
+        """The requests that have neither an answer nor a refusal, the latest folded last."""
 
     def receive(self, admitted: Iterable[Entry]) -> None:
         """Fold newly admitted entries, ancestors first."""
-        if self._coverage_changed() or not all(self._receive_one(entry) for entry in admitted):
-            self._refold()
+        entries = tuple(admitted)
+        self._receive_changes()
+        for entry in entries:
+            if self.open_tail is not None:
+                extends = self.open_tail.receive(entry, self.nodes.get(entry.id))
+                self.open_tail = self.open_tail if extends else None
 
-    def _coverage_changed(self) -> bool:
-        before, self._judged_by = self._judged_by, self.log.membership
-        if before is self._judged_by:
-            return False
-        return bool(self._uncovered) or before.kept != self._judged_by.kept
+    def _receive_changes(self) -> None:
+        """Fold the entries that became covered, ancestors first, and drop those that did not stay.
 
-    def _receive_one(self, entry: Entry) -> bool:
-        """Fold one more entry; return False where the fold must start from scratch."""
-        if not self._judged_by.covers(entry):
-            # The digest does not cover it, so other replicas may lack it: it is ignored.
-            self._uncovered.add(entry.id)
-            return True
-        if self._uncovered and not self._uncovered.isdisjoint(self.log.named(entry.id)):
-            return False
-        return self._fold_in(entry)
+        An uncovered entry is ignored, since other replicas may lack it. All that a covered
+        entry names is covered, so what is dropped decided nothing but which seal, answer
+        or CANCEL comes first.
+        """
+        self.log.covered()
+        steps, entries = self._changes.read(), self.log.entries
+        is_cut = any(not is_covered for _, is_covered in steps)
+        if is_cut and self.open_tail is not None and not self.open_tail.follows_cuts:
+            self.open_tail = None
+        for entry_id, is_covered in steps:
+            self.work += 1
+            entry = entries[entry_id]
+            if not (self._fold_in(entry) if is_covered else self._drop(entry)):
+                self._refold()
+                return
+
+    def _drop(self, entry: Entry) -> bool:
+        """Drop an entry that is covered no longer; return False where all is to be folded anew."""
+        if entry.header.kind == Kind.REQUEST:
+            self.requests.pop(entry.id, None)
+            self.unanswered.pop(entry.id, None)
+        self.unreached.drop(entry.id)
+        return entry.header.kind not in _DECISIVE
 
     def _refold(self) -> None:
         """Fold the covered entries from scratch, ancestors first by (lamport, id)."""
         self._clear()
         entries, covered = self.log.entries, self.log.covered()
-        self._uncovered = entries.keys() - covered
+        self._changes.read()
+        self.work += len(covered)
         for entry in sorted((entries[i] for i in covered), key=lambda e: e.order_key):
             self._fold_in(entry)
 
     def _fold_in(self, entry: Entry) -> bool:
+        self.unreached.add(entry)
         match entry.header.kind:
             case Kind.REQUEST:
-                self.requests.append(entry.id)
+                self.requests[entry.id] = None
+                self.unanswered[entry.id] = None
             case Kind.SEAL:
                 return self._receive_seal(entry)
             case Kind.GENERATION:
@@ -84,11 +130,12 @@ class Order:
             node = judge(self, entry, seal)
         except SealVoid as error:
             self.void[entry.id] = error.reason
+            if error.reason in _AFTER_SEALED_BEFORE:
+                self._badly_listed.setdefault(seal.request, []).append(entry.id)
             return True
         if first is not None:
             # If a host forks its lane, or writes in two epochs, the first seal may come late.
-            self.void[entry.id] = VoidReason.SEALED_BEFORE
-            return not self._comes_first(entry.id, first)
+            return False
         self._count(node)
         return True
 
@@ -96,10 +143,22 @@ class Order:
         coverage = node.coverage
         for entry_id in node.seal.entries:
             coverage.depth_of[entry_id] = node.depth
+            first = self.listed_by.setdefault(entry_id, node)
+            if self._comes_first(node.id, first.id):
+                self.listed_by[entry_id] = node
         coverage.length = node.depth + 1
         (node.parent.children if node.parent else self.roots).append(node)
+        if node.parent is not None:
+            self._leaves.pop(node.parent.id, None)
+        self._leaves[node.id], self._tips = node, None
+        self.unreached.remove(node.id)
+        self.unreached.reach(node.seal.request, node.seal.entries)
+        for later in self._badly_listed.pop(node.seal.request, ()):
+            if self._comes_first(node.id, later):
+                self.void[later] = VoidReason.SEALED_BEFORE
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
+        self.unanswered[node.seal.request] = None  # a refusal before its seal is none
 
     def _receive_generation(self, entry: Entry) -> None:
         if len(entry.header.parents) != 1:
@@ -108,13 +167,16 @@ class Order:
         node = self.nodes.get(parent)
         if node is not None and node.author == entry.header.author:
             if node.generation is None or self._comes_first(entry.id, node.generation):
-                node.generation = entry.id
+                node.generation, self._tips = entry.id, None
+                self.unanswered.pop(node.seal.request, None)
             return
         request = self.request(parent)
         if request is not None and request.host == entry.header.author:
             refusal = self.refusal_of.setdefault(parent, entry.id)
             if self._comes_first(entry.id, refusal):
                 self.refusal_of[parent] = entry.id
+            if parent not in self.seal_of:
+                self.unanswered.pop(parent, None)
 
     def _comes_first(self, a: EntryId, b: EntryId) -> bool:
         return self.log.entries[a].order_key < self.log.entries[b].order_key
@@ -148,9 +210,12 @@ class Order:
 
     def tips(self) -> list[SealNode]:
         """Return the leaves of the tree, the branch with the latest activity last."""
-        leaves = [node for node in self.nodes.values() if not node.children]
-        entries = self.log.entries
-        return sorted(leaves, key=lambda node: entries[node.generation or node.id].order_key)
+        if self._tips is None:
+            entries = self.log.entries
+            self._tips = sorted(
+                self._leaves.values(), key=lambda n: entries[n.generation or n.id].order_key
+            )
+        return list(self._tips)
 
     def branch_end(self, node: SealNode | None) -> SealNode | None:
         """Return the leaf reached from `node` by the earliest child at each step."""

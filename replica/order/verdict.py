@@ -4,11 +4,12 @@ Pure. The verdict depends on the ancestors of the seal alone, so no later entry
 changes it.
 """
 
+from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from replica.ids import EntryId
-from replica.log import Conflict, Entry, Membership, Seal
+from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership, Seal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
 from replica.order.node import SealNode, coverage_up_to
@@ -29,9 +30,9 @@ class VoidReason(StrEnum):
     BASIS_NOT_EXTENDED = "it does not extend the basis of its request"
     BRANCH_NOT_EXTENDED = "it does not extend the branch of its request's basis"
     ANSWER_SKIPPED = "its request is queued, and its list lacks the answer of the seal it extends"
+    SEALED_BEFORE = "the host sealed its request before"
     COVERAGE_WRONG = "its list differs from that of the rule of coverage"
     CONTEXT_DIGEST_WRONG = "its context digest is wrong"
-    SEALED_BEFORE = "the host sealed its request before"
 
     @property
     def next_step(self) -> str:
@@ -53,7 +54,7 @@ class SealVoid(Exception):
 def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     """Return the node of a valid seal. Raises SealVoid with the first broken rule.
 
-    The caller does the last step of ORD-7, that the request was not sealed before.
+    If another seal of the request counts, a valid one comes before it: all is folded anew.
     """
     log = order.log
     if entry.header.parents != (seal.request,):
@@ -75,12 +76,61 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     first = log.entries[seal.entries[0]]
     answer = first.id if is_answer(first, seal.prev_seal) else None
     _check_prev(order, request, parent, answer, membership)
-    if seal.entries != coverage(log, order.nodes, seal.request, parent, answer, membership):
+    counts = order.seal_of.get(seal.request)
+    if counts is not None and log.entries[counts].order_key < entry.order_key:
+        raise SealVoid(VoidReason.SEALED_BEFORE)
+    if not _lists_coverage(order, seal, parent, answer, membership):
         raise SealVoid(VoidReason.COVERAGE_WRONG)
     if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
     return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_up_to(parent))
+
+
+def _lists_coverage(
+    order: "Order",
+    seal: Seal,
+    parent: SealNode | None,
+    answer: EntryId | None,
+    membership: Membership,
+) -> bool:
+    """Say whether a seal lists its coverage; that of the last question is kept.
+
+    The walk ends at the first entry that every such list has and this one lacks, so a
+    wrong list costs no more than a right one of its length.
+    """
+    asked = (seal.request, parent.id if parent is not None else None, answer)
+    known = order.last_coverage
+    if known is None or known[0] != asked or known[1] is not membership:
+        if _lacks_one_for_sure(order, seal, parent, membership):
+            return False
+        listed = coverage(order.log, order.nodes, seal.request, parent, answer, membership)
+        known = order.last_coverage = (asked, membership, listed)
+    return seal.entries == known[2]
+
+
+def _lacks_one_for_sure(
+    order: "Order", seal: Seal, parent: SealNode | None, membership: Membership
+) -> bool:
+    """Say whether a seal lacks an entry of its request's closure that every right list has."""
+    log, listed, closure = order.log, frozenset(seal.entries), set[EntryId]()
+    todo, lacks = deque([seal.request]), False
+    while todo and not lacks:
+        at = todo.popleft()
+        if at in closure or (parent is not None and parent.covers(at)):
+            continue
+        closure.add(at)
+        entry = log.entries[at]
+        lacks = at not in listed and _is_surely_listed(log, entry, membership)
+        todo.extend(entry.header.parents)
+    order.work += len(closure)
+    return lacks
+
+
+def _is_surely_listed(log: Log, entry: Entry, membership: Membership) -> bool:
+    header = entry.header
+    is_context = header.kind in CONTEXT_KINDS and header.kind != Kind.GENERATION
+    return is_context and log.lane_fork(header.lane) is None and membership.is_visible(entry)
 
 
 def _check_prev(
@@ -95,7 +145,7 @@ def _check_prev(
         if parent is not basis:
             raise SealVoid(VoidReason.BASIS_NOT_EXTENDED)
         return
-    if basis is not None and (parent is None or basis not in parent.chain()):
+    if basis is not None and (parent is None or not parent.extends(basis)):
         raise SealVoid(VoidReason.BRANCH_NOT_EXTENDED)
     skips = parent is not None and answer is None
     if skips and not is_closed(order, parent, request, membership):

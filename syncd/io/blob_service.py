@@ -1,16 +1,19 @@
 """BlobService over grpc.aio (spec/04-link §8); each call names a conversation of the caller."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from antiphon.v1 import blob_pb2 as pb
+from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ID_BYTES, Digest
-from replica.io import Blobs, rpc
+from replica.io import rpc
 from replica.link import Authenticator
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, LinkIdle
+from syncd.io.blob_stores import BlobStores
 from syncd.io.driver import HubDriver
 from syncd.io.requests import conversation_id
 from syncd.queries import Right
@@ -25,7 +28,7 @@ def _digest(value: bytes) -> Digest:
 class BlobService:
     """The calls of BlobService."""
 
-    def __init__(self, driver: HubDriver, authenticator: Authenticator, blobs: Blobs) -> None:
+    def __init__(self, driver: HubDriver, authenticator: Authenticator, blobs: BlobStores) -> None:
         """Serve `blobs` to the members of the conversations of `driver`'s hub."""
         self._driver = driver
         self._authenticator = authenticator
@@ -33,18 +36,20 @@ class BlobService:
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Return the byte-level handlers."""
+        refused = self._driver.counters.note_refusal
         return grpc.method_handlers_generic_handler(
             "antiphon.v1.BlobService",
             {
-                "Stat": rpc.unary(pb.StatRequest, self.stat),
-                "Read": rpc.server_stream(pb.ReadRequest, self.read),
-                "Write": rpc.client_stream(pb.WriteRequest, self.write),
+                "Stat": rpc.unary(pb.StatRequest, self.stat, refused),
+                "Read": rpc.server_stream(pb.ReadRequest, self.read, refused),
+                "Write": rpc.client_stream(pb.WriteRequest, self.write, refused),
+                "Remove": rpc.unary(pb.RemoveRequest, self.remove, refused),
             },
         )
 
     async def _permitted(
         self,
-        request: pb.StatRequest | pb.ReadRequest | pb.WriteRequest,
+        request: pb.StatRequest | pb.ReadRequest | pb.WriteRequest | pb.RemoveRequest,
         context: rpc.Context,
         right: Right,
     ) -> Conversation:
@@ -53,8 +58,9 @@ class BlobService:
 
     async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
         """Return the state of a blob."""
-        held = await self._permitted(request, context, Right.READ)
-        state = await self._blobs.stat(held.id, _digest(request.digest))
+        with self._driver.calls.count(rpc.caller(self._authenticator, context)):
+            held = await self._permitted(request, context, Right.READ)
+            state = await self._blobs.stat(held.id, _digest(request.digest))
         return pb.StatResponse(
             complete=state.complete,
             committed_bytes=state.committed_bytes,
@@ -66,24 +72,63 @@ class BlobService:
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
         held = await self._permitted(request, context, Right.READ)
-        async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
-            yield pb.ReadResponse(data=chunk)
+        with self._driver.transfers.count(rpc.caller(self._authenticator, context)):
+            async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
+                await self._permitted(request, context, Right.READ)  # LINK-16: each is a delivery
+                self._driver.counters.bytes_out += len(chunk)
+                yield pb.ReadResponse(data=chunk)
 
     async def write(
         self, requests: AsyncIterator[pb.WriteRequest], context: rpc.Context
     ) -> pb.WriteResponse:
         """Receive a blob from its committed size on; committed bytes stay if the stream breaks."""
-        first = await anext(requests, None)
+        # The ticket first: a silent call of a stranger must not stay.
+        with self._driver.transfers.count(rpc.caller(self._authenticator, context)):
+            return await self._write(requests, context)
+
+    async def _write(
+        self, requests: AsyncIterator[pb.WriteRequest], context: rpc.Context
+    ) -> pb.WriteResponse:
+        first = await _next(requests)
         if first is None:
             raise ArgumentInvalid("the first message names the blob")
         held = await self._permitted(first, context, Right.WRITE_BLOBS)
         digest = _digest(first.digest)
+        expire_ms = first.expire_time_ms
+        self._blobs.check_size(first.size_bytes)
+        await self._count_disk(held)
+        if held.creator is not None and not first.offset:
+            self._driver.hub.disk.check(held.creator, first.size_bytes)
         async with await self._blobs.open_write(
-            held.id, digest, first.size_bytes, first.offset
+            held.id, digest, first.size_bytes, first.offset, expire_ms
         ) as writer:
+            await self._count_disk(held)
             if first.data:
                 await writer.write(first.data)
-            async for request in requests:
+                self._driver.counters.bytes_in += len(first.data)
+            while (request := await _next(requests)) is not None:
+                await self._permitted(first, context, Right.WRITE_BLOBS)
                 await writer.write(request.data)
-        state = await self._blobs.stat(held.id, digest)
+                self._driver.counters.bytes_in += len(request.data)
+        state = await self._blobs.finish(held.id, digest, expire_ms)
         return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)
+
+    async def _count_disk(self, held: Conversation) -> None:
+        used = await self._blobs.used(held.id)
+        self._driver.hub.disk.set_blobs(held.id, held.creator, used)
+
+    async def remove(self, request: pb.RemoveRequest, context: rpc.Context) -> pb.RemoveResponse:
+        """Delete a blob that expires; owners and hosts only."""
+        with self._driver.calls.count(rpc.caller(self._authenticator, context)):
+            held = await self._permitted(request, context, Right.REMOVE_BLOBS)
+            removed = await self._blobs.remove(held.id, _digest(request.digest))
+            await self._count_disk(held)
+        return pb.RemoveResponse(removed_bytes=removed)
+
+
+async def _next(requests: AsyncIterator[pb.WriteRequest]) -> pb.WriteRequest | None:
+    """Return the next message, None at the end. Raises LinkIdle if none comes for too long."""
+    try:
+        return await asyncio.wait_for(anext(requests, None), limits.IDLE_TIMEOUT_S)
+    except TimeoutError as error:
+        raise LinkIdle("no data came for too long; the committed bytes stay") from error

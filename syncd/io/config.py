@@ -11,6 +11,7 @@ from pydantic_settings import (
 )
 
 from replica import limits
+from replica.io import LogFormat
 
 
 class HubConfig(BaseSettings):
@@ -26,7 +27,8 @@ class HubConfig(BaseSettings):
     data_dir: Path = Path("~/.local/share/antiphon/hub")
     """Identity, log store and blobs."""
     listen: str = "127.0.0.1:7411"
-    """Address to listen on, host:port; port 0 picks a free one."""
+    """Addresses to listen on, host:port, separated by commas; port 0 picks a free one. Off
+    loopback with TLS."""
     creators: list[str] = Field(default_factory=list)
     """Hex keys that may create conversations; empty: everyone."""
     host_keys: list[str] = Field(default_factory=list)
@@ -37,12 +39,24 @@ class HubConfig(BaseSettings):
     """Links one key may hold at a time."""
     conversations_in_memory_max: int = Field(1_000, ge=1)
     """Conversations held in memory at a time, but for those in use."""
+    logs_bytes_max: int = Field(limits.LOGS_BYTES_MAX, ge=1)
+    """Bytes of memory of these; the heaviest creators' open ones are closed beyond it."""
+    disk_creator_bytes_max: int = Field(limits.DISK_CREATOR_BYTES_MAX, ge=1)
+    """Disk for the conversations of one creator and their blobs, in bytes."""
+    disk_bytes_max: int = Field(0, ge=0)
+    """Disk for all conversations and their blobs, in bytes; 0 for nine tenths of the disk."""
     blob_bytes_max: int = limits.BLOB_BYTES_MAX
     """Size of one blob, in bytes."""
     blobs_bytes_max: int = limits.BLOBS_BYTES_MAX
     """Size of all blobs of one conversation, in bytes."""
+    expiring_blobs_bytes_max: int = limits.EXPIRING_BLOBS_BYTES_MAX
+    """Size of the blobs of one conversation that expire, in bytes; they count for nothing else."""
     reflection: bool = False
     """Serve gRPC reflection."""
+    metrics: str = ""
+    """Address of the Prometheus endpoint, [host:]port, on loopback without a host; empty: none."""
+    log_format: LogFormat = "auto"
+    """Form of the log on stderr: console or json; auto is console on a terminal, else json."""
 
     @classmethod
     def settings_customise_sources(

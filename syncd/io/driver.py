@@ -11,18 +11,28 @@ from contextlib import contextmanager
 
 import structlog
 
+from replica import limits
 from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import Blobs, Performer
 from replica.link import Entries, Fault, Frame, Message, conversation_of
+from replica.refusals import ValueDamaged
+from syncd.accountant import Accountant
+from syncd.budget import Budget
 from syncd.connected import LinkId
 from syncd.fan_out import HubEffects
-from syncd.hint import Hint
+from syncd.hint import Answered, Hint
 from syncd.hub import Hub
+from syncd.io.blob_stores import BlobStores
 from syncd.io.loader import Loader
+from syncd.io.memory import Drop, Memory
+from syncd.io.throttle import CALL_BYTES, Throttle
+from syncd.measures import HubCounters
+from syncd.open_logs import release_logs
 from syncd.queries import Right
+from syncd.running_calls import RunningCalls
 from syncd.streams import Streams
 
 log = structlog.get_logger()
@@ -33,21 +43,38 @@ TICK_S = 1.0
 BACKLOG_BYTES_MAX = 1024 * 1024
 """Bytes of one link that may be received and not yet durable; then reading stops."""
 
-_TOMBSTONES = "deleted conversations"
+_TOMBSTONES = ("deleted conversations", "deleted conversations, again")
+"""The ids are stored twice: a lost one would let members restore what an owner deleted."""
 
-Sink = Callable[[Frame | Hint | None], None]
+Sink = Callable[[Frame | Hint | Answered | None], None]
 """Receives a link's frames in order; None ends the link. Never blocks."""
 
 
 class HubDriver:
     """The hub core with its store and its clock."""
 
-    def __init__(self, hub: Hub, store: EntryStore, blobs: Blobs) -> None:
-        """Use the caller's hub, store and blobs; the server opens and closes them."""
+    def __init__(
+        self,
+        hub: Hub,
+        store: EntryStore,
+        blobs: Blobs | BlobStores,
+        calls_max: int = limits.STREAMS_MAX,
+    ) -> None:
+        """Use the caller's hub, store and blobs; the server opens and closes them.
+
+        `calls_max` bounds the streams of all keys, and the transfers too.
+        """
         self.hub = hub
         self.store = store
         self.blobs = blobs
-        self.streams = Streams(hub.policy.links_per_key_max)
+        self.counters = HubCounters()
+        self.streams = Streams(hub.policy.links_per_key_max, total_max=calls_max)
+        self.transfers = Streams(limits.TRANSFERS_PER_KEY_MAX, total_max=calls_max)
+        """The Fetches and transfers of blobs that run."""
+        self.calls = RunningCalls()
+        """The unary calls that run."""
+        self.throttle = Throttle(hub, Budget())
+        self.memory = Memory(hub, Accountant())
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
@@ -56,9 +83,8 @@ class HubDriver:
 
     async def start(self) -> None:
         """Finish interrupted deletions, load the stored conversations, start the tasks."""
-        tombstones = await self.store.get_meta(_TOMBSTONES) or b""
-        for at in range(0, len(tombstones), ID_BYTES):
-            self.hub.delete(ConversationId(tombstones[at : at + ID_BYTES]))
+        for conversation in await _tombstones(self.store):
+            self.hub.delete(conversation)
         for conversation in self.hub.deleted:
             try:
                 await self._erase(conversation)
@@ -66,6 +92,15 @@ class HubDriver:
                 # It stays deleted for all peers, and the next start tries again.
                 log.exception("deletion not finished", conversation=short(conversation))
         await self._loader.load_all()
+        self.throttle.note_established()
+        for conversation, size in (await self.blobs.usage()).items():
+            creator = self.hub.disk.creator(conversation)
+            self.hub.disk.set_blobs(conversation, creator, size)
+        if self.store.lost_count:
+            log.error(
+                "the end of the store was lost, members send it again when they link",
+                count=self.store.lost_count,
+            )
         self.performer.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
 
@@ -76,6 +111,7 @@ class HubDriver:
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._loader.stop()
         await self.performer.stop()
+        await self._loader.save_records()
 
     async def failed(self) -> None:
         """Raise the error that ended one of the hub's permanent tasks."""
@@ -84,9 +120,15 @@ class HubDriver:
 
     # --- links --------------------------------------------------------------
 
-    def connect(self, peer: PublicKey, sink: Sink, *, watches: bool = False) -> LinkId:
-        """Add a link; its frames and, for a watcher, hints go to `sink`."""
+    def connect(
+        self, peer: PublicKey, sink: Sink, *, watches: bool = False, drop: Drop | None = None
+    ) -> LinkId:
+        """Add a link; its frames and, for a watcher, hints go to `sink`.
+
+        `drop` ends its stream if it occupies too much memory.
+        """
         link_id = self.hub.connect(peer, time.monotonic(), watches=watches)
+        self.memory.begin(link_id, peer, drop or (lambda _error: None))
         self._sinks[link_id] = sink
         self._backlog_bytes[link_id] = 0
         return link_id
@@ -95,6 +137,8 @@ class HubDriver:
         """Remove a link; do nothing when repeated."""
         self._sinks.pop(link_id, None)
         self._backlog_bytes.pop(link_id, None)
+        self.throttle.answered.pop(link_id, None)
+        self.memory.end(link_id)
         self.hub.disconnect(link_id)
 
     async def receive(self, link_id: LinkId, message: Message, frame_bytes: int) -> None:
@@ -104,25 +148,72 @@ class HubDriver:
         frame is the only flow control that a peer can't ignore.
         """
         conversation, link = conversation_of(message), self.hub.links.get(link_id)
-        if conversation is not None and link is not None and link.peer is not None:
-            await self._loader.ensure_loaded(link.peer, conversation, message)
-        done = self._submit(self.hub.receive(link_id, message, time.monotonic(), frame_bytes))
-        if not frame_bytes or link_id not in self._backlog_bytes:
-            return
-        self._backlog_bytes[link_id] += frame_bytes
-        done.add_done_callback(lambda _done: self._release_backlog(link_id, frame_bytes))
-        if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
-            await asyncio.wait((done,))
+        began = time.monotonic()
+        if conversation is None or link is None or link.peer is None:
+            done = await self._receive_about_link(link_id, message, frame_bytes)
+        else:
+            if frame_bytes:
+                await self.throttle.wait(link.peer, conversation, message)
+            counted_bytes = frame_bytes
+            async for part in self._loader.parts(link.peer, conversation, message):
+                with self.throttle.charging(link.peer, conversation, part):
+                    effects = self.hub.receive(link_id, part, time.monotonic(), counted_bytes)
+                self.throttle.charge_answer(link_id, link.peer, effects)
+                self.memory.note_received(link_id, link, conversation)
+                done = self._submit(effects)
+                counted_bytes = 0  # a frame counts once
+        self.counters.bytes_in += frame_bytes
+        appended_at = began if isinstance(message, Entries) else None
+        done.add_done_callback(lambda _: self._note_done(link_id, frame_bytes, appended_at))
+        if frame_bytes and link_id in self._backlog_bytes:
+            self._backlog_bytes[link_id] += frame_bytes
+            if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
+                await asyncio.wait((done,))
 
-    def _release_backlog(self, link_id: LinkId, size: int) -> None:
+    async def _receive_about_link(
+        self, link_id: LinkId, message: Message, frame_bytes: int
+    ) -> "asyncio.Future[None]":
+        """Pass on a message about no conversation: a Credit may continue a long answer."""
+        link, answered = self.hub.links.get(link_id), self.throttle.answered.get(link_id)
+        peer = link.peer if link is not None else None
+        if peer is not None and answered is not None:
+            await self.throttle.wait(peer, answered, message)
+        effects = self.hub.receive(link_id, message, time.monotonic(), frame_bytes)
+        if link is not None and peer is not None:
+            self.throttle.charge_answer(link_id, peer, effects)
+            if answered is not None:
+                self.memory.note_received(link_id, link, answered)
+        return self._submit(effects)
+
+    def _note_done(self, link_id: LinkId, size: int, appended_at: float | None) -> None:
+        """Release a frame's bytes; note how long its entries took to be durable."""
+        if appended_at is not None:
+            self.counters.note_append(time.monotonic() - appended_at)
         if link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] -= size
 
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
-        """Append without a link; return once all admitted entries are durable."""
-        await self._loader.ensure_loaded(peer, message.conversation, message)
-        effects, outcomes = self.hub.push(peer, message, time.monotonic())
-        await self._submit(effects, message.conversation)
+        """Append without a link; return once all admitted entries are durable.
+
+        Raises RateLimited, StoreError.
+        """
+        began = time.monotonic()
+        self.throttle.check(peer, message.conversation, message)
+        outcomes: dict[EntryId, Fault | None] = {}
+        durable = []
+        async for part in self._loader.parts(peer, message.conversation, message):
+            assert isinstance(part, Entries), "parts of entries are entries"
+            with self.throttle.charging(peer, message.conversation, part):
+                effects, found = self.hub.push(peer, part, time.monotonic())
+            outcomes |= found
+            durable.append(self._submit(effects, message.conversation))
+        refused = next((fault for fault in outcomes.values() if fault is not None), None)
+        for entry_id in message.ids:  # of a stranger, the parts behind a refused one
+            outcomes.setdefault(entry_id, refused)
+        await asyncio.gather(*durable)
+        self.counters.note_append(time.monotonic() - began)
+        for fault in filter(None, outcomes.values()):
+            self.counters.note_refusal(fault)
         return outcomes
 
     # --- queries --------------------------------------------------------------
@@ -130,20 +221,18 @@ class HubDriver:
     async def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
     ) -> Conversation:
-        """Return a conversation, loaded if necessary; see Hub.permitted."""
+        """Return a conversation, loaded if necessary; see Hub.permitted. Raises RateLimited too."""
+        self.throttle.check(peer, conversation)
+        self.throttle.charge(peer, conversation, sent_bytes=CALL_BYTES)
         await self._loader.ensure_loaded(peer, conversation)
         return self.hub.permitted(peer, conversation, right)
-
-    async def flush(self, conversation: ConversationId) -> None:
-        """Return once all admitted entries of the conversation are durable. Raises StoreError."""
-        await self.performer.flush(conversation)
 
     # --- streams --------------------------------------------------------------
 
     @contextmanager
-    def hold(self, peer: PublicKey, connection: str, expire: Callable[[], None]) -> Iterator[None]:
+    def hold(self, peer: PublicKey, connection: str, finish: Drop, release: Drop) -> Iterator[None]:
         """Count a Link or Watch stream until its call ends; see Streams. Raises QuotaExceeded."""
-        stream = self.streams.begin(peer, connection, time.monotonic(), expire)
+        stream = self.streams.begin(peer, connection, time.monotonic(), finish, release)
         try:
             yield
         finally:
@@ -166,7 +255,8 @@ class HubDriver:
             await self.performer.flush(conversation)
             # The tombstone first: after a crash in between, no peer can restore the log,
             # and the next start finishes the deletion.
-            await self.store.put_meta(_TOMBSTONES, b"".join(self.hub.deleted))
+            for name in _TOMBSTONES:
+                await self.store.put_meta(name, b"".join(self.hub.deleted))
         except StoreError as error:
             self._submit(self.hub.undelete(conversation, effects, Fault.of(error, conversation)))
             raise
@@ -189,14 +279,16 @@ class HubDriver:
         return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
+        self.counters.entries += sum(one.conversation not in lost for one in effects.persist)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)
             if sink is not None and conversation_of(frame) not in lost:
                 sink(frame)
-        for link_id, hint in effects.hints:
+        news: tuple[tuple[LinkId, Hint | Answered], ...] = (*effects.answered, *effects.hints)
+        for link_id, item in news:
             sink = self._sinks.get(link_id)
-            if sink is not None and hint.conversation not in lost:
-                sink(hint)
+            if sink is not None and item.conversation not in lost:
+                sink(item)
         for link_id in effects.closed:
             sink = self._sinks.get(link_id)
             if sink is not None:
@@ -206,10 +298,14 @@ class HubDriver:
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Report the refused commit to the core; send at once, since all queued work fails."""
+        self.counters.commits_refused += 1
         self._send(self.hub.disk_refused(lost, Fault.of(error)))
 
     def _evict(self) -> None:
-        self.hub.evict(self.performer.writing | self._loader.asked)
+        busy = self.performer.writing | self._loader.asked
+        self.hub.evict(busy)
+        if self.hub.shelf.bytes_over:
+            self._submit(release_logs(self.hub.connected, self.hub.shelf, busy))
 
     async def _tick(self) -> None:
         while True:
@@ -218,3 +314,18 @@ class HubDriver:
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
             self._evict()
+
+
+async def _tombstones(store: EntryStore) -> set[ConversationId]:
+    """Return the ids in either copy. Raises ValueDamaged if both are damaged."""
+    found, damaged = b"", []
+    for name in _TOMBSTONES:
+        try:
+            found += await store.get_meta(name) or b""
+        except ValueDamaged as error:
+            log.warning("tombstones damaged", detail=error.detail)
+            damaged.append(error)
+    if len(damaged) == len(_TOMBSTONES):
+        raise damaged[0]
+    starts = range(0, len(found), ID_BYTES)
+    return {ConversationId(found[at : at + ID_BYTES]) for at in starts}

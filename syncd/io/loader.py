@@ -2,20 +2,39 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
 
 import structlog
 
 from replica.commits import Conversations
-from replica.conversation import EntryStore, Loaded
-from replica.errors import StoreError
+from replica.conversation import Conversation, EntryStore, Loaded, Stored
+from replica.errors import EntryRefused, StoreError
 from replica.ids import ConversationId, PublicKey, short
-from replica.link import Message
-from replica.log import Lost
+from replica.link import STEP_ENTRIES, Entries, Message
+from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
+from syncd import records
+from syncd.disk_quota import ROW_BYTES
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
+from syncd.parts import parts
+from syncd.shelf import Known
 
 log = structlog.get_logger()
+
+LONG_ENTRIES = 500
+"""Entries from which on a conversation is restored in a thread."""
+
+
+async def _verify(message: Entries) -> None:
+    """Verify the signatures of membership entries that are judged together, in steps."""
+    shown = [e for e in message.entries if e.header.track in MEMBERSHIP_TRACKS]
+    for index, entry in enumerate(shown, 1):
+        with suppress(EntryRefused):  # refused again, with its reason
+            verify_signature(entry)
+        if index % STEP_ENTRIES == 0:
+            await asyncio.sleep(0)
 
 
 class Loader:
@@ -33,12 +52,45 @@ class Loader:
 
     async def load_all(self) -> None:
         """Load stored conversations up to the bound, and index the others."""
-        deleted = set(self._hub.deleted)
+        deleted, left = set(self._hub.deleted), records.READ_ENTRIES_MAX
+        known = await self._records()
         for stored in await self._store.conversations():
-            if stored.conversation not in deleted:
-                await self._begin(stored.conversation)
+            if stored.conversation in deleted:
+                continue
+            size = stored.size_bytes + ROW_BYTES * stored.entries
+            if stored in known and stored.entries > left:
+                records.recall(self._hub, stored.conversation, known[stored], size)
+                continue
+            left -= stored.entries
+            await self._begin(stored.conversation, size)
 
-    async def _begin(self, conversation: ConversationId) -> None:
+    async def _records(self) -> dict[Stored, Known]:
+        """Return the records of the last stop, and erase them: entries that come outdate them."""
+        try:
+            data = await self._store.get_meta(records.NAME)
+            if data:
+                await self._store.put_meta(records.NAME, b"")
+        except StoreError as error:
+            log.warning("records not read, all entries are", detail=error.detail)
+            return {}
+        return records.unpack(data or b"")
+
+    async def save_records(self) -> None:
+        """Keep the records of all conversations for the next start, where it would read long."""
+        try:
+            all_stored = await self._store.conversations()
+            if sum(stored.entries for stored in all_stored) <= records.READ_ENTRIES_MAX:
+                return
+            shelf = self._hub.shelf
+            found = [
+                (stored, records.record_of(shelf, stored.conversation)) for stored in all_stored
+            ]
+            kept = records.pack((stored, known) for stored, known in found if known is not None)
+            await self._store.put_meta(records.NAME, kept)
+        except StoreError as error:
+            log.warning("records not kept, the next start reads all entries", detail=error.detail)
+
+    async def _begin(self, conversation: ConversationId, size_bytes: int) -> None:
         in_memory = self._hub.shelf.has_capacity
         try:
             loaded = await self._store.load(conversation, bodies=in_memory)
@@ -47,9 +99,9 @@ class Loader:
             log.exception("conversation unreadable", conversation=short(conversation))
             loaded = Loaded([], Lost(is_unreadable=True))
         if in_memory:
-            self._put(conversation, loaded)
+            self._put(restored(conversation, loaded))
         elif loaded:
-            self._hub.index(conversation, loaded.entries, loaded.lost)
+            self._hub.index(conversation, loaded.entries, loaded.lost, size_bytes)
 
     async def ensure_loaded(
         self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
@@ -72,6 +124,25 @@ class Loader:
             if not self._asked[conversation]:
                 del self._asked[conversation]
 
+    async def parts(
+        self, peer: PublicKey, conversation: ConversationId, message: Message
+    ) -> AsyncIterator[Message]:
+        """Yield a message in parts, each with its conversation loaded; let others run between.
+
+        Raises StoreError.
+        """
+        await self.ensure_loaded(peer, conversation, message)
+        if isinstance(message, Entries) and message.brings_genesis:
+            await _verify(message)
+            await self.ensure_loaded(peer, conversation, message)
+        first = True
+        for part in parts(message, partial(self._hub.shelf.get, conversation), peer):
+            if not first:
+                await asyncio.sleep(0)
+                await self.ensure_loaded(peer, conversation, message)
+            first = False
+            yield part
+
     @property
     def asked(self) -> Conversations:
         """Conversations that callers wait for; evicted now, they would be loaded again."""
@@ -86,16 +157,29 @@ class Loader:
 
     async def _load(self, conversation: ConversationId) -> None:
         try:
-            self._put(conversation, await self._store.load(conversation))
+            loaded = await self._store.load(conversation)
+            # In a thread: a long log takes seconds, in which others are served.
+            is_long = len(loaded.entries) > LONG_ENTRIES
+            self._put(
+                await asyncio.to_thread(restored, conversation, loaded)
+                if is_long
+                else restored(conversation, loaded)
+            )
         finally:
             del self._loads[conversation]
 
-    def _put(self, conversation: ConversationId, loaded: Loaded) -> None:
-        self._perform(self._hub.load(conversation, loaded.entries, loaded.lost))
-        held = self._hub.shelf.get(conversation)
-        if held is not None and held.is_blocked:
+    def _put(self, held: Conversation) -> None:
+        self._perform(self._hub.hold(held))
+        if held.is_blocked:
             log.error(
                 "conversation blocked until a member sends the missing entries",
-                conversation=short(conversation),
-                missing=[short(i) for i in sorted(held.damage.missing)],
+                conversation=short(held.id),
+                count=len(held.damage.missing),
             )
+
+
+def restored(conversation: ConversationId, loaded: Loaded) -> Conversation:
+    """Restore a conversation, with its digest and the parents of the next entry."""
+    held = Conversation.restore(conversation, loaded.entries, loaded.lost)
+    held.prepare()
+    return held

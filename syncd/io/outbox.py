@@ -7,7 +7,7 @@ reason when the peer reads again. Sizes are those of the bytes written
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from replica import limits
@@ -15,15 +15,20 @@ from replica.errors import AntiphonError
 from replica.io import rpc
 from replica.link import Close, Fault, Frame
 from replica.refusals import SlowReader
-from syncd.hint import Hint
+from syncd.hint import Answered, Hint
 
 OUTBOX_MESSAGES_MAX = 20_000
 LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
 """While more bytes than these are queued, no frames are read from the peer."""
 _HINT_BYTES = 256
-"""Approximate size of a hint, which is encoded only when it is written."""
+"""Approximate size of a hint or answer, which are encoded only when they are written."""
 
-Item = Frame | Hint
+_NOTED_BYTES = 1_024
+"""A change of the queue's size that is reported."""
+
+Item = Frame | Hint | Answered
+Encode = Callable[[Item], bytes | None]
+"""Returns the bytes to write for an item; None to skip it."""
 
 
 def _size(item: Item) -> int:
@@ -33,8 +38,17 @@ def _size(item: Item) -> int:
 class Outbox:
     """The queue of one stream, in order; `put` never blocks the performer."""
 
-    def __init__(self, on_stall: Callable[[], None]) -> None:
-        """Start empty; `on_stall` is called once, if the peer does not read."""
+    def __init__(
+        self, on_stall: Callable[[], None], on_size: Callable[[int], None] | None = None
+    ) -> None:
+        """Start empty; `on_stall` is called once, if the peer does not read.
+
+        `on_size` is called with the bytes queued, whenever they change by a kilobyte.
+        """
+        self._on_size = on_size
+        self._noted_bytes = 0
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._writing_since: float | None = None
         self._queue: asyncio.Queue[Item | None] = asyncio.Queue()
         self._bytes = 0
         self._is_drained = asyncio.Event()
@@ -56,6 +70,13 @@ class Outbox:
         self.put(Frame.of(Close(None, Fault.of(error)), "to_client"))
         self.put(None)
 
+    def drop(self, error: AntiphonError) -> None:
+        """End the stream with a Close that names the error, in place of all that is queued."""
+        if not self._is_stalled:
+            self._empty()
+            self.end(error)
+            self._on_stall()
+
     async def drained(self) -> None:
         """Wait until at most LOW_WATER_BYTES are queued."""
         await self._is_drained.wait()
@@ -63,7 +84,7 @@ class Outbox:
     async def write_all(
         self,
         context: rpc.Context,
-        encode: Callable[[Item], bytes | None],
+        encode: Encode,
         on_written: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         """Write items until the stream ends; skip those that `encode` turns into None.
@@ -71,30 +92,51 @@ class Outbox:
         `on_written` is called with the bytes written in all. Raises SlowReader
         once a stalled peer reads again, and the errors of `encode`.
         """
-        loop = asyncio.get_running_loop()
         written_bytes = 0
-        async for item in self._items():
-            data = encode(item)
-            if data is None:
-                continue
-            timer = loop.call_later(limits.WRITE_TIMEOUT_S, self._stall)
-            try:
-                await context.write(data)
-            finally:
-                timer.cancel()
-            written_bytes += len(data)
-            if on_written is not None:
-                await on_written(written_bytes)
+        try:
+            while (item := await self._queue.get()) is not None:
+                self._count(-_size(item))
+                data = encode(item)
+                if data is None:
+                    continue
+                await self._write(context, data)
+                written_bytes += len(data)
+                if on_written is not None:
+                    await on_written(written_bytes)
+        finally:
+            if self._write_timer is not None:
+                self._write_timer.cancel()
         if self._is_stalled:
             raise SlowReader
 
-    async def _items(self) -> AsyncIterator[Item]:
-        while (item := await self._queue.get()) is not None:
-            self._count(-_size(item))
-            yield item
+    async def _write(self, context: rpc.Context, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self._writing_since = loop.time()
+        if self._write_timer is None:  # one for many writes: a timer costs as much as a frame
+            self._write_timer = loop.call_later(limits.WRITE_TIMEOUT_S, self._check_write)
+        try:
+            await context.write(data)
+        finally:
+            self._writing_since = None
+
+    def _check_write(self) -> None:
+        """Stall the stream if its write takes too long, or look again when it would."""
+        self._write_timer = None
+        if self._writing_since is None:
+            return
+        loop = asyncio.get_running_loop()
+        stalls_at = self._writing_since + limits.WRITE_TIMEOUT_S
+        if loop.time() >= stalls_at:
+            self._stall()
+        else:
+            self._write_timer = loop.call_at(stalls_at, self._check_write)
 
     def _count(self, size: int) -> None:
         self._bytes += size
+        change = abs(self._bytes - self._noted_bytes)
+        if self._on_size is not None and (change >= _NOTED_BYTES or (change and not self._bytes)):
+            self._noted_bytes = self._bytes
+            self._on_size(self._bytes)
         if self._bytes > LOW_WATER_BYTES:
             self._is_drained.clear()
         else:
@@ -105,8 +147,12 @@ class Outbox:
         if self._is_stalled:
             return
         self._is_stalled = True
+        self._empty()
+        self._queue.put_nowait(None)
+        self._on_stall()
+
+    def _empty(self) -> None:
         with suppress(asyncio.QueueEmpty):
             while True:
                 self._queue.get_nowait()
-        self._queue.put_nowait(None)
-        self._on_stall()
+        self._count(-self._bytes)

@@ -1,19 +1,29 @@
 """Starts and stops a hub: identity, store, services, health (spec/04-link §2)."""
 
+import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from shutil import disk_usage
 
 import grpc
 import structlog
 from grpc_reflection.v1alpha import reflection
 
-from antiphon.v1 import blob_pb2, sync_pb2
+from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from replica import limits
+from replica.errors import StoreError, Unavailable
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
     STOP_GRACE_S,
     Blobs,
+    CertificateFile,
+    ExpiringBlobs,
+    MetricsServer,
     Store,
     add_health,
+    is_loopback,
     listen,
     load_or_create,
     load_or_create_secret,
@@ -21,12 +31,18 @@ from replica.io import (
     run_until_stopped,
 )
 from replica.link import Authenticator
+from replica.measures import Measure
 from replica.refusals import ArgumentInvalid
 from syncd.hub import Hub
 from syncd.io.blob_service import BlobService
+from syncd.io.blob_stores import BlobStores
+from syncd.io.collection import Collection
 from syncd.io.config import HubConfig
+from syncd.io.descriptors import allow_descriptors, calls_allowed
 from syncd.io.driver import HubDriver
+from syncd.io.invitation_service import InvitationService
 from syncd.io.service import SyncService
+from syncd.measures import measures
 from syncd.policy import Policy
 
 log = structlog.get_logger()
@@ -37,20 +53,40 @@ class HubServer:
     """A running hub."""
 
     address: str
+    """The first of its addresses."""
     key: PublicKey
     driver: HubDriver
+    metrics: MetricsServer | None
+    addresses: tuple[str, ...]
+    certificate: CertificateFile | None
+    """What callers over TLS see; None if all addresses are on loopback."""
+    invitations: InvitationService
     _server: grpc.aio.Server
     _store: Store
+    _renewal: "asyncio.Task[None] | None"
 
     async def stop(self) -> None:
-        """Refuse new calls, finish the queued effects, close the store."""
-        await self._server.stop(STOP_GRACE_S)
+        """Refuse new calls, finish the queued effects and the streams, close the store."""
+        if self.metrics is not None:
+            await self.metrics.stop()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
+        stopped = asyncio.create_task(self._server.stop(STOP_GRACE_S))
+        # A commit that the disk refuses is refused to its senders as at any time.
+        await asyncio.gather(self.driver.performer.flush(), return_exceptions=True)
+        self.driver.streams.finish_all(Unavailable("the hub stops"))
+        await stopped
         await self.driver.stop()
         await self._store.close()
 
     async def failed(self) -> None:
         """Raise the error that ended the hub's driver; wait for ever if it runs."""
         await self.driver.failed()
+
+
+RENEWAL_CHECK_S = 24 * 3600.0
+"""Interval at which a running hub looks at its certificate's end."""
 
 
 async def start(config: HubConfig) -> HubServer:
@@ -63,30 +99,80 @@ async def start(config: HubConfig) -> HubServer:
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     store = await Store.open(data_dir / "log" / "log.db")
     try:
-        blobs = Blobs(
-            data_dir / "blobs",
-            bytes_max=config.blob_bytes_max,
-            total_bytes_max=config.blobs_bytes_max,
-        )
-        driver = HubDriver(Hub(authenticator.public, _policy(config)), store, blobs)
+        blobs = _blobs(data_dir, config)
+        await blobs.sweep()
+        calls_max = calls_allowed(allow_descriptors())
+        policy = _policy(config, data_dir)
+        driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
         server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
-        sync_service = SyncService(driver, authenticator)
+        wanted = [one.strip() for one in config.listen.split(",")]
+        certificate = None
+        if not all(map(is_loopback, wanted)):
+            certificate = CertificateFile(data_dir / "certificate.pem")
+        sync_service = SyncService(driver, authenticator, certificate)
         blob_service = BlobService(driver, authenticator, blobs)
-        server.add_generic_rpc_handlers((sync_service.handlers(), blob_service.handlers()))
-        await add_health(server, "antiphon.v1.SyncService", "antiphon.v1.BlobService")
+        invitations = InvitationService(driver, authenticator)
+        await invitations.load()
+        services = (sync_service, blob_service, invitations)
+        server.add_generic_rpc_handlers(tuple(one.handlers() for one in services))
+        await add_health(server, *(f"antiphon.v1.{type(one).__name__}" for one in services))
         if config.reflection:
             _reflect(server)
-        address = listen(server, config.listen)
+        addresses = tuple(
+            listen(server, one, certificate.credentials() if certificate is not None else None)
+            for one in wanted
+        )
+        metrics = await MetricsServer.started(config.metrics, partial(_measures, driver))
         await server.start()
+        renewal = asyncio.create_task(_renew(certificate)) if certificate is not None else None
     except BaseException:
         await store.close()
         raise
-    log.info("hub ready", address=address, key=short(authenticator.public))
-    return HubServer(address, authenticator.public, driver, server, store)
+    log.info("hub ready", address=", ".join(addresses), key=short(authenticator.public))
+    return HubServer(
+        addresses[0],
+        authenticator.public,
+        driver,
+        metrics,
+        addresses,
+        certificate,
+        invitations,
+        server,
+        store,
+        renewal,
+    )
 
 
-def _policy(config: HubConfig) -> Policy:
+async def _renew(certificate: CertificateFile) -> None:
+    while True:
+        await asyncio.sleep(RENEWAL_CHECK_S)
+        try:
+            certificate.renew_if_due(datetime.now(UTC))
+        except StoreError:
+            # There are weeks left: it is tried again, and the hub goes on.
+            log.exception("the certificate was not renewed")
+
+
+def _blobs(data_dir: Path, config: HubConfig) -> BlobStores:
+    lasting = Blobs(
+        data_dir / "blobs",
+        bytes_max=config.blob_bytes_max,
+        total_bytes_max=config.blobs_bytes_max,
+    )
+    expiring = ExpiringBlobs(
+        data_dir / "expiring",
+        bytes_max=config.blob_bytes_max,
+        total_bytes_max=config.expiring_blobs_bytes_max,
+    )
+    return BlobStores(lasting, expiring)
+
+
+async def _measures(driver: HubDriver) -> list[Measure]:
+    return measures(driver.hub, driver.counters)
+
+
+def _policy(config: HubConfig, data_dir: Path) -> Policy:
     host_keys = _keys("host_keys", config.host_keys)
     if len(host_keys) > limits.HOSTS_MAX:
         raise ArgumentInvalid(f"host_keys: at most {limits.HOSTS_MAX}, so that a Welcome has all")
@@ -95,6 +181,9 @@ def _policy(config: HubConfig) -> Policy:
         entries_max=config.entries_max,
         links_per_key_max=config.links_per_key_max,
         conversations_in_memory_max=config.conversations_in_memory_max,
+        logs_bytes_max=config.logs_bytes_max,
+        disk_creator_bytes_max=config.disk_creator_bytes_max,
+        disk_bytes_max=config.disk_bytes_max or 0.9 * disk_usage(data_dir).total,
         host_keys=host_keys,
     )
 
@@ -107,7 +196,7 @@ def _keys(name: str, texts: list[str]) -> frozenset[PublicKey]:
 
 
 def _reflect(server: grpc.aio.Server) -> None:
-    files = (sync_pb2.DESCRIPTOR, blob_pb2.DESCRIPTOR)
+    files = (sync_pb2.DESCRIPTOR, blob_pb2.DESCRIPTOR, invitation_pb2.DESCRIPTOR)
     names = [s.full_name for file in files for s in file.services_by_name.values()]
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
 
@@ -115,7 +204,11 @@ def _reflect(server: grpc.aio.Server) -> None:
 async def serve(config: HubConfig) -> None:
     """Run until SIGINT or SIGTERM, or until the driver fails."""
     server = await start(config)
+    collecting = asyncio.create_task(Collection(server.driver.hub.shelf).run(), name="collection")
     try:
-        await run_until_stopped(server.failed(), f"hub {server.address} {server.key.hex()}")
+        others = "".join(f" {address}" for address in server.addresses[1:])
+        line = f"hub {server.address} {server.key.hex()}{others}"
+        await run_until_stopped(server.failed(), line)
     finally:
+        collecting.cancel()
         await server.stop()

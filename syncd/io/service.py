@@ -5,7 +5,7 @@ It parses requests, calls the pure modules of syncd/ and encodes their results
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from functools import partial
 from typing import Any, assert_never
 
@@ -14,31 +14,37 @@ import structlog
 
 from antiphon.v1 import sync_pb2 as pb
 from replica import limits
-from replica.conversation import Draft
-from replica.errors import AntiphonError
-from replica.ids import EntryId, Lane, PublicKey, short
-from replica.io import rpc, status
+from replica.conversation import Conversation, Draft
+from replica.errors import AntiphonError, EntryRefused
+from replica.ids import ID_BYTES, EntryId, Lane, PublicKey, short
+from replica.io import CertificateFile, rpc, status
 from replica.link import (
+    NO_CERTIFICATE,
     Authenticator,
     Entries,
     Fault,
     Frame,
-    decode_frame,
+    LinkedHost,
+    Message,
+    Pong,
+    decode_steps,
     draft_to_pb,
     entries_from_pb,
+    entries_steps,
     entries_to_pb,
     fault_to_pb,
     heads_from_pb,
     heads_to_pb,
+    linked_host_to_pb,
 )
 from replica.log import entry_id, entry_to_pb
-from replica.refusals import FrameTooLarge, Unauthenticated
-from syncd import queries, watch
+from replica.refusals import FrameTooLarge
+from syncd import delivery, pushed, queries, watch
 from syncd.connected import LinkId
-from syncd.hint import Hint
+from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
-from syncd.io.outbox import Item, Outbox
-from syncd.io.requests import conversation_id
+from syncd.io.outbox import Encode, Item, Outbox
+from syncd.io.requests import conversation_id, in_steps
 
 log = structlog.get_logger()
 
@@ -46,23 +52,34 @@ log = structlog.get_logger()
 class SyncService:
     """The calls of SyncService."""
 
-    def __init__(self, driver: HubDriver, authenticator: Authenticator) -> None:
-        """Serve `driver`'s hub to keys with a ticket of `authenticator`."""
+    def __init__(
+        self,
+        driver: HubDriver,
+        authenticator: Authenticator,
+        certificate: CertificateFile | None = None,
+    ) -> None:
+        """Serve `driver`'s hub to keys with a ticket of `authenticator`, and with TLS or without.
+
+        The `certificate` is the one that callers over TLS see.
+        """
         self._driver = driver
         self._authenticator = authenticator
+        self._certificate = certificate
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Return the byte-level handlers."""
+        refused = self._driver.counters.note_refusal
         return grpc.method_handlers_generic_handler(
             "antiphon.v1.SyncService",
             {
-                "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate),
+                "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
                 "Link": grpc.stream_stream_rpc_method_handler(self.link),
-                "Push": rpc.unary(pb.PushRequest, self.push),
-                "Watch": rpc.writing_stream(pb.WatchRequest, self.watch),
-                "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch),
-                "Resolve": rpc.unary(pb.ResolveRequest, self.resolve),
-                "Delete": rpc.unary(pb.DeleteRequest, self.delete),
+                "Push": rpc.unary(pb.PushRequest, self.push, refused),
+                "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused),
+                "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch, refused),
+                "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused),
+                "Resolve": rpc.unary(pb.ResolveRequest, self.resolve, refused),
+                "Delete": rpc.unary(pb.DeleteRequest, self.delete, refused),
             },
         )
 
@@ -70,7 +87,10 @@ class SyncService:
         self, request: pb.AuthenticateRequest, context: rpc.Context
     ) -> pb.AuthenticateResponse:
         """Prove possession of a key, which also extends its streams on this connection."""
-        response = rpc.answer_authenticate(self._authenticator, request)
+        digest = NO_CERTIFICATE
+        if self._certificate is not None and rpc.has_tls(context):
+            digest = self._certificate.current.digest
+        response = rpc.answer_authenticate(self._authenticator, request, digest)
         if response.ticket:
             self._driver.renew(PublicKey(request.client_key), context.peer())
         return response
@@ -79,7 +99,7 @@ class SyncService:
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
-        async with rpc.answering(context):
+        async with rpc.answering(context, self._driver.counters.note_refusal):
             await self._run_link(rpc.caller(self._authenticator, context), frames, context)
 
     async def _run_link(
@@ -89,21 +109,29 @@ class SyncService:
             self._driver.disconnect(link_id)
             reader.cancel()
 
-        outbox = Outbox(drop_link)
-        with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
-            link_id = self._driver.connect(peer, outbox.put)
+        outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
+        with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
+            link_id = self._driver.connect(peer, outbox.put, drop=outbox.drop)
             reader = asyncio.create_task(self._read(link_id, frames, outbox), name="link reader")
             try:
-                await outbox.write_all(context, _frame)
+                await outbox.write_all(context, self._counted(partial(self._frame, peer)))
             finally:
                 drop_link()
+
+    def _frame(self, peer: PublicKey, item: Item) -> bytes | None:
+        """Return the frame for an item; a Close in place of one that is the peer's no more."""
+        if not isinstance(item, Frame):
+            return None
+        lost = delivery.withheld(self._driver.hub.shelf, peer, item.message)
+        return item.data if lost is None else Frame.of(lost, "to_client").data
 
     async def _read(self, link_id: LinkId, frames: AsyncIterator[bytes], outbox: Outbox) -> None:
         """Read frames until the peer ends the stream, pausing while too much is queued for it."""
         try:
             async for data in frames:
                 await outbox.drained()
-                await self._driver.receive(link_id, decode_frame(data, "to_hub"), len(data))
+                message = await in_steps(decode_steps(data, "to_hub"))
+                await self._driver.receive(link_id, message, len(data))
         except AntiphonError as error:
             outbox.end(error)
         except Exception:
@@ -112,33 +140,63 @@ class SyncService:
         else:
             outbox.put(None)
 
-    # --- Push, Resolve, Fetch -------------------------------------------------------
+    def _counted(self, encode: Encode) -> Encode:
+        """Return an encoder that counts what it encodes."""
+
+        def encode_and_count(item: Item) -> bytes | None:
+            data = encode(item)
+            if data is not None:
+                message = item.message if isinstance(item, Frame) else None
+                self._driver.counters.note_written(message, len(data))
+            return data
+
+        return encode_and_count
+
+    # --- Push, Hosts, Resolve, Fetch -------------------------------------------------------
 
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
         """Append entries; the response follows once all admitted ones are durable."""
         peer = rpc.caller(self._authenticator, context)
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
-        message = entries_from_pb(request)
-        outcomes = await self._driver.push(peer, message)
+        self._driver.counters.bytes_in += request.ByteSize()
+        try:
+            message = await in_steps(entries_steps(request))
+        except EntryRefused:
+            return pb.PushResponse(outcomes=_unreadable(request))
+        with self._driver.calls.count(peer):
+            outcomes = await self._driver.push(peer, message)
+        held = self._driver.hub.shelf.get(message.conversation)
+        linked = {host.key for host in self._hosts()}
         ids = [entry_id(item.header) for item in request.entries]
-        return pb.PushResponse(outcomes=[_outcome(i, outcomes[i]) for i in ids])
+        return pb.PushResponse(outcomes=[_outcome(i, outcomes[i], held, linked) for i in ids])
+
+    async def hosts(self, _request: pb.HostsRequest, context: rpc.Context) -> pb.HostsResponse:
+        """Name the linked model hosts, those the hub vouches for first and marked (LINK-83)."""
+        self._driver.throttle.call(rpc.caller(self._authenticator, context))
+        return pb.HostsResponse(hosts=map(linked_host_to_pb, self._hosts()))
+
+    def _hosts(self) -> tuple[LinkedHost, ...]:
+        hub = self._driver.hub
+        return hub.connected.hosts(hub.policy.vouches_for)
 
     async def resolve(self, request: pb.ResolveRequest, context: rpc.Context) -> pb.ResolveResponse:
         """Return the fate of an entry; of a request, also its seal and generation."""
         peer = rpc.caller(self._authenticator, context)
-        held = await self._driver.permitted(peer, conversation_id(request.conversation))
-        fate = queries.fate_of(held, EntryId(request.id))
-        if isinstance(fate, queries.Held):
-            await self._driver.flush(held.id)
+        with self._driver.calls.count(peer):
+            held = await self._driver.permitted(peer, conversation_id(request.conversation))
+            fate = queries.fate_of(held, EntryId(request.id))
+            if isinstance(fate, queries.Held):
+                await self._driver.performer.flush(held.id)
         return _fate_to_pb(fate)
 
     async def delete(self, request: pb.DeleteRequest, context: rpc.Context) -> pb.DeleteResponse:
         """Delete a conversation and its blobs; owners only."""
         peer = rpc.caller(self._authenticator, context)
         conversation = conversation_id(request.conversation)
-        entries = await self._driver.delete(peer, conversation)
-        log.info("conversation deleted", conversation=short(conversation), by=short(peer))
+        with self._driver.calls.count(peer):
+            entries = await self._driver.delete(peer, conversation)
+        log.info("conversation deleted", conversation=short(conversation), key=short(peer))
         return pb.DeleteResponse(entries=entries)
 
     async def fetch(
@@ -150,11 +208,15 @@ class SyncService:
         ids = [EntryId(one) for one in request.ids]
         ranges = map(_lane_range, request.ranges)
         responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
-        await self._driver.flush(held.id)
-        for response in responses:
-            yield pb.FetchResponse(
-                entries=map(entry_to_pb, response.entries), absent=response.absent
-            )
+        await self._driver.performer.flush(held.id)
+        with self._driver.transfers.count(peer):
+            for response in responses:
+                await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
+                size = sum(entry.size_bytes for entry in response.entries)
+                self._driver.throttle.charge(peer, held.id, sent_bytes=size)
+                yield pb.FetchResponse(
+                    entries=map(entry_to_pb, response.entries), absent=response.absent
+                )
 
     # --- Watch ------------------------------------------------------------------------
 
@@ -172,32 +234,48 @@ class SyncService:
             # gRPC's flow control has accepted the bytes, so the reader keeps up.
             await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
 
-        outbox = Outbox(drop_link)
-        with self._driver.hold(peer, context.peer(), partial(outbox.end, Unauthenticated())):
-            link_id = self._driver.connect(peer, outbox.put, watches=True)
+        outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
+        with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
+            link_id = self._driver.connect(peer, outbox.put, watches=True, drop=outbox.drop)
             heartbeats = asyncio.create_task(
                 self._send_heartbeats(link_id), name="watch heartbeats"
             )
             try:
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
-                await outbox.write_all(context, _watch_response, grant)
+                encode = self._counted(partial(self._watch_response, peer))
+                await outbox.write_all(context, encode, grant)
             finally:
                 drop_link()
 
+    def _watch_response(self, peer: PublicKey, item: Item) -> bytes | None:
+        message = item.message if isinstance(item, Frame) else item
+        lost = delivery.withheld(self._driver.hub.shelf, peer, message)
+        return _watch_response(message if lost is None else lost)
+
     async def _send_heartbeats(self, link_id: LinkId) -> None:
-        """Send heartbeats for a watcher, which sends no messages; gRPC detects its absence."""
+        """Send heartbeats in a watcher's place; the hub's answers are the beats it gets."""
         while True:
             await asyncio.sleep(limits.HEARTBEAT_S)
             await self._driver.receive(link_id, watch.HEARTBEAT, 0)
 
 
-def _outcome(entry: EntryId, fault: Fault | None) -> pb.PushOutcome:
-    return pb.PushOutcome(
-        id=entry,
-        durable=fault is None,
-        fault=fault_to_pb(fault) if fault is not None else None,
-    )
+def _outcome(
+    entry: EntryId, fault: Fault | None, held: Conversation | None, linked: Container[PublicKey]
+) -> pb.PushOutcome:
+    if fault is not None:
+        return pb.PushOutcome(id=entry, fault=fault_to_pb(pushed.for_push(fault)))
+    warned = pushed.warning_about(held, entry, linked) if held is not None else None
+    warning = fault_to_pb(Fault.of(warned, entry=entry)) if warned is not None else None
+    return pb.PushOutcome(id=entry, durable=True, warning=warning)
+
+
+def _unreadable(request: pb.PushRequest) -> list[pb.PushOutcome]:
+    """Return the outcomes of a Push of which no entry can be read and nothing names the log."""
+    named = pb.PushRequest(conversation=bytes(ID_BYTES), entries=request.entries)
+    refused = entries_from_pb(named).refused
+    faults = (fault_to_pb(Fault.of(error, entry=entry)) for entry, error in refused)
+    return [pb.PushOutcome(id=fault.entry, fault=fault) for fault in faults]
 
 
 def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
@@ -219,13 +297,8 @@ def _lane_range(raw: pb.LaneRange) -> queries.LaneRange:
     return queries.LaneRange(lane, raw.seq_start, raw.seq_end)
 
 
-def _frame(item: Item) -> bytes | None:
-    return item.data if isinstance(item, Frame) else None
-
-
-def _watch_response(item: Item) -> bytes | None:
+def _watch_response(message: Message | Hint | Answered) -> bytes | None:
     """Return the response for an item, None if it has none; raise the error that ends a Watch."""
-    message = item.message if isinstance(item, Frame) else item
     end = watch.end_of(message)
     if end is not None:
         raise status.error_of(end)
@@ -236,6 +309,12 @@ def _watch_response(item: Item) -> bytes | None:
             return pb.WatchResponse(hint=_hint_to_pb(message)).SerializeToString()
         case Draft():
             return pb.WatchResponse(draft=draft_to_pb(message)).SerializeToString()
+        case Answered(_, request, seal, generation):
+            found = pb.Answered(request=request, seal=seal or b"", generation=generation)
+            return pb.WatchResponse(answered=found).SerializeToString()
+        case Pong():
+            # The hub's answer to the heartbeat that it makes for the watcher (LINK-81).
+            return pb.WatchResponse(beat=pb.Beat()).SerializeToString()
         case _:
             return None
 
@@ -246,6 +325,13 @@ def _hint_to_pb(hint: Hint) -> pb.Hint:
         parents=hint.parents,
         basis=hint.tip or b"",
         lamport=hint.lamport,
-        own_heads=heads_to_pb(hint.own_heads),
+        own_heads=map(_own_head_to_pb, hint.own_heads),
         membership_heads=hint.membership_heads,
+        open_request=hint.open_request or b"",
     )
+
+
+def _own_head_to_pb(head: OwnHead) -> pb.LaneHead:
+    (raw,) = heads_to_pb([head.position])
+    raw.lamport = head.lamport
+    return raw

@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import os
 import random
 import resource
-import sys
+from collections.abc import Callable, Coroutine
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from replica.errors import StoreError
@@ -14,6 +16,7 @@ from replica.io.store import Store
 from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 
+STDOUT = 1
 GROUP = 3
 """Entries per append; an append is atomic."""
 CALLERS = 4
@@ -94,12 +97,14 @@ async def upload(folder: Path) -> None:
             print(state.committed_bytes, flush=True)
 
 
-if __name__ == "__main__":
-    program, target, *rest = sys.argv[1:]
-    match program:
-        case "append":
-            asyncio.run(append(Path(target), int(rest[0])))
-        case "fill":
-            asyncio.run(fill(Path(target)))
-        case "upload":
-            asyncio.run(upload(Path(target)))
+PROGRAMS: dict[str, Callable[..., Coroutine[None, None, None]]] = {
+    "append": append,
+    "fill": fill,
+    "upload": upload,
+}
+
+
+def run(output: Connection, program: str, target: Path, *arguments: int) -> None:
+    """Run a program to its end; `output` takes the place of standard output."""
+    os.dup2(output.fileno(), STDOUT)
+    asyncio.run(PROGRAMS[program](target, *arguments))

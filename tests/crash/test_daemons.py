@@ -1,6 +1,5 @@
 """kill -9 of hub and host in the middle of an answer: nothing acknowledged or shown is lost."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,21 +8,10 @@ from antiphon.cli.supervisor import Daemon
 from replica.ids import EntryId
 from replica.io.replica import Replica
 from replica.log.body import FinishReason, Sampling, text_of
+from tests.crash.daemons import host_daemon, hub_daemon
 from tests.support.talk import Talk, key_of
 
 SEEDED = Sampling(temperature=0.9, seed=5)
-
-
-def hub_daemon(folder: Path, listen: str = "127.0.0.1:0") -> Daemon:
-    data_dir = str(folder / "hub")
-    argv = [sys.executable, "-m", "syncd", "--data-dir", data_dir, "--listen", listen]
-    return Daemon("hub", folder / "hub.log", lambda: argv)
-
-
-def host_daemon(folder: Path, hub: str) -> Daemon:
-    flags = ["--data-dir", str(folder / "host"), "--hub", hub, "--context-tokens", "1024"]
-    argv = [sys.executable, "-m", "model_host", "serve", *flags]
-    return Daemon("host", folder / "host.log", lambda: argv)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KILLS = 60
+KILLS = 100
 
 
 def outcome_of(*arguments: str) -> str:

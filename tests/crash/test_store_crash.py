@@ -1,6 +1,6 @@
+import multiprocessing
+import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -8,24 +8,41 @@ from replica.ids import EntryId
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from tests.crash import children
+from tests.crash.children import run
 
-ROOT = Path(__file__).parents[2]
 CYCLES = 25
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([run.__module__])
 
 
-def start(program: str, target: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.crash.children", program, str(target), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+class Child:
+    """A process that runs a program; it is forked from one that has imported all of it."""
 
+    def __init__(self, program: str, target: Path, *arguments: int) -> None:
+        reader, writer = FORKS.Pipe(duplex=False)
+        self.process = FORKS.Process(target=run, args=(writer, program, target, *arguments))
+        self.process.start()
+        writer.close()
+        self._output = os.fdopen(os.dup(reader.fileno()))
+        reader.close()
 
-def killed_after(child: subprocess.Popen[str], lines: int) -> list[str]:
-    """Kill the child once it printed so many lines; return all it printed whole."""
-    assert child.stdout is not None
-    with child:
-        printed = [child.stdout.readline() for _ in range(lines)]
-        child.kill()
-        printed += child.stdout.readlines()
-    return [line.rstrip() for line in printed if line.endswith("\n")]
+    def killed_after(self, lines: int) -> list[str]:
+        """Kill it once it printed so many lines; return all it printed whole."""
+        printed = [self._output.readline() for _ in range(lines)]
+        self.process.kill()
+        return [line.rstrip() for line in (*printed, *self._rest()) if line.endswith("\n")]
+
+    def output(self) -> list[str]:
+        """Wait for its end; return the lines it printed."""
+        lines = [line.rstrip() for line in self._rest()]
+        assert self.process.exitcode == 0
+        return lines
+
+    def _rest(self) -> list[str]:
+        with self._output:
+            lines = self._output.readlines()
+        self.process.join()
+        return lines
 
 
 async def test_acknowledged_entries_survive_a_kill(tmp_path: Path) -> None:
@@ -33,9 +50,9 @@ async def test_acknowledged_entries_survive_a_kill(tmp_path: Path) -> None:
     conversation = children.genesis().conversation
     chance = random.Random(7)
     acked: set[EntryId] = set()
-    for run in range(1, CYCLES + 1):
-        child = start("append", path, str(run))
-        for line in killed_after(child, chance.randrange(1, 60)):
+    for number in range(1, CYCLES + 1):
+        child = Child("append", path, number)
+        for line in child.killed_after(chance.randrange(1, 60)):
             acked.update(EntryId(bytes.fromhex(word)) for word in line.split())
         # A dead process holds no lock: opening proves it.
         async with await Store.open(path) as store:
@@ -52,10 +69,7 @@ async def test_a_write_the_system_refuses_is_refused_and_the_store_stays_usable(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log.db"
-    child = start("fill", path)
-    output, _ = child.communicate()
-    assert child.returncode == 0
-    words = [line.split() for line in output.splitlines()]
+    words = [line.split() for line in Child("fill", path).output()]
     groups = [ids for word, *ids in words if word == "acked"]
     assert [word for word, *_ in words].count("refused") == 1
     assert len(groups) > 2
@@ -73,13 +87,11 @@ async def test_an_upload_resumes_after_a_kill_where_it_was_committed(tmp_path: P
     chance = random.Random(7)
     committed = 0
     for _ in range(3):
-        lines = killed_after(start("upload", tmp_path / "blobs"), chance.randrange(2, 100))
+        lines = Child("upload", tmp_path / "blobs").killed_after(chance.randrange(2, 100))
         assert int(lines[0]) >= committed
         state = await blobs.stat(children.CONVERSATION, digest)
         assert state.committed_bytes >= max(map(int, lines))
         committed = state.committed_bytes
-    child = start("upload", tmp_path / "blobs")
-    output, _ = child.communicate()
-    assert int(output.splitlines()[0]) == committed
+    assert int(Child("upload", tmp_path / "blobs").output()[0]) == committed
     read = [chunk async for chunk in blobs.read(children.CONVERSATION, digest)]
     assert b"".join(read) == data

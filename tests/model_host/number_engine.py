@@ -13,18 +13,18 @@ from tests.model_host.kv.paged import NumpyMemory, compute, keys_and_values
 VOCAB = 97
 
 
-def logits_after(state: int) -> Logits:
-    """Return logits [V] whose best token depends on every token before."""
+def logits_after(state: int, words: int = VOCAB) -> Logits:
+    """Return logits [V] whose best token, one of the first `words`, depends on all before."""
     row = np.zeros(VOCAB, np.float32)
-    row[(state >> 7) % VOCAB] = 1
+    row[(state >> 7) % words] = 1
     return row
 
 
-def answer(prompt: Sequence[int], count: int) -> list[int]:
+def answer(prompt: Sequence[int], count: int, words: int = VOCAB) -> list[int]:
     """Return the greedy answer to a prompt, computed without pages or batches."""
     ids = list(prompt)
     for _ in range(count):
-        ids.append(int(np.argmax(logits_after(int(keys_and_values(ids)[-1])))))
+        ids.append(int(np.argmax(logits_after(int(keys_and_values(ids)[-1]), words))))
     return ids[len(prompt) :]
 
 
@@ -44,6 +44,8 @@ class NumberEngine:
         self.steps: list[list[int]] = []
         self.fails: set[int] = set()
         """Tokens that no step computes."""
+        self.words = VOCAB
+        """Tokens that answers have."""
 
     def namespace(self, salt: bytes) -> Namespace:
         empty = bytes(32)
@@ -70,12 +72,10 @@ class NumberEngine:
         assert len({slab for slab, _ in slabs}) >= len(batch)
 
     def _append(self, part: Slice) -> Logits:
-        assert part.logits <= 1
-        at = part.pages.tokens
+        end = part.pages.tokens + len(part.ids)
         compute(self.memory, part.pages, part.ids)
-        if not part.logits:
-            return np.zeros((0, VOCAB), np.float32)
-        last = at + len(part.ids) - 1
-        slab = part.pages.slabs[last // SLAB_TOKENS]
-        state = int(self.memory.cells[slab, last % SLAB_TOKENS])
-        return logits_after(state)[None]
+        rows = np.zeros((part.logits, VOCAB), np.float32)
+        for row, at in zip(rows, range(end - part.logits, end), strict=True):
+            state = self.memory.cells[part.pages.slabs[at // SLAB_TOKENS], at % SLAB_TOKENS]
+            row[:] = logits_after(int(state), self.words)
+        return rows

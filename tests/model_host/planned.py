@@ -32,7 +32,7 @@ from tests.support.writers import Writer, said
 
 PROFILE = Profile(
     "bytes", Digest(b"w" * 32), ENCODER.digest, TEMPLATE.digest, RECIPE_DIGEST,
-    Digest(b"s" * 32), "fp32", 200, has_tools=False,
+    Digest(b"s" * 32), "fp32", 200, has_tools=False, grammar_engine="none",
 )  # fmt: skip
 ANY = Digest(bytes(32))
 

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 
 from model_host.batcher import Batcher
-from model_host.errors import CacheBudgetExceeded, CheckpointCorrupt
+from model_host.errors import CacheBudgetExceeded
 from model_host.job import Chosen, Computed, Ended, Found, Job
-from model_host.kv.cached_pages import CachedSource
 from model_host.kv.memory import SLAB_TOKENS
 from model_host.kv.page_pool import PagePool
-from model_host.kv.page_store import PageTarget, Stored
 from model_host.plan import Plan
 from model_host.render import Context
 from model_host.runner import Run
@@ -52,18 +50,22 @@ def text(count: int, seed: int) -> list[int]:
 class Scene:
     """A batcher over number pages."""
 
-    def __init__(self, slabs: int = 40, tails: int = 8, sequences_max: int = 8) -> None:
+    def __init__(
+        self, slabs: int = 40, tails: int = 8, sequences_max: int = 8, *, guesses_max: int = 0
+    ) -> None:
         self.engine = NumberEngine(slabs + tails)
         self.pool = PagePool(self.engine.memory, tail_slots=tails, budget_bytes=slabs * SLAB_BYTES)
         self.pages = NaivePages()
         self.now = 0.0
+        self.tick = 0.01
         self.batcher = Batcher(
-            self.engine, self.pool, self.pages, self.clock, sequences_max=sequences_max
-        )
+            self.engine, self.pool, self.pages, self.clock,
+            sequences_max=sequences_max, guesses_max=guesses_max,
+        )  # fmt: skip
         self.events: list = []
 
     def clock(self) -> float:
-        self.now += 0.01
+        self.now += self.tick
         return self.now
 
     def job(
@@ -108,6 +110,16 @@ def is_right(job: Job) -> bool:
 
 
 # --- one run --------------------------------------------------------------------------
+
+
+def saved(scene: Scene, prompt: list[int]) -> None:
+    """Compute and store a context, then drop it from memory."""
+    job = scene.add(prompt, 1)
+    scene.run()
+    source = scene.pool.cached.unpinned(job.ids, job.conversation)
+    ids = job.ids[: source.tokens]
+    scene.pages.save(job.conversation, NAMESPACE, b"s" * 32, b"", ids, source)
+    scene.pool.cached.evict(job.conversation)
 
 
 def test_a_run_is_computed_from_prompt_to_end(scene: Scene):
@@ -317,59 +329,3 @@ def test_a_run_that_can_not_be_computed_ends_alone(scene: Scene):
     assert scene.of(bad)[-1].error is not None
     assert bad.run.finished is not None
     assert bad.run.finished[0] is FinishReason.INTERRUPTED
-
-
-# --- the store ------------------------------------------------------------------------
-
-
-def saved(scene: Scene, prompt: list[int]) -> None:
-    """Compute and store a context, then drop it from memory."""
-    job = scene.add(prompt, 1)
-    scene.run()
-    with scene.pool.cached.reading(job.ids, job.conversation) as reading:
-        source = CachedSource(reading, scene.engine.memory)
-        ids = job.ids[: reading.tokens]
-        scene.pages.save(job.conversation, NAMESPACE, b"s" * 32, b"", ids, source)
-    scene.pool.cached.evict(job.conversation)
-
-
-def test_a_stored_context_is_restored_and_not_computed(scene: Scene):
-    prompt = text(800, 1)
-    saved(scene, prompt)
-    rows = scene.batcher.counters.rows
-    job = scene.add([*prompt, *text(10, 2)], 3)
-    scene.run()
-    assert scene.of(job)[0] == Found(0, 800)
-    assert scene.batcher.counters.restores == 1
-    assert scene.batcher.counters.rows - rows == 10 + 2
-    assert is_right(job)
-
-
-def test_a_store_that_reaches_further_than_memory_is_used(scene: Scene):
-    prompt = text(800, 1)
-    saved(scene, prompt)
-    scene.add(prompt[:100], 1)
-    scene.run()
-    job = scene.add([*prompt, 5], 3)
-    scene.run()
-    assert scene.of(job)[0] == Found(64, 736)
-    assert is_right(job)
-
-
-class Rotten(NaivePages):
-    """A store whose second group fails its check."""
-
-    def load(self, stored: Stored, target: PageTarget) -> None:
-        super().load(replace(stored, tokens=SLAB_TOKENS // 8), target)
-        raise CheckpointCorrupt("a group")
-
-
-def test_a_corrupt_checkpoint_is_counted_and_computed_instead(scene: Scene):
-    prompt = text(800, 1)
-    saved(scene, prompt)
-    scene.pages.__class__ = Rotten
-    job = scene.add([*prompt, 5], 3)
-    scene.run()
-    assert scene.of(job)[0] == Found(0, 0)
-    assert scene.batcher.counters.fallbacks == 1
-    assert is_right(job)

@@ -25,6 +25,11 @@ def test_a_run_is_cancelled_once_it_is_told_so():
     assert job.is_cancelled
 
 
+def test_rows_beyond_its_tokens_are_those_of_guesses():
+    job = Job(new_run(a_plan()), b"c" * 32, b"o" * 32, b"d" * 32, b"n" * 32)
+    assert [job.guessed(rows) for rows in (1, job.rest, job.rest + 3)] == [0, 0, 3]
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "common"),
     [(b"", b"abc", 0), (b"abc", b"abc", 3), (b"abcd", b"abXd", 2), (b"Xabc", b"abc", 0)],

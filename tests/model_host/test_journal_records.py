@@ -67,6 +67,14 @@ def test_a_torn_or_damaged_log_probability_ends_the_journal() -> None:
         assert decode_journal(bytes(damaged), 2) == (HEAD, whole)
 
 
+def test_a_head_with_a_flipped_bit_is_no_journal() -> None:
+    data = journal()
+    for bit in range(8 * HEAD_BYTES):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert decode_journal(bytes(damaged)) is None
+
+
 def test_another_magic_is_no_journal() -> None:
     assert decode_journal(b"AJRNL01\n" + journal()[8:]) is None
 

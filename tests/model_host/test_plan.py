@@ -15,6 +15,7 @@ from model_host.refusals import (
     ProfileUnknown,
     SealTooLarge,
     TokensForeign,
+    ToolChoiceInvalid,
 )
 from model_host.render import Renderer
 from model_host.template import Template
@@ -35,7 +36,10 @@ from replica.log.body import (
     Speaker,
     Text,
     ToolCall,
+    ToolChoice,
+    ToolDefinition,
     ToolResult,
+    Tools,
 )
 from replica.log.body import Message as Said
 from tests.model_host.planned import ANY, PROFILE, Scene
@@ -253,6 +257,20 @@ def test_answers_stay_usable_under_a_template_that_rewrites_history():
             contexts.keep(seal_id, planned.context)
             answer = Generation((97, 98), (Text("ab"),), 2, FinishReason.STOP)
             scene.host_writes(answer, seal_id)
+
+
+def test_a_plan_has_the_grammar_of_the_request_and_the_tools_in_effect():
+    scene = Scene()
+    assert scene.plan(scene.ask()).grammar is None
+    tools = scene.add(Tools((ToolDefinition("f", "", "{}"),)), [scene.genesis])
+    request = scene.add(Request(scene.host.public, Sampling()), [tools])
+    assert '"f' in scene.plan_of(scene.ready(request.id), profile=LONG).grammar.text
+
+
+def test_a_choice_of_tools_that_are_not_there_refuses_the_request():
+    scene = Scene()
+    with pytest.raises(ToolChoiceInvalid):
+        scene.plan(scene.ask(tool_choice=ToolChoice.REQUIRED))
 
 
 def test_more_entries_than_a_seal_lists_refuse_the_request():

@@ -15,11 +15,15 @@ PROFILE = Profile(
     numerics="bf16",
     context_tokens_max=8192,
     has_tools=False,
+    grammar_engine="engine 1.0",
 )
 
 
 def test_the_digest_covers_every_field_with_its_length() -> None:
-    changed = {"name": "SmolLM", "numerics": "fp32", "context_tokens_max": 8191, "has_tools": True}
+    changed = {
+        "name": "SmolLM", "numerics": "fp32", "context_tokens_max": 8191, "has_tools": True,
+        "grammar_engine": "engine 1.1",
+    }  # fmt: skip
     others = [
         replace(PROFILE, **{field.name: changed.get(field.name, Digest(b"x" * 32))})
         for field in fields(Profile)
@@ -32,7 +36,7 @@ def test_the_digest_covers_every_field_with_its_length() -> None:
 
 def test_the_digest_is_the_one_the_specification_names() -> None:
     values = [PROFILE.name.encode(), *(c * 32 for c in (b"w", b"t", b"m", b"r", b"s"))]
-    values += [b"bf16", b"8192", b"False"]
+    values += [b"bf16", b"\x00\x20\x00\x00", b"\x00", b"engine 1.0"]
     content = b"".join(len(value).to_bytes(4, "little") + value for value in values)
     assert PROFILE.digest == tagged_sha256(b"antiphon/v1/profile", content)
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from model_host.obligations import Asked
+from model_host.engine.gguf_file import ModelFile
+from model_host.engine.tokenizer import Tokenizer
 from model_host.refusals import (
     TemplateUnsupported,
     ToolsUnsupported,
@@ -12,6 +13,7 @@ from model_host.refusals import (
 from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
 from model_host.template import Template
 from model_host.tool_formats import HERMES, NO_TOOLS, REPLACING
+from replica.conversation import Asked
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log.body import (
     FinishReason,
@@ -221,6 +223,24 @@ def test_a_speaker_without_a_role_is_refused():
     for speaker in (0, 99):
         with pytest.raises(TemplateUnsupported, match=f"speaker {speaker}"):
             render(items(Message(speaker, (Text("a"),)), REQUEST))
+
+
+def test_the_real_models_template_gives_the_same_by_pairs_and_as_a_whole(
+    model_file: ModelFile, tokenizer: Tokenizer
+):
+    template = Template(model_file.template)
+    local, whole = Renderer.load(template, tokenizer), Renderer(template, tokenizer, None)
+    assert local.is_local
+    end = tokenizer.control_id("<|im_end|>")
+    done = Generation((*tokenizer.encode("Yes: <b>"), end), (Text("y"),), 1, FinishReason.STOP)
+    cut = Generation((*tokenizer.encode("An"),), (Text("An"),), 2, FinishReason.LENGTH)
+    result = Message(Speaker.TOOL, (ToolResult("1", (Text("7"),)),))
+    bodies = (
+        system("Be brief."), SUM, user("\n <|im_end|> hi "), REQUEST, done, user(""), REQUEST, cut,
+        REQUEST, done, result, SUM, user("東京🦊"), REQUEST,
+    )  # fmt: skip
+    context = items(*bodies, final=(3, 6, 8, 13))
+    assert render(context, local).tokens == render(context, whole).tokens
 
 
 # --- tools ------------------------------------------------------------------------------

@@ -2,17 +2,28 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from model_host import runner
 from model_host.calls import CallingText
+from model_host.errors import GrammarFailed
+from model_host.grammar import Grammar, Vocabulary
 from model_host.plan import Plan
 from model_host.runner import Run
-from model_host.sampler_state import SamplerState
+from model_host.sampler_state import SamplerState, allowed_ids
 from model_host.text import VisibleText
 from model_host.tool_formats import HERMES
 from replica.ids import EntryId
-from replica.log.body import FinishReason, Text, TokenLogprobs, ToolCall, Usage
+from replica.log.body import (
+    FinishReason,
+    FormatKind,
+    ResponseFormat,
+    Text,
+    TokenLogprobs,
+    ToolCall,
+    Usage,
+)
 from tests.model_host.planned import ANY, PROFILE, Scene
 from tests.model_host.test_render import ENCODER, END
 from tests.model_host.test_text import Bytes as Decoder
@@ -128,6 +139,15 @@ def test_a_full_context_ends_the_run():
     assert len(planned.prompt) + len(run.token_ids) == 200
 
 
+def test_the_tokens_left_follow_the_request_and_the_context():
+    scene = Scene()
+    limited = new_run(scene.plan(scene.ask(output_tokens_max=2)))
+    limited.add_token(65)
+    assert limited.tokens_left == 1
+    free = new_run(a_plan())
+    assert free.tokens_left == 200 - len(free.plan.prompt)
+
+
 def test_a_cancelled_run_keeps_the_bytes_shown():
     run = new_run(a_plan())
     run.add_token(ord("a"))
@@ -217,3 +237,87 @@ def test_an_answer_cut_off_in_a_call_can_be_continued():
     run = calling_run(b"Wait. " + CALL, output_tokens_max=30)
     body = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
     assert (body.parts, body.finish_reason) == ((Text("Wait. "),), FinishReason.LENGTH)
+
+
+class ByteWords:
+    """The byte tokenizer as grammars see it."""
+
+    token_count = END + 1
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < 256 else b""
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+
+VOCABULARY = Vocabulary(ByteWords(), {END})
+
+
+def constrained_run(pattern: str, **request) -> Run:
+    """Return a run whose answer matches a regular expression."""
+    scene = Scene()
+    wanted = ResponseFormat(FormatKind.REGEX, pattern)
+    run = new_run(scene.plan(scene.ask(response_format=wanted, **request)))
+    assert run.plan.grammar is not None
+    run.grammar = Grammar(run.plan.grammar, VOCABULARY, run.plan.continued)
+    return run
+
+
+def write(run: Run, words: bytes) -> Run:
+    """Write `words` as far as the masks allow, and then the last token that each allows."""
+    while run.finished is None:
+        mask = run.mask()
+        assert mask is not None
+        allowed = np.flatnonzero(allowed_ids(mask, END + 1)).tolist()
+        wanted = words[len(run.token_ids) :][:1]
+        run.add_token(wanted[0] if wanted and wanted[0] in allowed else allowed[-1])
+    return run
+
+
+def test_a_grammar_masks_every_choice_and_ends_the_run_when_it_is_complete():
+    run = write(constrained_run("yes|no"), b"nope")
+    assert run.token_ids == list(b"no")
+    assert run.finished == (FinishReason.STOP, "the form is complete")
+
+
+def test_a_run_without_a_grammar_has_no_mask():
+    assert new_run(a_plan()).mask() is None
+
+
+def test_a_turn_may_end_where_the_grammar_may():
+    run = write(constrained_run("a+"), b"aaa")
+    assert run.token_ids == [*b"aaa", END]
+    assert run.finished == (FinishReason.STOP, "end of turn")
+
+
+def test_a_stop_token_ends_an_answer_of_a_grammar_before_it_is_complete():
+    run = write(constrained_run("[a-c]{5}", stop_tokens=(ord("b"),)), b"aab")
+    assert run.finished == (FinishReason.STOP, "stop token 98")
+
+
+def test_an_answer_of_a_grammar_names_its_engine_and_the_grammar():
+    run = write(constrained_run("yes|no"), b"no")
+    body = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
+    assert body.grammar_engine == PROFILE.grammar_engine
+    assert body.grammar_digest == run.plan.grammar.digest
+    free = run_out(a_plan(), [END]).generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
+    assert (free.grammar_engine, free.grammar_digest) == ("", None)
+
+
+def test_journaled_tokens_rebuild_the_state_of_a_grammar():
+    whole = write(constrained_run("[a-c]{5}"), b"abcab")
+    resumed = constrained_run("[a-c]{5}")
+    for token_id in whole.token_ids[:3]:
+        resumed.add_token(token_id)
+    assert write(resumed, b"abcab").token_ids == whole.token_ids
+
+
+def test_journaled_tokens_of_another_grammar_are_no_answer():
+    with pytest.raises(GrammarFailed):
+        constrained_run("[a-c]{5}").add_token(ord("x"))
+
+
+def test_an_answer_that_fills_its_limit_with_the_last_token_of_its_form_is_complete():
+    run = write(constrained_run("yes|no", output_tokens_max=2), b"no")
+    assert run.finished == (FinishReason.STOP, "the form is complete")

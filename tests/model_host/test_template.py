@@ -75,3 +75,12 @@ def test_a_template_that_looks_further_than_two_turns_is_not_local(source: str):
 def test_a_template_that_can_not_be_split_or_run_is_refused(source: str):
     with pytest.raises(TemplateUnsupported):
         Template(source).literals(["user"], header=True)
+
+
+def test_a_template_with_another_text_for_its_tokens_has_another_digest():
+    source = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    digests = {
+        Template(source, bos_token=bos, eos_token=eos).digest
+        for bos, eos in (("", ""), ("<s>", ""), ("", "<s>"), ("<s>", "</s>"), ("<s></s>", ""))
+    }
+    assert len(digests) == 5

@@ -5,7 +5,7 @@ from functools import partial
 from replica.commits import Conversations
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
-from replica.core import ReplicaCore, ReplicaEffects
+from replica.core import FollowPolicy, ReplicaCore, ReplicaEffects
 from replica.ids import ConversationId
 from replica.limits import VERSION
 from replica.link.effects import conversation_of
@@ -37,6 +37,8 @@ class ReplicaNode(Node):
     """Drives a replica's core as replica/io/driver.py does."""
 
     role = "person"
+    is_selective = False
+    """Whether only what is asked for is open, one conversation at a time."""
 
     def __init__(
         self, name: str, clock: Clock, network: Network, oracle: Oracle, hub: HubNode
@@ -56,7 +58,8 @@ class ReplicaNode(Node):
         hello = Hello((VERSION,), follow=self.mix.follow, host=self.host_info())
         known_hub = self.hub.key if self.mix.remember_acks else None
         self.shelf = MemoryShelf()
-        self.core = ReplicaCore(self.public, hello, self.shelf, known_hub)
+        policy = FollowPolicy(open_max=1, unasked_max=0, idle_s=2.0) if self.is_selective else None
+        self.core = ReplicaCore(self.public, hello, self.shelf, known_hub, policy)
         self.wire = None
         self.confirmed: set[ConversationId] = set()
         self.states: dict[ConversationId, SyncState] = {}
@@ -85,6 +88,8 @@ class ReplicaNode(Node):
 
     def join(self, conversation: ConversationId) -> None:
         """Follow a conversation whose id came with the grant, outside the protocol."""
+        if self.is_selective:
+            return
         if self.is_alive:
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self.joined.add(conversation)
@@ -164,6 +169,7 @@ class ReplicaNode(Node):
             self.oracle.in_flight.sent(self.name, wire, frame.message)
         steps: Steps = [(conversation_of(f), partial(self._send, wire, f)) for f in effects.send]
         steps += [(conversation_of(e), partial(self._deliver, e)) for e in effects.deliver]
+        steps += [(None, partial(_evict, self, conversation)) for conversation in effects.closed]
         return steps
 
     def _send(self, wire: Wire | None, frame: Frame) -> None:
@@ -200,10 +206,11 @@ class ReplicaNode(Node):
                     self.confirmed.add(conversation)
                     self.synchronized(conversation)
             case Listed(items):
-                self.joined.update(item.conversation for item in items)
+                if not self.is_selective:
+                    self.joined.update(item.conversation for item in items)
             case EntryFailed(_, entry, fault):
                 self.trace(f"failed {fault.reason} {entry.hex()[:6] if entry else '-'}")
-                self.oracle.stores.failed(self.name, fault)
+                self.oracle.stores.failed(self.name, entry, fault, self.hub.disk)
             case DraftReceived(draft):
                 self.oracle.drafts.read(self.name, self.incarnation, draft)
             case LinkClosed():
@@ -216,3 +223,11 @@ class ReplicaNode(Node):
     ) -> None: ...
 
     def synchronized(self, conversation: ConversationId) -> None: ...
+
+
+def _evict(node: ReplicaNode, conversation: ConversationId) -> None:
+    """Drop a closed conversation from memory once its entries are durable."""
+    if conversation in node.commits.writing:
+        node.submit((), {conversation}, [(None, partial(_evict, node, conversation))])
+    elif not node.core.listed.is_used(conversation):
+        node.do(node.core.forget(conversation))

@@ -89,16 +89,17 @@ BUGS = [
     Planted(order.ignores_the_basis, shapes.drawn, 14),
     Planted(order.breaks_ties_between_tips_by_arrival, shapes.parted, 6),
     Planted(order.puts_the_newest_tip_first, shapes.drawn, 2),
-    Planted(order.breaks_ties_in_a_tail_by_arrival, shapes.parted, 0),
+    Planted(order.forgets_messages_beside_a_sealed_request, shapes.parted, 0),
+    Planted(order.breaks_ties_in_a_tail_by_arrival, shapes.parted, 7),
     Planted(order.breaks_ties_in_a_seal_by_arrival, shapes.parted, 0),
     Planted(order.merges_a_document_in_another_order, shapes.parted, 2),
-    Planted(order.shows_updates_outside_a_cut, shapes.cutting, 42, start=38),
+    Planted(order.shows_updates_outside_a_cut, shapes.cutting, 229, start=225),
     Planted(order.leaves_a_queued_request_without_the_answer_before_it, shapes.calm, 2),
     Planted(order.closes_every_request, shapes.cancelling, 7),
     Planted(host.runs_a_request_twice, shapes.drawn, 0),
     Planted(host.resumes_nothing, shapes.crashing, 2),
     Planted(host.answers_again, shapes.drawn, 1),
-    Planted(host.begins_before_it_is_synchronized, shapes.crashing, 0),
+    Planted(host.begins_before_it_is_synchronized, shapes.crashing, 4),
     Planted(host.begins_on_a_busy_branch, shapes.cancelling, 0),
     Planted(host.answers_for_another_host, shapes.parted, 0),
     Planted(host.does_not_wait_for_the_answer_before, shapes.calm, 2),
@@ -119,6 +120,10 @@ def test_every_bug_is_planted_once():
     assert len(names) == len(set(names)) >= 40
 
 
-@pytest.mark.parametrize("shape", {planted.shape for planted in BUGS}, ids=lambda s: s.__name__)
+# A list in the order of BUGS: the workers of pytest-xdist must collect one order of tests.
+SHAPES = list(dict.fromkeys(planted.shape for planted in BUGS))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_no_shape_breaks_a_promise_by_itself(shape: Callable[[Mix], Mix]):
-    assert [run_seed(seed, shape).problem for seed in range(8)] == [""] * 8
+    assert [run_seed(seed, shape).problem for seed in range(3)] == [""] * 3

@@ -1,4 +1,4 @@
-"""Two thousand schedules of the real core, each with its own mix of faults."""
+"""Schedules of the real core, each with its own mix of faults; `make sim` runs ten thousand."""
 
 import os
 import subprocess
@@ -9,19 +9,19 @@ import pytest
 from tests.simulation.__main__ import report
 from tests.simulation.world import run_seed
 
-CHUNK = 100
+SEEDS, CHUNK = 300, 50
+"""Each planted bug is found within as many (tests/simulation/planted)."""
 
 
-@pytest.mark.parametrize("first", range(0, 2_000, CHUNK))
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_every_promise_holds_under_every_schedule(first: int):
     outcomes = [run_seed(seed) for seed in range(first, first + CHUNK)]
     problems = [report(outcome) for outcome in outcomes if outcome.problem]
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("first", range(0, 2_000, CHUNK))
-def test_a_seed_gives_the_same_trace_twice(first: int):
-    seed = first + first // CHUNK
+@pytest.mark.parametrize("seed", range(0, SEEDS, 15))
+def test_a_seed_gives_the_same_trace_twice(seed: int):
     assert run_seed(seed).trace_hash == run_seed(seed).trace_hash
 
 

@@ -3,11 +3,11 @@
 from random import Random
 
 from replica.conversation.conversation import Conversation
+from replica.conversation.cuts import cuts_of
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
 from replica.log.body import (
     Cancel,
-    Cut,
     DocumentUpdate,
     Grant,
     Join,
@@ -149,7 +149,7 @@ def _join(person: ReplicaNode, held: Conversation) -> None:
 
 def _heads(held: Conversation, track: Track) -> tuple[EntryId, ...]:
     log = held.log
-    on_track = [i for i, e in log.entries.items() if e.header.track == track]
+    on_track = [i for i in log.covered() if log.entries[i].header.track == track]
     followed = {p for i in on_track for p in log.entries[i].header.parents}
     heads = sorted(i for i in on_track if i not in followed)
     return tuple(heads[:PARENTS_MAX]) or (EntryId(held.id),)
@@ -168,13 +168,11 @@ def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> 
     if not owner.is_alive or held is None or not held.is_member(owner.public):
         return
     log = held.log
-    cuts = []
-    for lane in sorted(log.lanes()):
-        if lane.author == key:
-            for tip in log.lane_tips(lane):
-                seq = log.entries[tip].header.seq
-                cuts.append(Cut(lane.epoch, lane.track, seq, tip))
+    if key == owner.public and not log.membership.covers_author(key):
+        owner.writer.leave_as_reader(held)
+        return
+    cuts = cuts_of(log, key)
     if owner.random.random() < 0.3:
         cuts = cuts[:1]  # other entries of the key become void
     parents = log.membership_heads() or (EntryId(conversation),)
-    owner.writer.write(conversation, Member(Revocation(key, tuple(cuts))), parents)
+    owner.writer.write(conversation, Member(Revocation(key, cuts)), parents)

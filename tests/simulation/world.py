@@ -65,6 +65,8 @@ class World:
         self.hosts = [HostNode(name, *parts) for name in ("host", "host2")[: self.mix.hosts]]
         self.replicas: list[ReplicaNode] = [*self.people, *self.hosts]
         self.nodes: list[Node] = [self.hub, *self.replicas]
+        for host in self.hosts:
+            host.is_selective = self.mix.follow and self.mix.hub_memory == 1
         self.conversations: list[ConversationId] = []
         self.damaged: set[EntryId] = set()
         self.faults_ended_at = 0.0
@@ -242,6 +244,8 @@ class World:
         self.network.end_faults()
         self.clock.trace("faults end")
         self.faults_ended_at = self.clock.now
+        for host in self.hosts:
+            host.is_selective = False
         for node in self.nodes:
             node.start()
         for replica in self.replicas:

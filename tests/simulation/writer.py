@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey, Track
-from replica.log.body import Body, DocumentUpdate, Genesis
+from replica.log.body import Body, DocumentUpdate, Genesis, Member, Revocation
 from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind
 
@@ -30,6 +30,11 @@ class Unchecked(Author):
 
     def may_write(self, held: Conversation, body: Body) -> bool:
         return True
+
+    def may_name(self, held: Conversation, named: tuple[EntryId, ...]) -> bool:
+        """Let a reader follow its own void entries."""
+        is_reader = not held.log.membership.covers_author(self.public)
+        return is_reader or super().may_name(held, named)
 
 
 class Writer:
@@ -74,6 +79,12 @@ class Writer:
         )
         self._append(entry, body)
         return entry
+
+    def leave_as_reader(self, held: Conversation) -> None:
+        """Resign in the one form that counts for readers (ORD-3)."""
+        self._replica.core.epochs.begin(held.id, self._new_epoch())
+        body = Member(Revocation(self._replica.public))
+        self.write(held.id, body, (EntryId(held.id),))
 
     def set_title(self, held: Conversation, title: str) -> None:
         """Set the title in the document, on top of all held updates."""

@@ -10,14 +10,12 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from antiphon.v1.blob_pb2_grpc import BlobServiceStub
-from antiphon.v1.sync_pb2_grpc import SyncServiceStub
+from antiphon.conformance.io import calls
+from antiphon.conformance.io.calls import RawLink
 from replica.ids import ConversationId
 from replica.io import rpc, status
 from replica.io.hub_calls import HubCalls
 from replica.io.store import Store
-from replica.link.codec import decode_frame, encode_frame
-from replica.link.messages import Message
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.writers import Writer, said
@@ -25,40 +23,17 @@ from tests.support.writers import Writer, said
 PATIENCE_S = 20.0
 
 
-class RawLink:
-    """A link whose frames the test sends, including invalid ones."""
-
-    def __init__(self, call: Any) -> None:
-        self.call = call
-
-    async def send(self, *messages: Message) -> None:
-        for message in messages:
-            await self.call.write(encode_frame(message, "to_hub"))
-
-    async def read(self) -> Message | None:
-        """Return the next message; None at the end of the stream."""
-        async with asyncio.timeout(PATIENCE_S):
-            data = await self.call.read()
-        return None if data is grpc.aio.EOF else decode_frame(data, "to_client")
-
-
-class Caller:
-    """A key with a ticket, and the raw stubs."""
+class Caller(calls.Caller):
+    """A key with a ticket, with the raw stubs and the client of `replica.io` beside them."""
 
     def __init__(self, address: str, store: Store, key: Ed25519PrivateKey) -> None:
         self.calls = HubCalls(address, key, store)
-        self.sync: Any = SyncServiceStub(self.calls.channel)
-        self.blobs: Any = BlobServiceStub(self.calls.channel)
-        self.metadata: tuple[tuple[str, bytes], ...] = ()
+        super().__init__(address, key, self.calls.channel)
 
     async def enter(self) -> "Caller":
         _, ticket = await self.calls.authenticate()
         self.metadata = ((rpc.TICKET_METADATA, ticket),)
         return self
-
-    def link(self) -> RawLink:
-        method = self.calls.channel.stream_stream("/antiphon.v1.SyncService/Link")
-        return RawLink(method(metadata=self.metadata))
 
 
 class ServedHub:
@@ -115,3 +90,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  # no event signals changes inside a hub
             await asyncio.sleep(0)
+
+
+__all__ = ["Caller", "RawLink", "ServedHub", "refused", "serve_hub", "until"]

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+import aiosqlite
+
 from replica.io import schema
 from replica.io.store import Store
 from replica.refusals import StoreFull
@@ -20,6 +22,13 @@ def flip_byte(path: Path, content: bytes, *, occurrence: int = 0) -> None:
     for _ in range(occurrence + 1):
         at = data.index(content, at + 1)
     data[at + len(content) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def overwrite(path: Path, at: int, content: bytes) -> None:
+    """Put `content` in place of the bytes from `at` on."""
+    data = bytearray(path.read_bytes())
+    data[at : at + len(content)] = content
     path.write_bytes(data)
 
 
@@ -58,12 +67,13 @@ async def write_locked(store: Store) -> AsyncIterator[None]:
     async with writer.execute("PRAGMA database_list") as cursor:
         ((_, _, database),) = await cursor.fetchall()
     await writer.execute("PRAGMA busy_timeout = 60000")
-    other = sqlite3.connect(database, isolation_level=None)
+    # A thread of its own waits for the lock: who holds it may need the event loop to commit.
+    other = await aiosqlite.connect(database, isolation_level=None)
     try:
-        other.execute("BEGIN IMMEDIATE")
+        await other.execute("BEGIN IMMEDIATE")
         yield
     finally:
-        other.close()
+        await other.close()
         await writer.execute(f"PRAGMA busy_timeout = {round(schema.BUSY_TIMEOUT_S * 1000)}")
 
 

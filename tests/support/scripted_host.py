@@ -21,23 +21,43 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from replica.imports import uncollected
 
-from model_host.refusals import finish_detail
-from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
-from replica.conversation.conversation import Conversation
-from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
-from replica.conversation.next_seal import Sealable
-from replica.errors import HostError
-from replica.ids import ConversationId, Digest, EntryId, PublicKey, tagged_sha256
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
-from replica.io.rpc import now_ms
-from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
-from replica.link.messages import HostInfo, ProfileInfo
-from replica.log.body import FinishReason, Generation, Join, Request, Seal, Text, Usage, text_of
+with uncollected():
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192)
+    from model_host.refusals import finish_detail
+    from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
+    from replica.conversation.conversation import Conversation
+    from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
+    from replica.conversation.next_seal import Sealable
+    from replica.conversation.obligations import Asked as Calling
+    from replica.conversation.obligations import Ledger
+    from replica.core import FollowPolicy
+    from replica.errors import HostError
+    from replica.ids import ConversationId, Digest, EntryId, PublicKey, tagged_sha256
+    from replica.io.daemon import stop_with_supervisor
+    from replica.io.keys import load_or_create
+    from replica.io.replica import Replica
+    from replica.io.rpc import now_ms
+    from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
+    from replica.link.messages import HostInfo, ProfileInfo
+    from replica.log.body import (
+        FinishReason,
+        Generation,
+        Join,
+        Request,
+        Role,
+        Sampling,
+        Seal,
+        Text,
+        ToolCall,
+        Usage,
+        text_of,
+    )
+
+ADVISED = Sampling(temperature=0.6, top_k=20)
+PROFILE = ProfileInfo(Digest(b"scripted profile".ljust(32, b".")), "Scripted", 8192, ADVISED)
 RENDER_TAG = b"antiphon/test/render"
 
 Token = tuple[int, bytes]
@@ -56,7 +76,8 @@ class Asked:
     """Text of the last message before the request."""
 
 
-Reply = Callable[[Asked], Sequence[Token]]
+Reply = Callable[[Asked], Sequence[Token | ToolCall]]
+"""The tokens of an answer, and the calls it ends with."""
 Pace = Callable[[int], Awaitable[None]]
 """Awaited before the token with this index, so that a test can delay an answer."""
 
@@ -84,6 +105,8 @@ class ScriptedHost:
         """Use a replica opened with `follow=True` and `host=host_info(key)`."""
         self.replica = replica
         self.answered = 0
+        self.clock: Callable[[], float] = time.monotonic
+        """Measures the times that an answer states."""
         self._reply = reply
         self._pace = pace
         self._schedule = Schedule(replica.public, Bounds(1, 1, 256))
@@ -129,6 +152,9 @@ class ScriptedHost:
     async def _answer(self, held: Conversation, ready: Sealable) -> None:
         request = held.order.request(ready.request)
         assert request is not None, "a sealable entry is a request"
+        if _open_calls(held, ready):
+            self._schedule.wait(ready.request, len(held.log))
+            return
         seal = self._seal(held, ready)
         asked = Asked(held, ready.request, request, seal, _last_text(held, ready))
         try:
@@ -163,8 +189,10 @@ class ScriptedHost:
             membership_heads=ready.membership_heads,
         )
 
-    async def _stream(self, asked: Asked, tokens: Sequence[Token]) -> Generation:
-        began = time.monotonic()
+    async def _stream(self, asked: Asked, reply: Sequence[Token | ToolCall]) -> Generation:
+        calls = tuple(one for one in reply if isinstance(one, ToolCall))
+        tokens = [one for one in reply if not isinstance(one, ToolCall)]
+        began = self.clock()
         usage = _usage(asked)
         run = int.from_bytes(os.urandom(8), "little") or 1
         digest = start_digest(asked.request_id, run)
@@ -174,7 +202,7 @@ class ScriptedHost:
         )
         self._send(replace(blank, progress=progress))
         shown, ids, first_token = b"", [], began
-        finish = FinishReason.STOP
+        finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
         for index, (token_id, data) in enumerate(tokens):
             await self._pace(index)
             if asked.held.order.is_cancelled(asked.request_id):
@@ -184,7 +212,7 @@ class ScriptedHost:
             offset = len(shown)
             frame = replace(blank, token_offset=index, token_ids=(token_id,), byte_offset=offset)
             self._send(replace(frame, data=data, digest=digest))
-            first_token = first_token if ids else time.monotonic()
+            first_token = first_token if ids else self.clock()
             shown, ids = shown + data, [*ids, token_id]
             if len(ids) == asked.request.output_tokens_max:
                 finish = FinishReason.LENGTH
@@ -193,11 +221,17 @@ class ScriptedHost:
             usage,
             output_tokens=len(ids),
             first_token_us=int((first_token - began) * 1e6),
-            decode_us=int((time.monotonic() - first_token) * 1e6),
+            decode_us=int((self.clock() - first_token) * 1e6),
         )
         parts = (Text(shown.decode()),) if shown else ()
         return Generation(
-            tuple(ids), parts, len(shown), finish, usage=usage, draft_digest=digest, run=run
+            tuple(ids),
+            (*parts, *calls),
+            len(shown),
+            finish,
+            usage=usage,
+            draft_digest=digest,
+            run=run,
         )
 
     def _send(self, draft: Draft) -> None:
@@ -211,12 +245,17 @@ def host_info(key: Ed25519PrivateKey) -> HostInfo:
 
 @asynccontextmanager
 async def scripted_host(
-    folder: Path, hub_address: str, reply: Reply = echo, pace: Pace = no_pause
+    folder: Path,
+    hub_address: str,
+    reply: Reply = echo,
+    pace: Pace = no_pause,
+    *,
+    follow: bool | FollowPolicy = True,
 ) -> AsyncIterator[ScriptedHost]:
     """Run a scripted host with its store and key in `folder`; linked when entered."""
     key = load_or_create(folder / "identity.key")
     path = folder / "log" / "log.db"
-    async with Replica.open(path, key, hub_address, follow=True, host=host_info(key)) as replica:
+    async with Replica.open(path, key, hub_address, follow=follow, host=host_info(key)) as replica:
         host = ScriptedHost(replica, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:
@@ -225,6 +264,23 @@ async def scripted_host(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _open_calls(held: Conversation, ready: Sealable) -> tuple[str, ...]:
+    """Return the open calls of a context, by the rule of every host (HOST-43)."""
+    listed = held.order.context(ready.parent.id) if ready.parent is not None else []
+    ledger, roles = Ledger(), held.log.roster.at(ready.membership_heads).roles
+    owners = {key for key, held_roles in roles.items() if Role.OWNER in held_roles}
+    for entry in (*listed, *map(held.log.entries.__getitem__, ready.entries)):
+        body, answered = held.log.body(entry.id), None
+        if isinstance(body, Generation):
+            request_id = held.order.nodes[entry.header.parents[0]].seal.request
+            request, author = held.order.request(request_id), held.log.entries[request_id].header
+            assert request is not None, "a seal that counts names a request"
+            answered = Calling(author.author, request.executor or author.author)
+        author_key = entry.header.author
+        ledger, _ = ledger.after(author_key, body, answered=answered, owners=owners)
+    return ledger.open_calls
 
 
 def _tokens_of(held: Conversation, entry_id: EntryId) -> int:
@@ -265,10 +321,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("name", nargs="?")
     parser.add_argument("--hub")
     parser.add_argument("--data-dir", type=Path)
-    for flag in ("--model", "--numerics", "--listen"):
+    for flag in ("--model", "--numerics", "--listen", "--operator-key"):
         parser.add_argument(flag)
     given = parser.parse_args(arguments)
     if given.command == "serve":
+        stop_with_supervisor()
         asyncio.run(_serve(given.hub, given.data_dir))
 
 

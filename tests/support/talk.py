@@ -43,6 +43,7 @@ class Talk:
         self.id = conversation
         self.host = host
         self.drafted: dict[EntryId, bytearray] = {}
+        self.drafted_tokens: dict[EntryId, list[int]] = {}
         replica.listen(self._receive)
 
     @classmethod
@@ -62,6 +63,7 @@ class Talk:
             shown = self.drafted.setdefault(event.draft.request, bytearray())
             assert event.draft.byte_offset == len(shown)
             shown += event.draft.data
+            self.drafted_tokens.setdefault(event.draft.request, []).extend(event.draft.token_ids)
 
     async def add(self, body: Body, *, at: EntryId | None = None) -> Entry:
         """Append to the newest branch, or directly after `at` on its basis."""
@@ -120,6 +122,10 @@ class Talk:
     def shown(self, request: EntryId) -> str:
         """Return the text drafted for a request so far."""
         return self.drafted.get(request, bytearray()).decode()
+
+    def tokens(self, request: EntryId) -> list[int]:
+        """Return the tokens drafted for a request so far."""
+        return self.drafted_tokens.get(request, [])
 
 
 __all__ = ["GREEDY", "Talk", "key_of", "text_of"]

@@ -19,7 +19,7 @@ def scene() -> Scene:
 
 
 def connected(scene: Scene) -> Connected:
-    return scene.hub._connected
+    return scene.hub.connected
 
 
 def open_at(scene: Scene) -> LinkId:
@@ -40,7 +40,7 @@ def test_a_link_is_a_reader_once_it_has_opened_the_conversation(scene: Scene):
     scene.hub.receive(idle, Hello((1,)), 0.0)
     link_id = open_at(scene)
     assert readers(scene) == [*before, link_id]
-    assert connected(scene).open_conversations == {scene.id}
+    assert connected(scene).is_open(scene.id)
 
 
 def test_a_refused_open_makes_no_reader(scene: Scene):
@@ -70,7 +70,7 @@ def test_a_link_closed_before_it_is_removed_leaves_nothing_behind(scene: Scene):
 def test_the_last_reader_leaves_no_conversation_behind(scene: Scene):
     for link_id in readers(scene):
         scene.hub.disconnect(link_id)
-    assert connected(scene).open_conversations == frozenset()
+    assert not connected(scene).is_open(scene.id)
     assert connected(scene)._readers == {}
 
 

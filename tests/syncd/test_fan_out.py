@@ -23,9 +23,10 @@ from replica.log.body import Role
 from replica.testing import of
 from syncd.connected import Connected, LinkId
 from syncd.fan_out import FanOut
-from syncd.hint import hint_for
+from syncd.hint import Answered, hint_for
 from tests.support.host_scene import RUN, HostScene, read
 from tests.support.scene import HUB_KEY
+from tests.support.stories import answer
 from tests.support.writers import Writer, said
 
 
@@ -184,6 +185,18 @@ def test_a_non_member_gets_no_hint(scene: HostScene):
         assert len(out.build().hints) == hints
 
 
+def test_a_watcher_gets_the_answer_named_with_the_hint_that_covers_it(scene: HostScene):
+    link_id = watching(scene, scene.reader)
+    scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest, ()), 0.0)
+    request = scene.ask()
+    told = scene.host.write(scene.id, answer(), parents=[scene.sealed], basis=scene.sealed)
+    effects, _ = scene.hub.push(scene.host.public, Entries(scene.id, (told,)), 0.0)
+    ((to, news),) = effects.answered
+    assert (to, news) == (link_id, Answered(scene.id, request, scene.sealed.id, told.id))
+    ((_, hint),) = effects.hints
+    assert (hint.parents, hint.open_request) == ((told.id,), None)
+
+
 # --- drafts ---------------------------------------------------------------------
 
 
@@ -216,6 +229,18 @@ def test_a_late_reader_gets_the_draft_from_its_start(scene: HostScene):
     late = scene.network.connect(scene.reader.public)
     late.open(scene.id)
     assert read(late) == sent
+
+
+def test_each_watch_gets_the_draft_from_offset_0_whatever_the_frames_hold(scene: HostScene):
+    request = scene.ask()
+    for pieces in ([(1, 2, 3)], [(4,), (5, 6, 7, 8)]):
+        sent = scene.frames(request, pieces, run=pieces[0][0])
+        scene.stream(*sent)
+        for _ in range(2):
+            link_id = watching(scene, scene.reader)
+            effects = scene.hub.receive(link_id, Open(scene.id, Digest(bytes(32)), (), True), 0.0)
+            drafts = [f.message for to, f in effects.send if to == link_id]
+            assert [m for m in drafts if isinstance(m, Draft)] == sent
 
 
 def test_a_draft_is_dropped_once_its_generation_is_admitted(scene: HostScene):

@@ -3,9 +3,9 @@
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.log.body import Role
+from replica.log.body import Cancel, Role
 from replica.log.entry import Entry
-from syncd.hint import Hint, hint_for
+from syncd.hint import Answered, Hint, OwnHead, answers, hint_for
 from tests.support.sample import Sample
 from tests.support.stories import Story, answer
 from tests.support.writers import Writer, said
@@ -78,8 +78,10 @@ def test_the_lamport_counts_the_basis(asked: Asked) -> None:
 
 def test_a_hint_names_the_lanes_of_its_reader_alone(asked: Asked) -> None:
     seal = asked.sealed()
-    assert hint_for(asked.held, asked.host.public).own_heads == (seal.position,)
-    own = {head.id for head in asked.hint().own_heads}
+    assert hint_for(asked.held, asked.host.public).own_heads == (
+        OwnHead(seal.position, seal.header.lamport),
+    )
+    own = {head.position.id for head in asked.hint().own_heads}
     assert own == {asked.genesis.id, *asked.held.log.membership_heads(), *seal.header.parents}
     assert hint_for(asked.held, Writer(9).public).own_heads == ()
 
@@ -89,7 +91,7 @@ def test_a_hint_names_both_ends_of_a_forked_lane(asked: Asked) -> None:
     twin = asked.owner.restored()
     left = asked.say(first)
     right = asked.add(twin.write(asked.held.id, said("y"), parents=[first]))
-    assert {left.id, right.id} <= {head.id for head in asked.hint().own_heads}
+    assert {left.id, right.id} <= {head.position.id for head in asked.hint().own_heads}
 
 
 def test_a_hint_names_the_membership_heads(asked: Asked) -> None:
@@ -109,3 +111,67 @@ def test_an_entry_written_from_a_hint_is_admitted(seed: int) -> None:
         history.held.admit(entry)  # a wrong place would be refused
         if entry.id in history.held.log.entries:  # else its author is revoked by now
             history.entries.append(entry)
+
+
+# --- the request that still gets an answer ------------------------------------------
+
+
+def test_a_request_is_open_until_its_answer_comes(asked: Asked) -> None:
+    message = asked.say(asked.genesis)
+    assert asked.hint().open_request is None
+    request = asked.ask(asked.host, message)
+    assert asked.hint().open_request == request.id
+    seal = asked.seal(asked.host, request, message)
+    assert asked.hint().open_request == request.id
+    asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
+    assert asked.hint().open_request is None
+
+
+def test_a_request_that_waits_for_the_answer_is_open_after_it(asked: Asked) -> None:
+    seal = asked.sealed()
+    (first,) = seal.header.parents
+    later = asked.ask(asked.host, asked.held.log.entries[first])
+    assert asked.hint().open_request == first
+    asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
+    assert asked.hint().open_request == later.id
+
+
+def test_a_refused_or_cancelled_request_is_not_open(asked: Asked) -> None:
+    refused = asked.ask(asked.host, asked.genesis)
+    asked.add(asked.host.write(asked.held.id, answer(), parents=[refused]))
+    assert asked.hint().open_request is None
+    closed = asked.ask(asked.host, asked.genesis)
+    assert asked.hint().open_request == closed.id
+    asked.add(asked.owner.write(asked.held.id, Cancel(), parents=[closed]))
+    assert asked.hint().open_request is None
+
+
+def test_a_request_of_another_branch_is_not_open_here(asked: Asked) -> None:
+    asked.sealed()
+    beside = asked.ask(asked.host, asked.genesis)
+    seal = asked.seal(asked.host, beside)
+    asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
+    assert asked.hint().tip == seal.id
+    assert asked.hint().open_request is None  # the first branch still waits for its answer
+
+
+# --- answers --------------------------------------------------------------------------
+
+
+def test_a_generation_answers_the_request_of_its_seal(asked: Asked) -> None:
+    seal = asked.sealed()
+    told = asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal)
+    asked.add(told)
+    second = asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
+    (request,) = seal.header.parents
+    assert answers(asked.held, [seal, told, second]) == (
+        Answered(asked.held.id, request, seal.id, told.id),
+    )
+
+
+def test_a_refusal_answers_a_request_without_a_seal(asked: Asked) -> None:
+    request = asked.ask(asked.host, asked.genesis)
+    refusal = asked.add(asked.host.write(asked.held.id, answer(), parents=[request]))
+    assert answers(asked.held, [refusal]) == (
+        Answered(asked.held.id, request.id, None, refusal.id),
+    )

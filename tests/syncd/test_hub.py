@@ -280,5 +280,5 @@ def test_a_link_that_is_gone_leaves_nothing_behind(scene: Scene):
     assert scene.held.log.pending
     scene.hub.disconnect(link_id)
     assert not scene.held.log.pending
-    assert scene.hub._connected.watchers == set()
-    assert scene.hub._connected.listed.keys() == {scene.client.link_id}
+    assert scene.hub.connected.watchers == set()
+    assert scene.hub.connected.listed.keys() == {scene.client.link_id}

@@ -4,10 +4,12 @@ import pytest
 
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId
+from replica.link.messages import ListingItem
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from syncd.shelf import HubShelf, Known
+from tests.support.call_count import calls
 from tests.support.writers import Writer, said
 
 ADA, BOB, EVE = (Writer(number) for number in (1, 2, 3))
@@ -39,7 +41,8 @@ def filled(held: list[Conversation], in_memory_max: int = 2) -> HubShelf:
 
 
 def test_the_record_holds_digest_and_members(held: list[Conversation]):
-    assert Known.of(held[0]) == Known(held[0].log.digest, frozenset({ADA.public, BOB.public}))
+    members = frozenset({ADA.public, BOB.public})
+    assert Known.of(held[0]) == Known(held[0].log.digest, members, held[0].creator)
 
 
 def test_a_revoked_key_is_no_member_of_the_record():
@@ -62,14 +65,14 @@ def test_a_blocked_conversation_has_no_known_members():
 def test_the_least_recently_used_go_first(held: list[Conversation]):
     shelf = filled(held)
     shelf.touch(held[0].id)
-    assert shelf.evict(frozenset()) == tuple(one.id for one in held[1:4])
+    assert shelf.evict(frozenset().__contains__) == tuple(one.id for one in held[1:4])
     assert list(shelf.values()) == [held[4], held[0]]
 
 
 def test_needed_conversations_stay_however_many_there_are(held: list[Conversation]):
     shelf = filled(held)
-    assert shelf.evict({one.id for one in held}) == ()
-    assert shelf.evict({one.id for one in held[:3]}) == (held[3].id, held[4].id)
+    assert shelf.evict({one.id for one in held}.__contains__) == ()
+    assert shelf.evict({one.id for one in held[:3]}.__contains__) == (held[3].id, held[4].id)
 
 
 def test_a_conversation_with_pending_entries_stays(held: list[Conversation]):
@@ -79,7 +82,7 @@ def test_a_conversation_with_pending_entries_stays(held: list[Conversation]):
     with_pending = Conversation.restore(genesis.conversation, [genesis])
     with_pending.admit(writer.write(genesis.conversation, said("second"), parents=[first]))
     shelf = filled([with_pending, *held[1:3]], in_memory_max=1)
-    shelf.evict(frozenset())
+    shelf.evict(frozenset().__contains__)
     assert list(shelf) == [with_pending.id]
 
 
@@ -91,7 +94,7 @@ def test_it_is_over_its_bound_when_something_was_added_since_the_last_eviction(
     assert not shelf.is_over_bound
     shelf.load(held[2])
     assert shelf.is_over_bound
-    shelf.evict({one.id for one in held})
+    shelf.evict({one.id for one in held}.__contains__)
     assert not shelf.is_over_bound  # nothing can be evicted; a search per frame would be costly
     shelf.load(held[3])
     assert shelf.is_over_bound
@@ -104,7 +107,7 @@ def test_a_members_message_loads_an_evicted_conversation_and_a_strangers_does_no
     held: list[Conversation],
 ):
     shelf = filled(held)
-    (gone, *_) = shelf.evict(frozenset())
+    (gone, *_) = shelf.evict(frozenset().__contains__)
     assert shelf.needs_load(gone, ADA.public)
     assert shelf.needs_load(gone, BOB.public)
     assert not shelf.needs_load(gone, EVE.public)
@@ -113,7 +116,7 @@ def test_a_members_message_loads_an_evicted_conversation_and_a_strangers_does_no
 
 def test_a_peer_that_sends_the_genesis_may_prove_to_be_a_member(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.evict(frozenset())
+    (gone, *_) = shelf.evict(frozenset().__contains__)
     assert shelf.needs_load(gone, EVE.public, brings_genesis=True)
     assert not shelf.needs_load(UNKNOWN, EVE.public, brings_genesis=True)
 
@@ -129,7 +132,7 @@ def test_an_invalidated_conversation_is_loaded_for_anyone(held: list[Conversatio
 
 def test_a_new_conversation_that_came_to_nothing_hides_no_stored_one(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.evict(frozenset())
+    (gone, *_) = shelf.evict(frozenset().__contains__)
     shelf.add(Conversation(gone))
     shelf.remove(gone)
     assert shelf.needs_load(gone, ADA.public)
@@ -137,7 +140,7 @@ def test_a_new_conversation_that_came_to_nothing_hides_no_stored_one(held: list[
 
 def test_a_forgotten_conversation_is_loaded_for_nobody(held: list[Conversation]):
     shelf = filled(held)
-    (gone, *_) = shelf.evict(frozenset())
+    (gone, *_) = shelf.evict(frozenset().__contains__)
     for one in (gone, held[4].id):
         shelf.forget(one)
         assert one not in shelf
@@ -149,13 +152,45 @@ def test_a_forgotten_conversation_is_loaded_for_nobody(held: list[Conversation])
 
 def test_all_conversations_of_a_member_are_listed_wherever_they_are(held: list[Conversation]):
     shelf = filled(held)
-    shelf.evict(frozenset())
+    shelf.evict(frozenset().__contains__)
     assert len(shelf) == 2
-    assert shelf.listing(BOB.public) == sorted((one.id, one.log.digest) for one in held)
+    assert shelf.listing(BOB.public) == sorted(one.id for one in held)
+    for one in held:
+        item = ListingItem(one.id, one.log.digest, one.creator)
+        assert (shelf.listed(one.id, BOB.public), shelf.listed(one.id, EVE.public)) == (item, None)
     assert shelf.listing(EVE.public) == []
 
 
 def test_an_invalidated_conversation_is_listed_to_nobody(held: list[Conversation]):
     shelf = filled(held[:2])
     shelf.invalidate(held[0].id)
-    assert shelf.listing(BOB.public) == [(held[1].id, held[1].log.digest)]
+    assert shelf.listing(BOB.public) == [held[1].id]
+    assert shelf.listed(held[0].id, BOB.public) is None
+
+
+def test_a_listing_costs_nothing_for_the_stored_conversations_of_others() -> None:
+    def work(others: int) -> int:
+        shelf = HubShelf(1)
+        for number in range(others):
+            genesis = Writer(100 + number).genesis()
+            shelf.index(Conversation.restore(genesis.conversation, [genesis]))
+        shelf.index(conversation(0))
+        return calls(lambda: shelf.listing(BOB.public))
+
+    assert work(40) == work(4)
+
+
+def test_a_listing_follows_the_records(held: list[Conversation]) -> None:
+    shelf = filled(held)
+    for one in held:
+        shelf.index(one)
+    assert len(shelf.listing(BOB.public)) == 5
+    shelf.invalidate(held[0].id)
+    shelf.forget(held[1].id)
+    shelf.load(held[2])
+    shelf.index(held[3])
+    assert shelf.listing(BOB.public) == sorted(one.id for one in held[2:])
+    shelf.forget(held[2].id)
+    shelf.forget(held[3].id)
+    shelf.forget(held[4].id)
+    assert shelf.listing(BOB.public) == []

@@ -6,7 +6,13 @@ from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Lane, Position
 from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Open
-from replica.refusals import ArgumentInvalid, ConversationUnknown, StoreFull
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    EntriesMissing,
+    LanesDiverged,
+    StoreFull,
+)
 from syncd.hint import Hint
 from syncd.watch import GREETING, end_of, grant, opening
 from tests.support.writers import Writer, said
@@ -65,3 +71,14 @@ def test_a_fault_or_a_close_ends_a_watch_with_its_reason() -> None:
 def test_other_messages_do_not_end_a_watch() -> None:
     for item in (Entries(UNKNOWN, ()), Ack(UNKNOWN, ()), Hint(UNKNOWN, None, (), 1, (), ())):
         assert end_of(item) is None
+
+
+def test_a_watch_goes_on_where_a_hub_misses_entries() -> None:
+    assert end_of(Fault.of(EntriesMissing(missing=[bytes(32)]), UNKNOWN)) is None
+
+
+def test_a_cursor_of_another_history_is_told_to_begin_anew() -> None:
+    fault = end_of(Fault.of(LanesDiverged("seq 3"), UNKNOWN, EntryId(bytes(32))))
+    assert fault is not None
+    assert (fault.reason, fault.retryable) == ("CURSOR_DIVERGED", False)
+    assert fault.next_step.startswith("Watch again from an empty cursor")

@@ -1,6 +1,8 @@
 """Codecs between bytes and dataclasses; of the pure modules only these use generated types."""
 
+from replica.log.codec.bodies import sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import (
+    check_wire,
     decode_body,
     decode_entry,
     decode_entry_message,
@@ -14,6 +16,7 @@ from replica.log.codec.entries import (
 )
 
 __all__ = [
+    "check_wire",
     "decode_body",
     "decode_entry",
     "decode_entry_message",
@@ -24,4 +27,6 @@ __all__ = [
     "entry_from_pb",
     "entry_to_pb",
     "parse",
+    "sampling_from_pb",
+    "sampling_to_pb",
 ]

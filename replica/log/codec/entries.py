@@ -84,6 +84,11 @@ def shape_of(descriptor: "Descriptor | UpbDescriptor") -> wire.Shape:
     return shape
 
 
+def check_wire(message: str, data: bytes) -> None:
+    """Scan the bytes of a message of log.proto. Raises WireMalformed."""
+    wire.check(data, shape_of(getattr(pb, message).DESCRIPTOR))
+
+
 _HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
 
 _MESSAGES: dict[int, type[PbMessage]] = {kind: getattr(pb, kind.name.capitalize()) for kind in Kind}
@@ -161,8 +166,6 @@ def _read_header(data: bytes) -> Header | None:
 
 def _check_fields(header: Header) -> None:
     _check_lengths(header)
-    if header.body_bytes > limits.BODY_BYTES_MAX:
-        raise BodyTooLarge(f"the header states a body of {header.body_bytes} bytes")
     if header.body_bytes < SALT_BYTES:
         raise FieldInvalid("a body has at least its 16 bytes of salt")
     if header.seq > limits.CLOCK_MAX or header.lamport > limits.CLOCK_MAX:
@@ -171,6 +174,8 @@ def _check_fields(header: Header) -> None:
         raise FieldInvalid("epoch and kind are never 0")
     if header.conflict not in (0, 1):
         raise FieldInvalid(f"conflict {header.conflict} is not defined")
+    if header.body_bytes > limits.BODY_BYTES_MAX:
+        raise BodyTooLarge(f"the header states a body of {header.body_bytes} bytes")
     if header.kind == Kind.GENESIS:
         _check_genesis_fields(header)
         return
@@ -187,8 +192,9 @@ def _check_fields(header: Header) -> None:
 
 def _check_lengths(header: Header) -> None:
     ids = (header.conversation, header.prev, header.basis, header.body_digest, *header.parents)
-    if any(i is not None and len(i) != ID_BYTES for i in ids):
-        raise FieldInvalid("ids and digests have 32 bytes")
+    for one in ids:
+        if one is not None and len(one) != ID_BYTES:
+            raise FieldInvalid("ids and digests have 32 bytes")
     if len(header.author) != KEY_BYTES:
         raise FieldInvalid("a key has 32 bytes")
     if len(header.parents) > limits.PARENTS_MAX:

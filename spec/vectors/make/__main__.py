@@ -5,9 +5,26 @@ from pathlib import Path
 
 from spec.vectors.make import (
     admission,
+    archive,
+    bundles,
+    call_keys,
+    comparison,
     digests,
+    document,
+    documents,
+    drafts,
+    draw,
     headers,
+    invitations,
+    level1,
+    lineage,
+    manifest,
     order,
+    profile,
+    proofs,
+    receipt,
+    render,
+    salts,
     sampler,
     signatures,
     visibility,
@@ -24,18 +41,36 @@ FILES = {
     "visibility.json": visibility.build,
     "order.json": order.build,
     "digest.json": digests.build,
+    "drafts.json": drafts.build,
+    "level1.json": level1.build,
+    "bundle.json": bundles.build,
+    "salt.json": salts.build,
+    "proof.json": proofs.build,
+    "comparison.json": comparison.build,
+    "document-rules.json": documents.build,
+    "render.json": render.build,
     "sampler.json": sampler.build,
+    "invitation.json": invitations.build,
+    "call-key.json": call_keys.build,
+    "draw.json": draw.build,
+    "profile.json": profile.build,
+    "receipt.json": receipt.build,
+    "lineage.json": lineage.build,
+    "manifest.json": manifest.build,
+    "archive.json": archive.build,
 }
+"""The files of the form of schema.json."""
+ALL = {**FILES, "document.json": document.build}
 
 
 def text(name: str) -> str:
     """Return the content of one file."""
-    return json.dumps(FILES[name](), indent=1, ensure_ascii=True) + "\n"
+    return json.dumps(ALL[name](), indent=1, ensure_ascii=True) + "\n"
 
 
 def main() -> None:
     """Write all files."""
-    for name in FILES:
+    for name in ALL:
         (FOLDER / name).write_text(text(name))
         print(name)
 

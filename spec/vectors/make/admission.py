@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spec.vectors.make import pending
+from spec.vectors.make import bounds, pending, repeated
 from spec.vectors.make.admission_log import (
     ADA,
     BASE,
@@ -184,6 +184,12 @@ def _bodies(cases: Cases) -> None:
         ("body-key-short", "a granted key of 31 bytes", MEMBER,
          one_field(1, message({1: BOB.public[:31], 2: 2}))),
         ("body-stop-many", "17 stop strings", REQUEST, request(HAL) + b"".join(stop)),
+        ("body-formats-two", "a schema and a regular expression", REQUEST,
+         request(HAL) + one_field(12, b"{}") + one_field(13, b"a")),
+        ("body-format-empty", "a grammar without text", REQUEST,
+         request(HAL) + one_field(14, b"")),
+        ("body-tool-name-long", "a tool's name of 257 bytes", REQUEST,
+         request(HAL) + one_field(15, 3) + one_field(16, b"t" * 257)),
         ("body-heads-order", "membership heads not ascending", REQUEST,
          request(HAL) + one_field(7, b"\x02" * 32) + one_field(7, b"\x01" * 32)),
         ("body-host-none", "a request without a host", REQUEST, one_field(3, b"")),
@@ -233,6 +239,10 @@ def _admitted(cases: Cases) -> None:
     cases.add("again", "the same entry once more", BASE, log.entries["hello"], "duplicate")
     plain = log.header("plain", ADA, MESSAGE, said("x"), parents=["answer"], basis="seal")
     cases.add("message", "a message after an answer", SEALED, signed(plain, ADA), "admitted")
+    form = request(HAL) + one_field(13, b"yes|no") + one_field(15, 1)
+    asked = log.header("asked", ADA, REQUEST, form, parents=["answer"], basis="seal")
+    cases.add("format", "a request that states the form of its answer", SEALED,
+              signed(asked, ADA), "admitted")  # fmt: skip
     cases.add(
         "bodiless",
         "any but a control body may be absent",
@@ -275,8 +285,10 @@ def build() -> dict[str, object]:
     log = admission_log()
     cases = Cases(log)
     for part in (
-        _admitted, pending.strangers, pending.pending, pending.released,
+        _admitted, pending.strangers, pending.pending, pending.released, repeated.again,
+        repeated.filled, repeated.role_numbers, repeated.geneses,
         _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
+        bounds.headers, bounds.full_headers, bounds.geneses, bounds.bodies, bounds.cuts,
     ):  # fmt: skip
         part(cases)
     entries = {**log.entries, **cases.odd}

@@ -288,12 +288,23 @@ class NamedLog:
         self.keys[key.name] = key
         return self.write(name, by, MEMBER, grant(key, role), **fields)
 
-    def revoke(self, name: str, by: Key, key: Key, cuts: Iterable[str], **fields: object) -> Built:
-        """Write a revocation whose cuts name the last valid entries."""
+    def revoke(
+        self,
+        name: str,
+        by: Key,
+        key: Key,
+        cuts: Iterable[str],
+        *,
+        seq_off: int = 0,
+        epoch_off: int = 0,
+        **fields: object,
+    ) -> Built:
+        """Write a revocation whose cuts name the last valid entries; an offset makes them wrong."""
         cut_names = list(cuts)
         raw = []
         for cut in (self.entries[c] for c in cut_names):
-            lane = {1: Fixed(cut.header.epoch), 2: cut.header.track, 3: cut.header.seq}
+            epoch = Fixed(cut.header.epoch + epoch_off)
+            lane = {1: epoch, 2: cut.header.track, 3: cut.header.seq + seq_off}
             raw.append(message({**lane, 4: cut.id}))
         content = one_field(2, message({1: key.public, 2: raw}))
         return self.write(name, by, MEMBER, content, listed=cut_names, **fields)

@@ -22,12 +22,15 @@ from spec.vectors.make.build import (
 OWNER_KEY = Key("ada")
 
 
-def _vector(name: str, comment: str, header: Header, unknown: bytes = b"") -> dict[str, object]:
-    entry = signed(header, OWNER_KEY, header.encode() + unknown)
+def entry_vector(
+    name: str, comment: str, header: Header, unknown: bytes = b"", key: Key = OWNER_KEY
+) -> dict[str, object]:
+    """Return the vector of an entry, signed by `key`."""
+    entry = signed(header, key, header.encode() + unknown)
     return {
         "name": name,
         "comment": comment,
-        "private_key": OWNER_KEY.seed.hex(),
+        "private_key": key.seed.hex(),
         "fields": {
             "conversation": header.conversation.hex(),
             "author": header.author.hex(),
@@ -64,21 +67,21 @@ def build() -> dict[str, object]:
     ids = sorted(sha256(bytes([i])) for i in range(64))
     many = replace(empty, parents=tuple(ids))
     vectors = [
-        _vector("genesis", "no conversation, track, parents", log.entries["genesis"].header),
-        _vector("message", "seq 0 and conflict 0 are left out", first),
-        _vector("request", "seq 1 names prev", asked),
-        _vector("forking", "a request that forks", replace(asked, conflict=FORK)),
-        _vector("join", "an empty body is its 16 bytes of salt", empty),
-        _vector("parents", "64 parents, ascending", many),
-        _vector(
+        entry_vector("genesis", "no conversation, track, parents", log.entries["genesis"].header),
+        entry_vector("message", "seq 0 and conflict 0 are left out", first),
+        entry_vector("request", "seq 1 names prev", asked),
+        entry_vector("forking", "a request that forks", replace(asked, conflict=FORK)),
+        entry_vector("join", "an empty body is its 16 bytes of salt", empty),
+        entry_vector("parents", "64 parents, ascending", many),
+        entry_vector(
             "greatest",
             "the greatest epoch, seq and lamport",
             replace(asked, epoch=2**64 - 1, seq=2**53 - 1, lamport=2**53 - 1),
         ),
-        _vector(
+        entry_vector(
             "critical", "an unknown kind, marked critical", replace(empty, kind=99, critical=1)
         ),
-        _vector(
+        entry_vector(
             "unknown-fields",
             "fields of a newer version are hashed and carried as they came",
             first,

@@ -1,6 +1,6 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make import cancels, seals
+from spec.vectors.make import cancels, late, readings, seals, turns
 from spec.vectors.make.build import FORK, MESSAGE
 from spec.vectors.make.history import ADA, BOB, EVE, IDA, History, next_seal, tail
 
@@ -235,7 +235,7 @@ def _tails() -> dict[str, object]:
         tips=["seal"],
         answers={"ask": "answer"},
         tails=[
-            tail("seal", s.sorted("left", "right", "both"), ["both"]),
+            tail("seal", s.sorted("aside", "left", "right", "both"), ["aside", "both"]),
             tail(None, ["aside"], ["aside"]),
         ],
     )
@@ -269,8 +269,8 @@ def _spam() -> dict[str, object]:
     s.write("join-bob", BOB, 13, b"", parents=["over", "beside"])
     return s.vector(
         "spam",
-        "a reader's JOIN and unknown kinds are visible, but in no tail; `over` follows `thanks`"
-        " through one of them",
+        "a reader's JOIN and unknown kinds are in no tail; `over` follows `thanks` through one of"
+        " them",
         tips=["seal"],
         answers={"ask": "answer"},
         tails=[tail("seal", s.sorted("thanks", "over", "beside", "join-bob"), ["join-bob"])],
@@ -285,6 +285,10 @@ def build() -> dict[str, object]:
         _refusal, seals.foreign_answer, _two_answers, seals.sealed_twice, seals.revoked_host,
         seals.revoked_writer, _tails, _meanwhile, seals.membership_heads, _spam, cancels.closed,
         cancels.by, cancels.answered, cancels.void_answer, cancels.of_tail,
+        readings.fork_behind_chain, readings.not_beyond_listed, readings.listed_request,
+        readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
+        readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
+        readings.late_answer, *turns.CASES, *late.CASES,
     )  # fmt: skip
     return {
         "file": "order",

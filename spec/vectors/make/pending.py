@@ -2,10 +2,20 @@
 
 from dataclasses import replace
 
-from spec.vectors.make.admission_log import ADA, BASE, BOB, EVE, SEALED, Cases
+from spec.vectors.make.admission_log import (
+    ADA,
+    BASE,
+    BOB,
+    EVE,
+    HAL,
+    SEALED,
+    Cases,
+    seal_body,
+)
 from spec.vectors.make.build import (
     MEMBER,
     MESSAGE,
+    SEAL,
     WRITER,
     grant,
     said,
@@ -49,14 +59,7 @@ def pending(cases: Cases) -> None:
         late["reply"],
         "pending",
     )
-    cases.add(
-        "pending-listed",
-        "the entries a seal lists are ancestors too",
-        ["genesis", "grant-bob", "grant-hal", "hello", "reply"],
-        late["seal"],
-        "pending",
-        missing=[ids["ask"]],
-    )
+    _listed(cases)
     cases.add(
         "pending-basis",
         "its basis is missing",
@@ -64,6 +67,31 @@ def pending(cases: Cases) -> None:
         signed(log.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
         "pending",
         missing=[ids["seal"]],
+    )
+
+
+def _listed(cases: Cases) -> None:
+    """Add seals that list what is not here."""
+    log = cases.log
+    ids = {name: e.id for name, e in log.entries.items()}
+    cases.add(
+        "pending-listed",
+        "the entries a seal lists are ancestors too",
+        ["genesis", "grant-bob", "grant-hal", "hello", "reply"],
+        log.entries["seal"],
+        "pending",
+        missing=[ids["ask"]],
+    )
+    body = seal_body(log, f3=[ids["hello"], ids["reply"]], f7=b"\5\5")
+    named = ["hello", "reply", "ask", "grant-hal"]
+    aside = log.header("aside", HAL, SEAL, body, parents=["reply"], listed=named, epoch=2)
+    cases.add(
+        "pending-request",
+        "the request of a seal is listed too, where it is neither a parent nor among the entries",
+        ["genesis", "grant-bob", "grant-hal", "hello", "reply"],
+        signed(aside, HAL),
+        "pending",
+        missing=[ids["ask"]],
     )
 
 

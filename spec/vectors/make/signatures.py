@@ -109,6 +109,8 @@ def _noncanonical() -> list[dict[str, object]]:
 
     return [
         _vector("a-canonical", f"A has y = p + {y}", large, message, r + _scalar(NONCE), KEY),
+        _vector("a-canonical", "A has y = p, which is 0 read mod p", P.to_bytes(32, "little"),
+                message, r + _scalar(NONCE), KEY),
         _vector("a-canonical", "A is the identity with y = p + 1; read mod p the equation holds",
                 identity, message, r + _scalar(NONCE), KEY),
         _vector("r-canonical", "R is the identity with y = p + 1; read mod p the equation holds",

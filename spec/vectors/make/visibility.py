@@ -1,53 +1,12 @@
 """visibility.json: the visible entries, folded from the membership track."""
 
-from spec.vectors.make.build import (
-    HOST,
-    JOIN,
-    MEMBER,
-    MESSAGE,
-    OWNER,
-    READER,
-    WRITER,
-    Key,
-    NamedLog,
-    grant,
-    said,
-)
-
-ADA, BEA, BOB, CAL, DAN, EVE, HAL = (
-    Key(n) for n in ("ada", "bea", "bob", "cal", "dan", "eve", "hal")
-)
-
-
-def _log(*owners: Key) -> NamedLog:
-    return NamedLog(owners or (ADA, BEA))
-
-
-def _vector(
-    name: str,
-    comment: str,
-    log: NamedLog,
-    *,
-    void: tuple[str, ...] = (),
-    uncovered: tuple[str, ...] = (),
-    members: dict[Key, list[str]],
-) -> dict[str, object]:
-    """Return one vector: all entries of the log; those not void are visible."""
-    covered = [n for n in log.entries if n not in uncovered]
-    return {
-        "name": name,
-        "comment": comment,
-        **log.as_json(),
-        "visible": [n for n in log.entries if n not in void],
-        "void": list(void),
-        "covered": covered,
-        "members": {key.name: sorted(roles) for key, roles in members.items()},
-        "digest": log.digest(covered).hex(),
-    }
+from spec.vectors.make import cutting, leaving
+from spec.vectors.make.build import HOST, JOIN, MEMBER, MESSAGE, OWNER, READER, WRITER, grant, said
+from spec.vectors.make.members import ADA, BEA, BOB, CAL, DAN, EVE, HAL, begin, vector
 
 
 def _roles() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     last = "genesis"
     for key, role in ((BOB, WRITER), (CAL, READER), (HAL, HOST), (DAN, 9)):
         log.grant(f"grant-{key.name}", ADA, key, role, parents=[last])
@@ -58,23 +17,27 @@ def _roles() -> dict[str, object]:
     log.write("message-eve", EVE, MESSAGE, said("x"))
     log.write("join-cal", CAL, JOIN, b"", parents=["message-bob"])
     log.write("unknown-cal", CAL, 99, b"", parents=["message-bob"])
-    void = ("message-cal", "message-hal", "message-dan", "member-bob", "message-eve")
-    return _vector(
+    log.write("join-hal", HAL, JOIN, b"", parents=["message-bob"])
+    void = (
+        "message-cal", "message-hal", "message-dan", "member-bob", "message-eve", "join-cal",
+    )  # fmt: skip
+    return vector(
         "roles",
-        "what each role may write; an unknown role is none, and a void grant gives none",
+        "what each role may write; an unknown role is none, and a void grant gives none; what a"
+        " reader writes is not covered, void or not",
         log,
         void=void,
-        uncovered=("message-dan", "message-eve"),
+        uncovered=("message-dan", "message-eve", "message-cal", "join-cal", "unknown-cal"),
         members={ADA: ["OWNER"], BOB: ["WRITER"], CAL: ["READER"], HAL: ["HOST"]},
     )
 
 
 def _before_grant() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     log.write("early", BOB, MESSAGE, said("x"))
     log.grant("reader", ADA, BOB, READER)
     log.grant("writer", ADA, BOB, WRITER, parents=["reader"])
-    return _vector(
+    return vector(
         "before-grant",
         "roles add up, and hold for what was written before the grant",
         log,
@@ -83,13 +46,13 @@ def _before_grant() -> dict[str, object]:
 
 
 def _cut() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     for name in ("one", "two", "three"):
         log.write(name, BOB, MESSAGE, said(name))
     log.write("other-epoch", BOB, MESSAGE, said("x"), epoch=2)
     log.revoke("revoke-bob", ADA, BOB, ["two"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "cut",
         "the cut keeps `two` and what precedes it in its lane; lanes not listed are void",
         log,
@@ -100,7 +63,7 @@ def _cut() -> dict[str, object]:
 
 
 def _cut_many() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     for name in ("one", "two", "three"):
         log.write(name, BOB, MESSAGE, said(name))
@@ -108,7 +71,7 @@ def _cut_many() -> dict[str, object]:
     log.write("epoch-two", BOB, MESSAGE, said("x"), epoch=2)
     log.revoke("by-ada", ADA, BOB, ["three", "epoch-one"], parents=["grant-bob"])
     log.revoke("by-bea", BEA, BOB, ["two", "epoch-two"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "cuts-several",
         "two revocations: an entry must satisfy both; what a valid revocation lists is covered",
         log,
@@ -118,12 +81,12 @@ def _cut_many() -> dict[str, object]:
 
 
 def _cut_followed() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("said", BOB, MESSAGE, said("x"))
     log.write("reply", ADA, MESSAGE, said("y"), parents=["said"])
     log.revoke("revoke-bob", ADA, BOB, [], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "cut-followed",
         "void, yet covered: a valid entry follows it",
         log,
@@ -133,11 +96,11 @@ def _cut_followed() -> dict[str, object]:
 
 
 def _senior() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.write("junior", BEA, MESSAGE, said("x"))
     log.write("senior", ADA, MESSAGE, said("x"))
     log.revoke("upwards", BEA, ADA, [])
-    return _vector(
+    return vector(
         "senior",
         "a junior owner cannot revoke a senior one; the attempt is visible and does nothing",
         log,
@@ -146,12 +109,12 @@ def _senior() -> dict[str, object]:
 
 
 def _cycle() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", BEA, BOB, WRITER)
     log.write("words", BOB, MESSAGE, said("x"))
     log.revoke("bea-revokes-ada", BEA, ADA, [], parents=["grant-bob"])
     log.revoke("ada-revokes-bea", ADA, BEA, [])
-    return _vector(
+    return vector(
         "cycle",
         "each revokes the other, the junior with the smaller lamport too: seniority alone decides;"
         " what the revoked owner granted is gone with it",
@@ -163,7 +126,7 @@ def _cycle() -> dict[str, object]:
 
 
 def _depth() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     log.grant("owner-cal", ADA, CAL, OWNER)
     log.grant("owner-dan", ADA, DAN, OWNER, parents=["owner-cal"])
     log.grant("owner-eve", CAL, EVE, OWNER, parents=["owner-dan"])
@@ -171,7 +134,7 @@ def _depth() -> dict[str, object]:
     log.revoke("peer", CAL, DAN, [], parents=["writer-bob"])
     log.revoke("peer-writer", CAL, BOB, [], parents=["peer"])
     log.revoke("junior", DAN, EVE, [], parents=["peer-writer"])
-    return _vector(
+    return vector(
         "depth",
         "owners rank by depth of grant; equals cannot revoke each other, nor what an equal's"
         " senior granted; any strictly senior owner can",
@@ -181,15 +144,15 @@ def _depth() -> dict[str, object]:
 
 
 def _self() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("one", BOB, MESSAGE, said("x"))
     log.write("two", BOB, MESSAGE, said("x"))
     log.revoke("resign", BOB, BOB, ["one"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "self",
-        "a key may revoke itself, whatever its role; the resignation is covered though its own"
-        " cut leaves it out",
+        "a key with a role may revoke itself; the resignation is covered though its own cut leaves"
+        " it out",
         log,
         void=("two", "resign"),
         uncovered=("two",),
@@ -198,13 +161,13 @@ def _self() -> dict[str, object]:
 
 
 def _self_late() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("one", BOB, MESSAGE, said("x"))
     log.write("two", BOB, MESSAGE, said("x"))
     log.revoke("by-ada", ADA, BOB, ["two"], parents=["grant-bob"])
     log.revoke("resign", BOB, BOB, ["one"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "self-late",
         "a resignation behind a senior's cut counts no more",
         log,
@@ -215,13 +178,13 @@ def _self_late() -> dict[str, object]:
 
 
 def _again() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("one", BOB, MESSAGE, said("x"))
     log.revoke("revoke-bob", ADA, BOB, ["one"], parents=["grant-bob"])
     log.grant("grant-again", ADA, BOB, WRITER, parents=["revoke-bob"])
     log.write("two", BOB, MESSAGE, said("x"))
-    return _vector(
+    return vector(
         "again",
         "a revoked key is never granted again",
         log,
@@ -232,13 +195,13 @@ def _again() -> dict[str, object]:
 
 
 def _minted() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-eve", BEA, EVE, WRITER)
     log.write("spam", EVE, MESSAGE, said("x"))
     log.write("followed", EVE, MESSAGE, said("x"), epoch=2)
     log.write("reply", ADA, MESSAGE, said("y"), parents=["followed"])
     log.revoke("revoke-bea", ADA, BEA, [])
-    return _vector(
+    return vector(
         "minted",
         "the grant behind the cut is void, so is what its key wrote; it is covered as far as a"
         " valid entry follows it, and admitted without the grant",
@@ -250,11 +213,11 @@ def _minted() -> dict[str, object]:
 
 
 def _fork() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     log.write("one", ADA, MESSAGE, said("x"))
     log.write("two", ADA, MESSAGE, said("x"), parents=["one"])
     log.write("twin", ADA, MESSAGE, said("y"), parents=["one"], prev="one")
-    return _vector(
+    return vector(
         "equivocation",
         "both entries at the forked position are visible, and both are heads",
         log,
@@ -263,13 +226,13 @@ def _fork() -> dict[str, object]:
 
 
 def _fork_cut() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("one", BOB, MESSAGE, said("x"))
     log.write("two", BOB, MESSAGE, said("x"))
     log.write("twin", BOB, MESSAGE, said("y"), prev="one")
     log.revoke("revoke-bob", ADA, BOB, ["twin"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "equivocation-cut",
         "a cut names the valid one of two histories",
         log,
@@ -280,12 +243,12 @@ def _fork_cut() -> dict[str, object]:
 
 
 def _foreign_cut() -> dict[str, object]:
-    log = _log()
+    log = begin()
     log.grant("grant-bob", ADA, BOB, WRITER)
     log.write("one", BOB, MESSAGE, said("x"))
     log.write("own", ADA, MESSAGE, said("x"))
     log.revoke("revoke-bob", ADA, BOB, ["own"], parents=["grant-bob"])
-    return _vector(
+    return vector(
         "cut-foreign",
         "a cut on another key's entry keeps nothing",
         log,
@@ -296,12 +259,12 @@ def _foreign_cut() -> dict[str, object]:
 
 
 def _host() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     log.grant("grant-hal", ADA, HAL, HOST)
     log.write("message-ada", ADA, MESSAGE, said("x"))
     log.write("generation-ada", ADA, 7, b"", parents=["message-ada"])
     log.write("generation-hal", HAL, 7, b"", parents=["message-ada"])
-    return _vector(
+    return vector(
         "host",
         "only a host writes generations, not even an owner does",
         log,
@@ -311,7 +274,7 @@ def _host() -> dict[str, object]:
 
 
 def _critical() -> dict[str, object]:
-    log = _log(ADA)
+    log = begin(ADA)
     last = "genesis"
     for key, role in ((BOB, WRITER), (CAL, READER), (HAL, HOST)):
         log.grant(f"grant-{key.name}", ADA, key, role, parents=[last])
@@ -319,12 +282,30 @@ def _critical() -> dict[str, object]:
     for key in (ADA, BOB, CAL, HAL):
         log.write(f"critical-{key.name}", key, 99, b"", critical=True)
         log.write(f"unknown-{key.name}", key, 99, b"")
-    return _vector(
+    return vector(
         "critical",
         "an unknown kind takes any role, a critical one an owner",
         log,
         void=("critical-bob", "critical-cal", "critical-hal"),
+        uncovered=("critical-cal", "unknown-cal"),
         members={ADA: ["OWNER"], BOB: ["WRITER"], CAL: ["READER"], HAL: ["HOST"]},
+    )
+
+
+def _checkpoint() -> dict[str, object]:
+    log = begin(ADA)
+    last = "genesis"
+    for key, role in ((BOB, WRITER), (HAL, HOST)):
+        log.grant(f"grant-{key.name}", ADA, key, role, parents=[last])
+        last = f"grant-{key.name}"
+    for key in (ADA, BOB, HAL):
+        log.write(f"checkpoint-{key.name}", key, 9, b"")
+    return vector(
+        "checkpoint",
+        "a checkpoint, of kind 9, is a host's",
+        log,
+        void=("checkpoint-ada", "checkpoint-bob"),
+        members={ADA: ["OWNER"], BOB: ["WRITER"], HAL: ["HOST"]},
     )
 
 
@@ -332,7 +313,8 @@ def build() -> dict[str, object]:
     """Return the file."""
     cases = (
         _roles, _host, _before_grant, _cut, _cut_many, _cut_followed, _senior, _cycle, _depth,
-        _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut, _critical,
+        _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut, _critical, _checkpoint,
+        *leaving.CASES, *cutting.CASES,
     )  # fmt: skip
     return {
         "file": "visibility",

@@ -1,5 +1,6 @@
 """wire.json: byte strings inside and outside the strict subset, one rule broken each."""
 
+from spec.vectors.make import wire_more
 from spec.vectors.make.build import Fixed, Key, grant, message, one_field, varint
 
 KEY = Key("ada").public
@@ -50,6 +51,7 @@ def _valid() -> list[tuple[str, str, str, bytes]]:
         ("float", "TokenLogprobs", "a float has 4 bytes", FLOAT),
         ("packed-float", "TokenLogprobs", "floats, packed", one_field(3, bytes(8))),
         ("oneof", "Member", "one member of the oneof", grant(Key("bob"), 2)),
+        ("oneof-text", "Request", "a text of the oneof", one_field(1, KEY) + one_field(14, b"x")),
         ("oneof-empty", "Member", "a chosen message may be empty", one_field(1, b"")),
         ("message-empty", "Genesis", "so may any message that is there", one_field(2, b"")),
         ("unknown-deep", "Header", "unknown content is not looked into", _header(x=_nested(40))),
@@ -114,6 +116,10 @@ def _broken() -> list[tuple[str, str, str, bytes]]:
         ("packed-empty", "TokenLogprobs", "packs no float", one_field(3, b"")),
         ("oneof-once", "Member", "a grant and a revocation",
          grant(Key("bob"), 2) + one_field(2, message({1: KEY}))),
+        ("oneof-once", "Request", "a schema and a regular expression",
+         one_field(1, KEY) + one_field(12, b"{}") + one_field(13, b"a")),
+        ("default", "Request", "tool_choice AUTO spelled out",
+         one_field(1, KEY) + one_field(15, 0)),
         ("nested", "Member", "the rule holds inside messages", one_field(1, one_field(2, 2)[:1])),
         ("utf-8", "Request", "a stop string that is not UTF-8",
          one_field(1, KEY) + one_field(5, b"\xc3\x28")),
@@ -124,7 +130,7 @@ def build() -> dict[str, object]:
     """Return the file."""
     valid = [
         {"name": name, "message": kind, "bytes": data.hex(), "comment": comment, "reason": None}
-        for name, kind, comment, data in _valid()
+        for name, kind, comment, data in [*_valid(), *wire_more.valid()]
     ]
     broken = [
         {
@@ -134,7 +140,7 @@ def build() -> dict[str, object]:
             "comment": comment,
             "reason": "WIRE_MALFORMED",
         }
-        for rule, kind, comment, data in _broken()
+        for rule, kind, comment, data in [*_broken(), *wire_more.broken()]
     ]
     return {
         "file": "wire",

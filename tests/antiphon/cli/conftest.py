@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from antiphon.cli.background import Background
 from antiphon.cli.main import app
 from replica.ids import PublicKey
 from replica.io import keys
 from replica.io.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
+from tests.support.background import Background
 from tests.support.scripted_host import (
     Pace,
     Reply,
@@ -133,9 +133,9 @@ class Terminal:
         (record,) = self.records(*arguments)
         return record
 
-    def refused(self, *arguments: str) -> str:
+    def refused(self, *arguments: str, typed: str | None = None) -> str:
         """Run a command that must fail with a typed error; return the reason word."""
-        result = self.run(*arguments)
+        result = self.run(*arguments, typed=typed)
         assert result.exit_code == 1, result.output
         assert "Traceback" not in result.output
         words = dict(

@@ -5,14 +5,18 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
+
+from tests.antiphon.cli.virtual_screen import VirtualScreen
 
 WAIT_S = 30.0
 # A process with threads must not fork, so a new one opens the terminal and runs exec.
@@ -31,6 +35,7 @@ class PtyTerminal:
         self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 80
     ) -> None:
         self.shown = ""
+        self._columns = columns
         self._raw = b""
         self._read = 0
         # The environment of the tests may define the size of another terminal.
@@ -61,9 +66,28 @@ class PtyTerminal:
         """The output without colours and movements of the cursor."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown).splitlines()
 
+    @property
+    def screen(self) -> VirtualScreen:
+        """What the terminal shows."""
+        return VirtualScreen(self._columns).feed(self.shown)
+
+    def expect_screen(self, words: str) -> None:
+        """Read until `words` are on the screen."""
+        deadline = time.monotonic() + WAIT_S
+        while words not in self.screen.text:
+            assert self._take(deadline - time.monotonic()), f"no '{words}' in:\n{self.screen.text}"
+        self._read = len(self.shown)
+
     def type(self, keys: str) -> None:
         """Press keys; a control character is its key."""
         os.write(self._terminal, keys.encode())
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Stop the process meanwhile; what is sent to it arrives all at once."""
+        self._process.send_signal(signal.SIGSTOP)
+        yield
+        self._process.send_signal(signal.SIGCONT)
 
     def expect(self, words: str) -> None:
         """Read until `words` appear in the unread output."""

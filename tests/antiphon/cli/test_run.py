@@ -7,18 +7,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.supervisor import Daemon, Supervisor
+from replica.io import linked_hosts
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import (
     ANTIPHON,
     HOST_MODULE,
     ROOT,
     antiphon,
+    antiphon_process,
     environment,
     exits_within,
     first_line,
@@ -26,14 +29,15 @@ from tests.antiphon.cli.processes import (
     serves,
 )
 from tests.model_host.engine import tiny_model
+from tests.support.talk import key_of
 
 
-@pytest.fixture
-def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """`antiphon up --json` with a scripted host, ready."""
+@contextmanager
+def started_up(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run `antiphon up --json` with a scripted host."""
     process = subprocess.Popen(
         [*ANTIPHON, "up", "--json", "--hub-port", "0"],
-        env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     yield process
     if process.poll() is None:
@@ -41,19 +45,31 @@ def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     process.communicate(timeout=30)
 
 
+@pytest.fixture
+def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """`antiphon up` for a test that ends it or its daemons."""
+    with started_up(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, str]]]:
+    """The ready record of an `antiphon up` that goes on."""
+    with started_up(tmp_path_factory.mktemp("up")) as process:
+        yield json.loads(first_line(process.stdout))
+
+
 def test_up_prints_addresses_and_serves_a_conversation(
-    running_up: "subprocess.Popen[str]", tmp_path: Path
+    ready: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    ready = json.loads(first_line(running_up.stdout))
     hub = ready["hub"]["address"]
     assert ready["host"]["model"] == "Scripted"
-    assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
-    sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello")
+    assert antiphon_process(tmp_path, "--hub-address", hub, "new").returncode == 0
+    sent = antiphon_process(tmp_path, "--hub-address", hub, "send", "hello")
     assert sent.stdout == "You said: hello\n"
 
 
-def test_up_vouches_for_its_own_host(running_up: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    ready = json.loads(first_line(running_up.stdout))
+def test_up_vouches_for_its_own_host(ready: dict[str, dict[str, str]], tmp_path: Path) -> None:
     done = antiphon(tmp_path, "--hub-address", ready["hub"]["address"], "status", "--json")
     (host,) = json.loads(done.stdout)["hub"]["hosts"]
     assert (host["key"], host["vouched"]) == (ready["host"]["key"], True)
@@ -90,6 +106,27 @@ def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
     # A store that was closed has no write-ahead log.
     for name in ("hub", "host"):
         assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
+
+
+def test_up_makes_its_user_an_operator_of_a_host_with_several_models(tmp_path: Path) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
+    process = subprocess.Popen(
+        [*ANTIPHON, "up", "--json", "--hub-port", "0", "--model", f"{model}@bf16",
+         "--model", f"{model}@fp32"], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        ready = json.loads(first_line(process.stdout))
+        shown = antiphon(
+            tmp_path, "--hub-address", ready["hub"]["address"], "top", "--json", "--once"
+        )
+        (host,) = asyncio.run(linked_hosts(ready["hub"]["address"], key_of(1), None))
+        process.send_signal(signal.SIGINT)
+    assert shown.returncode == 0, shown.stdout
+    sample = json.loads(shown.stdout)
+    assert (sample["host"], sample["operator"]) == (ready["host"]["key"], True)
+    assert [profile.name for profile in host.info.profiles] == ["Tiny", "Tiny"]
 
 
 @pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])
@@ -283,24 +320,24 @@ def test_unknown_commands_and_options_are_usage_errors(tmp_path: Path) -> None:
 
 
 def test_an_error_with_json_is_one_object_on_stdout(tmp_path: Path) -> None:
-    done = antiphon(tmp_path, "log", "--json")
+    done = antiphon_process(tmp_path, "log", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["reason"] == "NO_CONVERSATION"
 
 
 def test_the_models_known_by_name_are_listed(tmp_path: Path) -> None:
-    done = antiphon(tmp_path, "model", "list", "--json")
+    done = antiphon_process(tmp_path, "model", "list", "--json")
     assert json.loads(done.stdout)["name"] == "SmolLM2-135M-Instruct"
 
 
 def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
-    done = antiphon(tmp_path, "model", "pull", "no-such-model")
+    done = antiphon_process(tmp_path, "model", "pull", "no-such-model")
     assert done.returncode == 1
     assert "MODEL_UNKNOWN" in done.stderr
 
 
 def test_help_answers_at_once_and_names_every_command(tmp_path: Path) -> None:
-    shown = antiphon(tmp_path, "--help").stdout
+    shown = antiphon_process(tmp_path, "--help").stdout
     for name in ("new", "chat", "send", "fork", "log", "list", "status", "verify", "export",
-                 "import", "delete", "key", "model", "up", "doctor"):  # fmt: skip
+                 "import", "delete", "key", "model", "up", "top", "pages", "doctor"):  # fmt: skip
         assert f" {name} " in shown

@@ -17,13 +17,47 @@ def test_a_message_is_answered_on_stdout_with_its_cost_on_stderr(me: Terminal) -
     me.ok("new")
     result = me.run("send", "hello there")
     assert result.stdout == "You said: hello there\n"
-    assert "prompt" in result.stderr
-    assert "cached" in result.stderr
+    assert result.stderr.startswith("4 tokens")
+    assert "cached" not in result.stderr
+    verbose = me.run("send", "and again", "-v")
+    assert "cached" in verbose.stderr
+    assert "cached" not in me.ok("log")
+    assert "cached" in me.ok("log", "-v")
 
 
 def test_a_message_can_come_from_stdin(me: Terminal) -> None:
     me.ok("new")
     assert me.ok("send", "-", typed="from a pipe\n") == "You said: from a pipe\n"
+
+
+def test_what_is_piped_in_is_the_message(me: Terminal) -> None:
+    me.ok("new")
+    assert me.ok("send", typed="from a pipe\n") == "You said: from a pipe\n"
+    assert me.refused("send", typed="\n") == "ARGUMENT_INVALID"  # as `echo $UNSET |` writes
+
+
+def test_a_chat_in_a_fresh_folder_begins_a_conversation(me: Terminal) -> None:
+    result = me.run("chat", typed="hello\n")
+    assert result.stdout == "You said: hello\n"
+    assert "a new conversation with Scripted" in result.stderr
+
+
+def test_a_block_between_triple_quotes_is_one_message(me: Terminal) -> None:
+    me.ok("new")
+    assert me.ok("chat", typed='"""\none\ntwo\n"""\n') == "You said: one\ntwo\n"
+    assert [r["text"] for r in me.records("log") if r["kind"] == "message"] == ["one\ntwo"]
+
+
+def test_an_answer_that_was_cut_off_goes_on(me: Terminal) -> None:
+    me.ok("new")
+    first = me.run("send", "hello", "--max-tokens", "2")
+    assert "cut off at its limit of 2 tokens · antiphon send --continue" in first.stderr
+    record = me.record("send", "--continue")
+    entries = {r["id"]: r for r in me.records("log")}
+    cut_off = next(i for i, r in entries.items() if r.get("finish_reason") == "length")
+    assert entries[record["request"]]["parents"] == [cut_off]
+    assert me.record("status")["conversations"][0]["branches"] == 1
+    assert me.refused("send", "--continue") == "NOTHING_TO_CONTINUE"
 
 
 def test_json_carries_ids_text_and_usage(me: Terminal) -> None:
@@ -68,13 +102,6 @@ def test_a_seed_is_minted_and_logged_where_none_is_given(me: Terminal) -> None:
     seeds = [r["sampling"]["seed"] for r in me.records("log") if r["kind"] == "request"]
     assert all(seeds)
     assert seeds[0] != seeds[1]
-
-
-def test_a_limit_given_at_the_beginning_holds_for_every_answer(me: Terminal) -> None:
-    me.ok("new", "--max-tokens", "2")
-    record = me.record("send", "a long enough message")
-    assert record["finish_reason"] == "length"
-    assert len(record["token_ids"]) == 2
 
 
 def test_asking_again_makes_a_branch_beside_the_first_answer(me: Terminal) -> None:
@@ -158,6 +185,14 @@ def test_a_host_can_be_named_where_none_is_linked(world: World, me: Terminal) ->
 def test_a_key_that_is_none_is_refused(me: Terminal) -> None:
     assert me.refused("new", "--host", "abc") == "ARGUMENT_INVALID"
     assert me.refused("new", "--member", f"{'ab' * 32}:king") == "ARGUMENT_INVALID"
+
+
+def test_a_host_is_named_by_its_first_digits(world: World, me: Terminal) -> None:
+    key = world.hub_config.host_keys[0]
+    created = me.record("new", "--host", key[:8])
+    assert (created["host"], created["host_reason"]) == (key, "named")
+    assert me.ok("send", "hello", "--host", key[:6]) == "You said: hello\n"
+    assert me.refused("send", "hello", "--host", "0123456789") == "ARGUMENT_INVALID"
 
 
 def test_a_message_to_an_absent_host_does_not_wait(world: World, me: Terminal) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from antiphon.cli.session import Choices
 from antiphon.cli.turn import options_for
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
@@ -109,7 +108,7 @@ async def test_a_request_has_all_sampling_defaults_of_its_conversation(scene: Sc
     grant = Member(Grant(scene.host.replica.public, Role.HOST))
     await scene.replica.append(created, grant, parents=(EntryId(created),))
     held = scene.replica.shelf[created]
-    options = options_for(scene.replica, held, Choices(), changes={"temperature": 0.2})
+    options = options_for(scene.replica, held, changes={"temperature": 0.2})
     assert options.sampling == replace(defaults, temperature=0.2)
 
 
@@ -174,7 +173,7 @@ async def test_a_cancelled_answer_keeps_the_shown_text(scene: Scene) -> None:
 async def test_a_new_run_discards_the_shown_text(scene: Scene) -> None:
     held = scene.replica.shelf[scene.conversation]
     request = EntryId(b"r" * 32)
-    watch = turns._Watch(scene.replica, held.id, request)
+    watch = turns.AnswerWatch(scene.replica, held.id, request)
     events: list[turns.TurnEvent] = []
     for run, words in ((1, (b"one ", b"two")), (2, (b"uno ",))):
         stream = DraftStream(held.id, request, run)

@@ -56,10 +56,16 @@ def pair(world: World) -> tuple[Terminal, Terminal]:
     ada, bob = world.replica("ada"), world.replica("bob")
     writer, host = bob.record("key", "show")["key"], keys.public(key_of_other(world)).hex()
     chosen = ada.ok("new", "--member", f"{writer}:writer", "--member", f"{host}:host").strip()
-    bundle = str(world.folder / "conversation.bundle")
+    clone_to(ada, bob, chosen)
+    return ada, bob
+
+
+def clone_to(ada: Terminal, bob: Terminal, chosen: str | None = None) -> None:
+    """Give Bob Ada's conversation."""
+    chosen = chosen or ada.records("list")[0]["conversation"]
+    bundle = str(ada.world.folder / "conversation.bundle")
     ada.ok("export", chosen, bundle)
     bob.ok("import", bundle)
-    return ada, bob
 
 
 def key_of_other(world: World) -> Ed25519PrivateKey:

@@ -1,15 +1,17 @@
 """Derived state never changes output: the same bits, however the work is divided."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 
+from model_host.engine.shapes import FAST
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
-from model_host.kv import Bytes
+from model_host.kv import SLAB_TOKENS, Bytes
 from model_host.refusals import ContextTooLong
 from tests.model_host.engine import tiny_model
 from tests.model_host.engine.pages import Memory
@@ -24,6 +26,16 @@ def _ids(engine: TorchEngine, count: int = TOKENS, seed: int = 5) -> list[int]:
     rng = np.random.default_rng(seed)
     low = min(17, engine.config.vocab // 2)
     return [int(token) for token in rng.integers(low, engine.config.vocab, count)]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +56,27 @@ def reference_of() -> Callable[[TorchEngine], Reference]:
 
 
 @pytest.fixture
-def reference(engine: TorchEngine, reference_of: Callable[[TorchEngine], Reference]) -> Reference:
-    return reference_of(engine)
+def reference(memory: Memory, reference_of: Callable[[TorchEngine], Reference]) -> Reference:
+    return reference_of(memory.engine)
+
+
+def test_the_real_model_gives_the_same_bits_in_any_chunks_and_batches(real_memory: Memory) -> None:
+    """The tests below run the kernels of its widths; this one its weights, through all layers."""
+    memory, ids = real_memory, _ids(real_memory.engine, 600)
+    start = memory.pages(0, 1)
+    memory.compute(start, ids[:480])
+    whole, pieces, one, other = (memory.copy(start, at, at + 1) for at in (2, 4, 6, 8))
+    expected = memory.compute(whole, ids[480:])
+    cuts = [1, 2, 17, 1, 4, 33, 7, 20, 35]
+    with _threads(2):
+        assert np.array_equal(memory.compute(pieces, ids[480:], cuts), expected)
+    assert np.array_equal(memory.keys_values(pieces), memory.keys_values(whole))
+    for count in (30, 4, 1, 16):
+        first, second = one.tokens, other.tokens
+        parts = (one, ids[first : first + count]), (other, ids[second : second + 3])
+        rows = memory.step(*parts)
+        assert np.array_equal(rows[0], expected[first - 480 : one.tokens - 480])
+        assert np.array_equal(rows[1], expected[second - 480 : other.tokens - 480])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -55,24 +86,21 @@ def test_chunks_of_any_size_in_scattered_slabs_give_the_same_bits(
     rng = random.Random(threads)
     cuts = [rng.choice(CHUNKS) for _ in range(TOKENS)]
     pages = memory.pages(*rng.sample(range(40), 3))
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with _threads(threads):
         logits = memory.compute(pages, _ids(memory.engine), cuts)
-    finally:
-        torch.set_num_threads(before)
     assert np.array_equal(logits, reference[0])
     assert np.array_equal(memory.keys_values(pages), reference[1])
 
 
 def test_decoding_gives_the_bits_of_prefill(memory: Memory, reference: Reference) -> None:
-    """Token by token over two borders of slabs, and over each of the key cuts."""
+    """Token by token over the borders of slabs, and over each of the key cuts."""
     ids, pages = _ids(memory.engine), memory.pages(9, 3, 5)
-    memory.compute(pages, ids[:280])
-    for start, stop in ((280, 530), (700, 710), (1016, TOKENS)):
-        memory.compute(pages, ids[pages.tokens : start] or ids[start : start + 1])
-        got = memory.compute(pages, ids[pages.tokens : stop], [1] * TOKENS)
-        assert np.array_equal(got, reference[0][stop - len(got) : stop])
+    cuts = [slab + cut for slab in (0, SLAB_TOKENS) for cut in FAST.key_cuts]
+    for cut in cuts:
+        memory.compute(pages, ids[pages.tokens : cut - 3])
+        got = memory.compute(pages, ids[cut - 3 : cut + 3], [1] * 6)
+        assert np.array_equal(got, reference[0][cut - 3 : cut + 3])
+    memory.compute(pages, ids[pages.tokens :])
     assert np.array_equal(memory.keys_values(pages), reference[1])
 
 

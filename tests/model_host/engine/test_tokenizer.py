@@ -97,6 +97,15 @@ def test_a_tokenizer_has_one_digest(tokenizer: Tokenizer, tmp_path: str) -> None
     assert len(tokenizer.digest) == 32
 
 
+def test_equal_data_share_a_tokenizer_and_others_do_not(tmp_path: Path) -> None:
+    data = open_model_file(tiny_model.write(tmp_path / "model.gguf")).tokenizer
+    again = open_model_file(tmp_path / "model.gguf").tokenizer
+    assert Tokenizer.shared(data) is Tokenizer.shared(again)
+    other = Tokenizer.shared(replace(data, pre="gpt-2"))
+    assert other.digest == Tokenizer.build(replace(data, pre="gpt-2")).digest
+    assert other.digest != Tokenizer.shared(data).digest
+
+
 def test_another_pre_tokenizer_is_another_digest(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("tokenizers")
     built = {}

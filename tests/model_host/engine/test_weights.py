@@ -8,8 +8,10 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
 
+from model_host.engine import weights
 from model_host.engine.gguf_file import open_model_file
-from model_host.engine.weights import load_weights, unpermute
+from model_host.engine.weights import load_weights, soonest_numerics, unpermute
+from model_host.engine.weights_cache import WeightsCache
 from tests.model_host.engine import tiny_model
 from tests.model_host.io.damage import flip_at
 
@@ -32,8 +34,8 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("numerics", ["q4", "bf16", "fp32"])
 def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, numerics: str) -> None:
     file = open_model_file(tiny_path)
-    built = load_weights(file, numerics, tmp_path)
-    cached = load_weights(file, numerics, tmp_path)
+    built = load_weights(file, numerics, WeightsCache(tmp_path))
+    cached = load_weights(file, numerics, WeightsCache(tmp_path))
     assert (built.from_cache, cached.from_cache) == (False, True)
     assert _same(built.tensors, cached.tensors)
     assert _same(built.tensors, load_weights(file, numerics, None).tensors)
@@ -42,15 +44,15 @@ def test_the_cache_gives_back_the_same_bits(tiny_path: Path, tmp_path: Path, num
 def test_number_formats_do_not_share_a_cache_file(tiny_path: Path, tmp_path: Path) -> None:
     file = open_model_file(tiny_path)
     for numerics in ("bf16", "fp32", "q4"):
-        assert not load_weights(file, numerics, tmp_path).from_cache
+        assert not load_weights(file, numerics, WeightsCache(tmp_path)).from_cache
 
 
 def test_the_cache_of_four_bits_holds_the_numbers_of_the_file(
     tiny_path: Path, tmp_path: Path
 ) -> None:
     file = open_model_file(tiny_path)
-    load_weights(file, "q4", tmp_path)
-    cached = load_weights(file, "q4", tmp_path).tensors
+    load_weights(file, "q4", WeightsCache(tmp_path))
+    cached = load_weights(file, "q4", WeightsCache(tmp_path)).tensors
     down = file.tensors.read_four_bits("blk.0.ffn_down.weight")
     # Not the packed bytes, which differ from one kind of CPU to another.
     assert np.array_equal(cached["0.down.nibbles"].numpy(), down.nibbles)
@@ -63,24 +65,24 @@ def test_a_flipped_byte_in_the_cache_means_a_rebuild(
     tiny_path: Path, tmp_path: Path, where: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = open_model_file(tiny_path)
-    built = load_weights(file, "bf16", tmp_path)
+    built = load_weights(file, "bf16", WeightsCache(tmp_path))
     (path,) = (tmp_path / "weights").iterdir()
     flip_at(path, where)
     with caplog.at_level(logging.WARNING):
-        rebuilt = load_weights(file, "bf16", tmp_path)
+        rebuilt = load_weights(file, "bf16", WeightsCache(tmp_path))
     assert not rebuilt.from_cache
-    assert "weights_cache_rebuilt" in caplog.text
+    assert "weights cache rebuilt" in caplog.text
     assert _same(built.tensors, rebuilt.tensors)
-    assert load_weights(file, "bf16", tmp_path).from_cache
+    assert load_weights(file, "bf16", WeightsCache(tmp_path)).from_cache
 
 
 def test_a_truncated_cache_means_a_rebuild(tiny_path: Path, tmp_path: Path) -> None:
     file = open_model_file(tiny_path)
-    load_weights(file, "bf16", tmp_path)
+    load_weights(file, "bf16", WeightsCache(tmp_path))
     (path,) = (tmp_path / "weights").iterdir()
     for size in (0, 5, 47, 60, path.stat().st_size - 1):
         path.write_bytes(path.read_bytes()[:size])
-        assert not load_weights(file, "bf16", tmp_path).from_cache
+        assert not load_weights(file, "bf16", WeightsCache(tmp_path)).from_cache
 
 
 def test_a_cache_folder_that_cannot_be_written_is_not_used(
@@ -88,8 +90,8 @@ def test_a_cache_folder_that_cannot_be_written_is_not_used(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")
-    assert not load_weights(open_model_file(tiny_path), "bf16", blocked).from_cache
-    assert "weights_cache_not_written" in caplog.text
+    assert not load_weights(open_model_file(tiny_path), "bf16", WeightsCache(blocked)).from_cache
+    assert "weights cache not written" in caplog.text
 
 
 def test_unpermuting_turns_pairs_into_halves() -> None:
@@ -98,3 +100,17 @@ def test_unpermuting_turns_pairs_into_halves() -> None:
     assert unpermute(rows[:, 0], 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
     groups = np.arange(48).reshape(8, 3, 2)
     assert np.array_equal(unpermute(groups, 2), groups[[0, 2, 1, 3, 4, 6, 5, 7]])
+
+
+def test_four_bits_are_the_soonest_where_model_and_machine_can(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four_bits = open_model_file(tiny_path)
+    plain = open_model_file(tiny_model.write(tmp_path / "plain.gguf", kind_of=lambda _: None))
+    for int4, packed_bf16, of_four_bits, of_plain in (
+        (True, True, "q4", "bf16"), (False, True, "bf16", "bf16"), (False, False, "fp32", "fp32"),
+    ):  # fmt: skip
+        monkeypatch.setattr(weights, "int4_available", lambda can=int4: can)
+        monkeypatch.setattr(weights, "packed_available", lambda _dtype, can=packed_bf16: can)
+        assert soonest_numerics(four_bits) == of_four_bits
+        assert soonest_numerics(plain) == of_plain

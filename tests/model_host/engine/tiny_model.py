@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as Kind
 
-from model_host.engine.model_file import ModelFile, layer_shapes
+from model_host.engine.model_file import ModelFile, TokenizerData, layer_shapes
 from model_host.engine.tokenizer import _CHARACTER_OF
 from model_host.model_config import ModelConfig
 
@@ -70,10 +70,12 @@ def write(
     pre: str = "smollm",
     user_defined: tuple[str, ...] = (),
     eos_id: int | None = None,
+    like: ModelFile | None = None,
 ) -> Path:
     """Write the model, with one defect if asked for; `kind_of` names tensors' types.
 
-    `options` are added to the metadata of the architecture.
+    `options` are added to the metadata of the architecture. Tokenizer and chat template are
+    those of the model `like`, if one is given.
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("Tiny")
@@ -91,17 +93,11 @@ def write(
     for key, value in (options or {}).items():
         kinds = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
         kinds[type(value)](f"{architecture}.{key}", value)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(list(TOKENS))
     types = [3] * len(CONTROL) + [1] * (len(TOKENS) - len(CONTROL))
     for text in user_defined:
         types[TOKENS.index(text)] = 4
-    writer.add_token_types(types)
-    if eos_id is not None:
-        writer.add_eos_token_id(eos_id)
-    writer.add_token_merges(list(MERGES))
-    writer.add_chat_template("{{ messages }}")
+    own = TokenizerData("gpt2", pre, TOKENS, tuple(types), MERGES, None, eos_id)
+    _add_text(writer, like.tokenizer if like else own, like.template if like else "{{ messages }}")
     for name, value in (tensors(config) | (extra or {})).items():
         if name == left_out:
             continue
@@ -115,6 +111,19 @@ def write(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _add_text(writer: gguf.GGUFWriter, tokenizer: TokenizerData, template: str) -> None:
+    writer.add_tokenizer_model(tokenizer.model)
+    writer.add_tokenizer_pre(tokenizer.pre)
+    writer.add_token_list(list(tokenizer.tokens))
+    writer.add_token_types(list(tokenizer.types))
+    if tokenizer.bos_id is not None:
+        writer.add_bos_token_id(tokenizer.bos_id)
+    if tokenizer.eos_id is not None:
+        writer.add_eos_token_id(tokenizer.eos_id)
+    writer.add_token_merges(list(tokenizer.merges))
+    writer.add_chat_template(template)
 
 
 def blocks(value: npt.NDArray[np.float32], kind: Kind) -> npt.NDArray[np.uint8]:

@@ -45,5 +45,5 @@ class ServedHost:
 
     async def kept(self, talk: Talk, host: HostServer, count: int) -> None:
         """Wait until the checkpoint of the last answer is written."""
-        while host.thread.checkpoints < count:
+        while host.thread.counts.writes.written < count:
             await host.thread.manifests(talk.id)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,14 @@ import pytest
 from model_host.errors import (
     CheckpointCorrupt,
     CheckpointDiskFull,
+    CheckpointDropped,
     CheckpointMissing,
     CheckpointTooLarge,
     CheckpointWriteFailed,
 )
 from model_host.io.checkpoint_files import Checkpoints
+from model_host.kv.checkpoint import PIECES_MAX
+from model_host.kv.memory import Bytes
 from tests.model_host.io.damage import flip_at
 from tests.model_host.kv.plain_pages import TOKEN_BYTES, PlainPages, filled, restore
 
@@ -40,7 +44,7 @@ def _assert_is_prefix(pages: PlainPages, tokens: int) -> None:
 
 
 def _files(store: Checkpoints, suffix: str) -> list[Path]:
-    return sorted(store._root.rglob(f"*{suffix}"))
+    return sorted(store._files._root.rglob(f"*{suffix}"))
 
 
 def test_a_saved_checkpoint_is_restored_also_by_the_next_process(tmp_path: Path) -> None:
@@ -79,25 +83,140 @@ def test_the_longest_checkpoint_is_restored(tmp_path: Path) -> None:
     _assert_is_prefix(_restore(store, [*IDS[:100], 1]), 70)
 
 
-def test_only_groups_not_yet_stored_are_written(tmp_path: Path) -> None:
+def test_only_tokens_not_yet_stored_are_written(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
-    assert (store.counters.groups_written, store.counters.groups_reused) == (4, 0)
-    _save(store, 330)  # three whole groups are there; two more and a tail
-    assert (store.counters.groups_written, store.counters.groups_reused) == (7, 3)
+    assert (store.counters.pieces_written, store.counters.pieces_reused) == (4, 0)
+    _save(store, 330)  # three whole groups and 8 tokens are there
+    assert (store.counters.pieces_written, store.counters.pieces_reused) == (7, 4)
     _save(store, 330)
-    assert (store.counters.groups_written, store.counters.groups_reused) == (7, 9)
+    assert (store.counters.pieces_written, store.counters.pieces_reused) == (7, 11)
     (pack,) = _files(store, ".pack")
-    assert pack.stat().st_size == 5 * 64 * TOKEN_BYTES
-    assert [p.stat().st_size for p in _files(store, ".tail")] == [8 * TOKEN_BYTES, 10 * TOKEN_BYTES]
+    assert pack.stat().st_size == 330 * TOKEN_BYTES
     assert store.nbytes == sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
 
 
-def test_branches_share_the_groups_of_their_common_prefix(tmp_path: Path) -> None:
+def test_each_turn_writes_its_own_tokens_alone(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    written, before = 0, 0
+    turns = [200 + 37 * turn for turn in range(20)]
+    ids = list(range(turns[-1]))
+    for tokens in turns:
+        _save(store, tokens, ids=ids)
+        new, written = store.counters.bytes_written - written, store.counters.bytes_written
+        (manifest,) = (m for m in store.manifests(b"a") if m.tokens == tokens)
+        # A manifest has less than 128 bytes per piece, and a group of 64 tokens few pieces.
+        assert 0 < new - (tokens - before) * TOKEN_BYTES < 200 + 128 * len(manifest.pieces)
+        assert len(manifest.pieces) <= 3 * (tokens // 64 + 1)
+        before = tokens
+    (pack,) = _files(store, ".pack")
+    assert pack.stat().st_size == turns[-1] * TOKEN_BYTES
+    _assert_is_prefix(_restore(store, [*ids, 0]), turns[-1])
+
+
+def test_turns_of_one_token_write_a_bounded_multiple(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    for tokens in range(1, 129):
+        _save(store, tokens)
+        assert max(len(m.pieces) for m in store.manifests(b"a")) <= 2 * PIECES_MAX
+        _assert_is_prefix(_restore(store, IDS), tokens)
+    size = sum(path.stat().st_size for path in _files(store, ".pack"))
+    assert size <= 128 * (1 + 64 // PIECES_MAX) * TOKEN_BYTES
+
+
+class Paused(PlainPages):
+    """Pages whose copying stops at a position, until the test goes on."""
+
+    def __init__(self, tokens: int, at: int) -> None:
+        super().__init__(filled(tokens)._rows)
+        self.at = at
+        self.reached, self.goes_on = threading.Event(), threading.Event()
+
+    def read(self, start: int, stop: int) -> Bytes:
+        if start >= self.at:
+            self.reached.set()
+            assert self.goes_on.wait(10)
+        return super().read(start, stop)
+
+
+def test_a_checkpoint_is_restored_while_another_one_is_written(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    _save(store, 128)
+    source = Paused(400, 256)
+    writing = threading.Thread(
+        target=store.save, args=(b"a", NAMESPACE, SEAL, b"", IDS[:400], source)
+    )
+    writing.start()
+    assert source.reached.wait(10)
+    _assert_is_prefix(_restore(store, IDS), 128)
+    source.goes_on.set()
+    writing.join()
+    _assert_is_prefix(_restore(store, [*IDS, 1]), 400)
+
+
+def test_a_checkpoint_that_extends_one_found_broken_meanwhile_is_dropped(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    _save(store, 128)
+    source, failures = Paused(400, 256), []
+
+    def save() -> None:
+        try:
+            store.save(b"a", NAMESPACE, SEAL, b"", IDS[:400], source)
+        except CheckpointDropped as error:
+            failures.append(error)
+
+    writing = threading.Thread(target=save)
+    writing.start()
+    assert source.reached.wait(10)
+    flip_at(_files(store, ".pack")[0], 0)
+    with pytest.raises(CheckpointCorrupt):
+        _restore(store, IDS)
+    source.goes_on.set()
+    writing.join()
+    assert len(failures) == 1
+    assert store.manifests(b"a") == []
+    _save(store, 400)
+    _assert_is_prefix(_restore(store, [*IDS, 1]), 400)
+
+
+def test_nothing_of_a_distrusted_namespace_is_used_until_the_next_start(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    _save(store, 200)
+    store.distrust(NAMESPACE)
+    with pytest.raises(CheckpointMissing):
+        _restore(store, IDS)
+    assert store.save(b"a", NAMESPACE, SEAL, b"", IDS, filled(400)) is None
+    (manifest,) = store.manifests(b"a")
+    with pytest.raises(CheckpointMissing):
+        store.newest(b"a", NAMESPACE)
+    with pytest.raises(CheckpointDropped):
+        store.add(b"b", manifest, (store.read(b"a", piece) for piece in manifest.pieces))
+    assert _store(tmp_path).newest(b"a", NAMESPACE) == manifest
+    _assert_is_prefix(_restore(_store(tmp_path), IDS), 200)
+
+
+def test_a_checkpoint_of_another_host_is_added_whole(tmp_path: Path) -> None:
+    one, other = _store(tmp_path / "one"), _store(tmp_path / "other", key=b"other" * 8)
+    _save(one, 200)
+    _save(other, 130)
+    (manifest,) = one.manifests(b"a")
+    payloads = [one.read(b"a", piece) for piece in manifest.pieces]
+    wrong = [*payloads[:-1], payloads[-1] ^ 1]
+    with pytest.raises(CheckpointCorrupt):
+        other.add(b"a", manifest, wrong)
+    assert [m.tokens for m in other.manifests(b"a")] == [130]
+    other.add(b"a", manifest, payloads)
+    _assert_is_prefix(_restore(other, IDS), 200)
+    small = _store(tmp_path / "small", 100 * TOKEN_BYTES)
+    with pytest.raises(CheckpointTooLarge):
+        small.add(b"a", manifest, payloads)
+
+
+def test_branches_share_the_pieces_of_their_common_prefix(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
     _save(store, 200, ids=[*IDS[:130], *range(70)])
-    assert store.counters.groups_reused == 2
+    assert store.counters.pieces_reused == 2
     _assert_is_prefix(_restore(store, IDS), 200)
 
 
@@ -110,14 +229,11 @@ def test_restoring_extends_the_context_in_memory(tmp_path: Path) -> None:
         store.find(b"a", NAMESPACE, IDS, 330)
 
 
-@pytest.mark.parametrize("suffix", [".pack", ".tail"])
 @pytest.mark.parametrize("damage", ["first", "last", "cut", "gone"])
-def test_damaged_bytes_are_refused_once_and_removed(
-    tmp_path: Path, suffix: str, damage: str
-) -> None:
+def test_damaged_bytes_are_refused_once_and_removed(tmp_path: Path, damage: str) -> None:
     store = _store(tmp_path)
     _save(store, 200)
-    (path,) = _files(store, suffix)
+    (path,) = _files(store, ".pack")
     match damage:
         case "first":
             flip_at(path, 0)
@@ -194,7 +310,7 @@ def test_the_order_of_use_survives_a_restart(tmp_path: Path) -> None:
     store = _store(tmp_path)
     for at, name in enumerate((b"a", b"b")):
         _save(store, 70, name)
-        for path in store._folder(name).glob("*.manifest"):
+        for path in store._files.folder(name).glob("*.manifest"):
             os.utime(path, (1000 - at, 1000 - at))
     _save(_store(tmp_path, 2 * 70 * TOKEN_BYTES + 1000), 70, b"c")
     assert [len(store.manifests(name)) for name in (b"a", b"b", b"c")] == [1, 0, 1]
@@ -263,7 +379,7 @@ def test_a_failed_write_evicts_no_other_checkpoint(tmp_path: Path) -> None:
 def test_unknown_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 128)
-    folder = store._folder(b"a")
+    folder = store._files.folder(b"a")
 
     def clutter() -> None:
         (folder / "dangling.manifest").symlink_to(tmp_path / "nowhere")
@@ -292,7 +408,7 @@ def test_unknown_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
 def test_a_folder_put_back_by_hand_is_used(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 128)
-    folder = store._folder(b"a")
+    folder = store._files.folder(b"a")
     copy = folder.rename(tmp_path.parent / f"{tmp_path.name}-copy")
     store.delete(b"a")
     copy.rename(folder)
@@ -301,7 +417,7 @@ def test_a_folder_put_back_by_hand_is_used(tmp_path: Path) -> None:
 
 def test_a_full_device_is_a_typed_error(tmp_path: Path) -> None:
     store = _store(tmp_path)
-    folder = store._folder(b"a")
+    folder = store._files.folder(b"a")
     folder.mkdir()
     (folder / "00000000.pack").symlink_to("/dev/full")
     with pytest.raises(CheckpointDiskFull):
@@ -311,7 +427,7 @@ def test_a_full_device_is_a_typed_error(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_created_is_a_typed_error(tmp_path: Path) -> None:
     store = _store(tmp_path)
-    store._folder(b"a").write_bytes(b"in the way")
+    store._files.folder(b"a").write_bytes(b"in the way")
     with pytest.raises(CheckpointWriteFailed):
         _save(store, 128)
 

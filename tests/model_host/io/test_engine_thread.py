@@ -66,7 +66,7 @@ async def test_a_receiver_that_fails_fails_its_caller_and_ends_the_run(threaded:
     with pytest.raises(OSError, match="the disk is full"):
         await threaded.thread.compute(threaded.scene.job(text(9, 1), 1_000_000), refuse)
     await threaded.run()
-    assert threaded.thread.counters.steps < 1_000
+    assert threaded.thread.counts.batch.steps < 1_000
 
 
 async def test_a_caller_that_is_cancelled_ends_its_run(threaded: Threaded):
@@ -85,9 +85,9 @@ async def test_a_context_is_stored_restored_and_evicted_between_steps(threaded: 
     await threaded.run()
     prompt = text(300, 1)
     conversation = bytes([1]) * 32
-    await threaded.thread.checkpoint(conversation, NAMESPACE, b"s" * 32, b"g" * 32, prompt)
-    assert threaded.thread.checkpoints == 1
+    threaded.thread.checkpoint(conversation, NAMESPACE, b"s" * 32, b"g" * 32, prompt)
     (manifest,) = await threaded.thread.manifests(conversation)
+    assert threaded.thread.counts.writes.written == 1
     assert manifest.tokens == 300
     tokens, removed = await threaded.thread.evict(conversation, checkpoints=False)
     assert (tokens > 300, removed) == (True, 0)

@@ -56,10 +56,10 @@ async def some_words(served: ServedHost, talk: Talk, **more) -> EntryId:
 
 
 async def test_an_engine_failure_ends_the_run_with_the_text_shown(
-    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+    served_real: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         with monkeypatch.context() as patch:
             step, decoded = TorchEngine.step, iter(range(5))
 
@@ -74,13 +74,13 @@ async def test_an_engine_failure_ends_the_run_with_the_text_shown(
         assert answer.finish_detail.startswith("HOST_FAILED: ")
         assert len(answer.token_ids) == 6
         assert text_of(answer.parts) == talk.shown(request) != ""
-        assert list(served.journals.iterdir()) == []
-        assert await is_well(served, host)
+        assert list(served_real.journals.iterdir()) == []
+        assert await is_well(served_real, host)
         # Positions the engine left half written are not used by the next request.
         _, after = await talk.ask("Name a colour.", tokens=4)
         assert len(after.token_ids) == 4
-    async with served.host() as host:
-        assert await is_well(served, host)
+    async with served_real.host() as host:
+        assert await is_well(served_real, host)
 
 
 async def test_a_plan_that_fails_refuses_the_request(
@@ -148,19 +148,19 @@ async def test_a_log_that_refuses_entries_leaves_the_request_open(
 
 
 async def test_a_sealed_request_this_host_can_not_continue_keeps_the_text_shown(
-    served: ServedHost, engine_of: Callable[[str], TorchEngine]
+    served: ServedHost, small_of: Callable[[str], TorchEngine]
 ):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         request = await some_words(served, talk, profile=host.profile.digest)
     shown = talk.shown(request)
-    async with served.host(engine_of("fp32")) as host:
+    async with served.host(small_of("fp32")) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
         assert answer.finish_detail.startswith("PROFILE_UNKNOWN: ")
         assert text_of(answer.parts).startswith(shown)
         assert answer.usage.prompt_tokens == 0
-        assert answer.numerics_class != host.offer.numerics_class
+        assert answer.numerics_class != host.thread.engine.numerics_class
         # The conversation goes on.
         _, more = await talk.ask("Name a colour.", tokens=3)
         assert len(more.token_ids) == 3
@@ -231,7 +231,7 @@ async def test_a_run_of_another_sampling_recipe_is_closed_with_the_text_shown(
 
 
 async def test_a_run_closed_without_computing_leaves_no_checkpoint(
-    served: ServedHost, engine_of: Callable[[str], TorchEngine]
+    served: ServedHost, small_of: Callable[[str], TorchEngine]
 ):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
@@ -242,7 +242,7 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
     body = Request(talk.host, Sampling(), output_tokens_max=60)
     fork = Conflict.FORK
     branch = (await talk.replica.append(talk.id, body, parents=(said.id,), conflict=fork)).id
-    async with served.host(engine_of("fp32")) as host:
+    async with served.host(small_of("fp32")) as host:
         await talk.answer(branch)
         closed = await talk.answer(cut_off)
         assert closed.finish_reason == FinishReason.INTERRUPTED
@@ -265,13 +265,13 @@ async def test_a_run_closed_without_computing_leaves_no_checkpoint(
 
 @pytest.mark.parametrize("numerics", ["q4", "bf16", "fp32"])
 async def test_a_run_that_had_finished_keeps_its_finish_reason(
-    served: ServedHost,
+    served_real: ServedHost,
     engine_of: Callable[[str], TorchEngine],
     monkeypatch: pytest.MonkeyPatch,
     numerics: str,
 ):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         append, refused = host.replica.append, asyncio.Event()
 
         async def full(conversation, body, **more):
@@ -285,27 +285,27 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         request = await talk.request(tokens=60)
         await asyncio.wait_for(refused.wait(), 30)
     await talk.cancel(request)
-    async with served.host(engine_of(numerics)) as host:
+    async with served_real.host(engine_of(numerics)) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.STOP
         assert answer.token_ids[-1] in host.offer.stop_ids
         assert text_of(answer.parts) == talk.shown(request)
         # Nothing was left to compute, so a CANCEL could end nothing.
         assert answer.usage.prompt_tokens == 0
-        assert host.thread.checkpoints == 0
+        assert host.thread.counts.writes.written == 0
 
 
-async def test_a_zeroed_tail_of_a_journal_is_computed_again(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
-        request = await some_words(served, talk)
-    (path,) = served.journals.iterdir()
+async def test_a_zeroed_tail_of_a_journal_is_computed_again(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
+        request = await some_words(served_real, talk)
+    (path,) = served_real.journals.iterdir()
     data = path.read_bytes()
     at = HEAD_BYTES + 4 * TOKEN_BYTES
     path.write_bytes(data[:at] + bytes(len(data) - at))
     shown = talk.shown(request)
-    async with served.host() as host:
-        await served.replica.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
+    async with served_real.host() as host:
+        assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
         await talk.cancel(request)
         answer = await talk.answer(request)
     assert text_of(answer.parts).startswith(shown)
@@ -357,12 +357,12 @@ async def test_an_answer_ends_before_its_entry_would_grow_too_large(
         assert len((await talk.answer(more.id)).token_ids) > 5
 
 
-async def test_a_cancelled_prefill_counts_no_prompt(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_a_cancelled_prefill_counts_no_prompt(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("The sea is blue. " * 350)
         request = await talk.request(tokens=10)
-        await served.replica.wait_for(lambda: request in talk.held.order.seal_of, 20)
+        await served_real.replica.wait_for(lambda: request in talk.held.order.seal_of, 20)
         await talk.cancel(request)
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED

@@ -39,6 +39,9 @@ async def assert_the_log_is_one(served: ServedHost, host: HostServer, talk: Talk
     """Check that replica, hub and host hold the same log, on disk as in memory."""
     assert await served.replica.wait_synced(talk.id)
     assert await host.replica.wait_synced(talk.id)
+    await served.replica.flush()
+    await host.replica.flush()
+    await served.hub.driver.performer.flush(talk.id)
     assert not talk.held.order.void
     assert talk.held.log.equivocations() == []
     for store in (served.replica.store, host.replica.store, served.hub.driver.store):
@@ -65,46 +68,46 @@ async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_space_is
 
 
 async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(
-    served: ServedHost,
+    served_real: ServedHost,
 ):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
         request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
         async with full_disk(host.replica.store):
             assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
             assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(served, host, talk)
-        assert list(served.journals.iterdir()) == []
+        await assert_the_log_is_one(served_real, host, talk)
+        assert list(served_real.journals.iterdir()) == []
 
 
-async def test_an_answer_that_finds_the_hub_full_is_delivered_later(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_an_answer_that_finds_the_hub_full_is_delivered_later(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
         request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        async with full_disk(served.hub.driver.store):
+        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        async with full_disk(served_real.hub.driver.store):
             assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
             assert failed[0].fault.reason == StoreFull.reason
             assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 16
-        await assert_the_log_is_one(served, host, talk)
+        await assert_the_log_is_one(served_real, host, talk)
 
 
-async def test_a_run_whose_journal_was_full_resumes_at_its_token(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_a_run_whose_journal_was_full_resumes_at_its_token(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say(STORY)
         request = await talk.request(tokens=80, sampling=SEEDED)
-        assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        (journal,) = served.journals.iterdir()
+        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+        (journal,) = served_real.journals.iterdir()
         limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
         # Their lines would not be written to the captured output either.
         with capture_logs() as logs, file_size_limit(limit):
@@ -116,7 +119,7 @@ async def test_a_run_whose_journal_was_full_resumes_at_its_token(served: ServedH
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 80
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(served, host, talk)
+        await assert_the_log_is_one(served_real, host, talk)
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
 
@@ -130,12 +133,12 @@ async def test_a_checkpoint_that_finds_a_full_disk_affects_nothing_else(served: 
         request, answer = await talk.ask("Tell me of the sea. " * 20, tokens=4, sampling=SEEDED)
         assert len(answer.token_ids) == 4
         assert await host.thread.manifests(talk.id) == []
-        assert host.thread.checkpoint_failures == 1
+        assert host.thread.counts.writes.failed == 1
         assert list(folder.iterdir()) == []
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
         await served.kept(talk, host, 1)
     async with served.host() as host:
         restored = await talk.answer(await talk.regenerate(request))
-        assert host.thread.counters.restores == 1
+        assert host.thread.counts.batch.restores == 1
     assert restored.token_ids == answer.token_ids

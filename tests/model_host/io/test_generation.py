@@ -43,9 +43,9 @@ from tests.support.talk import Talk, key_of
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 
 
-async def test_the_draft_equals_the_logged_answer(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_the_draft_equals_the_logged_answer(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("Answer in one short sentence.", Speaker.SYSTEM)
         request, answer = await talk.ask("What is the capital of France?")
     assert "Paris" in text_of(answer.parts)
@@ -94,7 +94,7 @@ async def test_a_restarted_host_restores_its_checkpoint(served: ServedHost):
         await served.kept(talk, host, 1)
     async with served.host() as host:
         _, second = await talk.ask("Name another.")
-        assert host.thread.counters.restores == 1
+        assert host.thread.counts.batch.restores == 1
     assert second.usage.restored_tokens == first.usage.prompt_tokens + first.usage.output_tokens - 1
     assert second.usage.cached_tokens == 0
 
@@ -109,7 +109,7 @@ async def test_the_seeded_answer_is_the_same_cached_restored_and_computed_anew(
         await served.kept(talk, host, 2)
     async with served.host() as host:
         restored = await talk.answer(await talk.regenerate(request))
-        assert host.thread.counters.restores == 1
+        assert host.thread.counts.batch.restores == 1
         evicted = await host.thread.evict(talk.id, checkpoints=True)
         assert evicted[0] > 0
         computed = await talk.answer(await talk.regenerate(request))
@@ -124,7 +124,7 @@ async def test_a_corrupt_checkpoint_is_computed_again_and_counted(served: Served
         talk = await Talk.begin(served.replica, host.key)
         await talk.ask("Name a colour.", sampling=SEEDED)
         await served.kept(talk, host, 1)
-    for path in served.checkpoints.rglob("*.tail"):
+    for path in served.checkpoints.rglob("*.pack"):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
@@ -182,9 +182,9 @@ async def test_a_cancel_keeps_the_partial_answer(served: ServedHost):
         assert more.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
 
-async def test_a_stop_string_is_not_shown_but_its_tokens_enter_the_context(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_a_stop_string_is_not_shown_but_its_tokens_enter_the_context(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("What is the capital of France?")
         request = await talk.request(stop=("Paris",), tokens=40)
         answer = await talk.answer(request)
@@ -254,15 +254,15 @@ async def test_unanswerable_requests_are_refused_with_reason_and_next_step(
         assert len(again.token_ids) == 2
 
 
-async def test_a_late_reader_gets_the_whole_draft(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_a_late_reader_gets_the_whole_draft(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("Write a very long story about the sea.")
         request = await talk.request(tokens=60)
-        await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+        await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
         # A second replica with the same key connects during the answer.
-        path = served.folder / "second" / "log.db"
-        async with Replica.open(path, key_of(1), served.hub.address, follow=True) as second:
+        path = served_real.folder / "second" / "log.db"
+        async with Replica.open(path, key_of(1), served_real.hub.address, follow=True) as second:
             late = Talk(second, talk.id, host.key)
             await second.wait_for(lambda: talk.id in second.shelf, 20)
             assert len((await late.answer(request)).token_ids) == 60

@@ -17,9 +17,9 @@ GREEDY = Sampling()
 QUESTION = "What is the capital of France? Answer in one word."
 
 
-async def test_an_answer_goes_on_until_its_least_length(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_an_answer_goes_on_until_its_least_length(served_real: ServedHost):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         request, short = await talk.ask(QUESTION, tokens=60)
         assert short.finish_reason == FinishReason.STOP
         least = len(short.token_ids) + 8
@@ -29,9 +29,11 @@ async def test_an_answer_goes_on_until_its_least_length(served: ServedHost):
         assert not host.offer.stop_ids.intersection(longer.token_ids[:least])
 
 
-async def test_a_stop_string_does_not_end_an_answer_before_its_least_length(served: ServedHost):
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+async def test_a_stop_string_does_not_end_an_answer_before_its_least_length(
+    served_real: ServedHost,
+):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         request, short = await talk.ask(QUESTION, tokens=60, stop=("Paris",))
         assert short.finish_detail == "stop string 'Paris'"
         least = len(short.token_ids) + 2
@@ -120,15 +122,17 @@ async def test_log_probabilities_are_recorded_at_each_token(served: ServedHost):
         assert sorted(recorded.top_logprobs, reverse=True) == list(recorded.top_logprobs)
 
 
-async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(served: ServedHost):
+async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(
+    served_real: ServedHost,
+):
     warm = Sampling(temperature=0.9, seed=5)
-    async with served.host() as host:
-        talk = await Talk.begin(served.replica, host.key)
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("Write a very long story about the sea.")
         request = await talk.request(tokens=60, sampling=warm, logprobs=20)
-        assert await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+        assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     assert talk.held.order.answer(request) is None
-    async with served.host():
+    async with served_real.host():
         resumed = await talk.answer(request)
         whole = await talk.answer(await talk.regenerate(request))
     assert len(resumed.logprobs) == len(resumed.token_ids) == 60

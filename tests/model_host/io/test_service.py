@@ -100,7 +100,7 @@ async def test_a_host_can_be_described_at_any_moment_of_a_turn(
     async with HostCalls(host.address, talk.replica.key, host.key) as calls:
 
         async def describe() -> None:
-            while host.thread.checkpoints < 2:
+            while host.thread.counts.writes.written < 2:
                 described = await calls.describe()
                 seen.add((described.running, described.waiting))
 

@@ -11,6 +11,7 @@ from typing import TextIO, cast
 import pytest
 from structlog import PrintLogger
 
+from model_host.engine.any_format import open_model
 from model_host.engine.torch_engine import TorchEngine
 from model_host.errors import (
     ModelArchitectureUnknown,
@@ -21,7 +22,8 @@ from model_host.errors import (
 )
 from model_host.io.config import HostConfig
 from model_host.io.fetch import resolve
-from model_host.io.server import load_offer, start
+from model_host.io.offers import make_offer
+from model_host.io.server import start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io.daemon import Stderr
@@ -100,10 +102,10 @@ def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
     folder = tiny_folder.write(tmp_path / "model")
     (folder / "chat_template.jinja").write_text(CHAT)
     assert resolve(str(folder)) == folder
-    engine = TorchEngine.load(folder, numerics="fp32", threads=2)
-    offer = load_offer(engine)
+    file = open_model(folder)
+    offer = make_offer(file, numerics="fp32", context_tokens=8192, kv_bytes=1 << 30)
     assert offer.profile.name == "model"
-    assert offer.profile.weights_digest == engine.file.sha256
+    assert offer.profile.weights_digest == file.sha256
     assert offer.stop_ids == {tiny_model.TOKENS.index("<|end|>")}
 
 
@@ -133,7 +135,7 @@ def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_pat
 
 
 def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny_path: Path):
-    shortest = TorchEngine.load(tiny_path, numerics="fp32", threads=2, context_tokens=2)
+    shortest = TorchEngine.load(tiny_path, numerics="fp32", threads=1, context_tokens=2)
     assert shortest.bitwise
     assert shortest.config.context_tokens == 2
     assert shortest.numerics_class == tiny.numerics_class
@@ -143,12 +145,12 @@ def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny
 
 
 async def test_a_context_shorter_than_the_self_tests_canary_serves(
-    served: ServedHost, model_path: Path, engine_of: Callable[[str], TorchEngine]
+    served_real: ServedHost, model_path: Path, engine_of: Callable[[str], TorchEngine]
 ):
-    short = TorchEngine.load(model_path, numerics="bf16", threads=2, context_tokens=64)
+    short = TorchEngine.load(model_path, numerics="bf16", threads=1, context_tokens=64)
     assert short.numerics_class == engine_of("bf16").numerics_class
-    async with served.host(short) as host:
-        talk = await Talk.begin(served.replica, host.key)
+    async with served_real.host(short) as host:
+        talk = await Talk.begin(served_real.replica, host.key)
         _, answer = await talk.ask("Write a very long story.", tokens=0)
         assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
         used = answer.usage.prompt_tokens + len(answer.token_ids)

@@ -28,6 +28,7 @@ class NaivePages:
     def __init__(self) -> None:
         self.counters = StoreCounters()
         self._held: dict[bytes, list[Held]] = {}
+        self._distrusted: set[bytes] = set()
 
     @property
     def nbytes(self) -> int:
@@ -42,7 +43,7 @@ class NaivePages:
         ids: Sequence[int],
         source: PageSource,
     ) -> Manifest | None:
-        if not ids:
+        if not ids or namespace in self._distrusted:
             return None
         count = len(ids)
         payload = [source.read(at, min(at + GROUP, count)) for at in range(0, count, GROUP)]
@@ -60,7 +61,8 @@ class NaivePages:
         for held in self._held.get(conversation, []):
             ends = [*range(GROUP, len(held.ids) + 1, GROUP), len(held.ids)]
             fit = [n for n in ends if n < len(ids) and held.ids[:n] == list(ids[:n])]
-            if held.namespace == namespace and max(fit, default=0) > most:
+            is_usable = held.namespace == namespace not in self._distrusted
+            if is_usable and max(fit, default=0) > most:
                 best, most = held, max(fit)
         if best is None:
             raise CheckpointMissing
@@ -78,3 +80,6 @@ class NaivePages:
 
     def delete(self, conversation: bytes) -> None:
         self._held.pop(conversation, None)
+
+    def distrust(self, namespace: bytes) -> None:
+        self._distrusted.add(namespace)

@@ -1,14 +1,14 @@
 """Cached pages by conversation: evicted, pinned, listed and read, each for its own pages."""
 
-import numpy as np
+import random
+
 import pytest
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv import cached_pages
-from model_host.kv.cached_pages import CachedSlab, Reading
-from model_host.kv.lineage import Lineage
-from tests.model_host.kv.paged import extend, keys_and_values
-from tests.model_host.kv.pooled import A, B, C, D, Pooled
+from model_host.kv.cached_pages import CachedSlab
+from tests.model_host.kv.paged import extend
+from tests.model_host.kv.pooled import A, B, C, D, E, Pooled
 
 # --- eviction -------------------------------------------------------------------------
 
@@ -142,96 +142,44 @@ def test_the_listing_shows_tokens_sharing_runs_and_pins() -> None:
     assert given.pool.cached.pages(C) == []
 
 
-# --- reading --------------------------------------------------------------------------
+# --- looked at --------------------------------------------------------------------------
 
 
-def test_a_context_is_read_in_groups_with_the_keys_of_its_domain() -> None:
-    given = Pooled()
-    ids = [n * 7 % 1000 for n in range(1100)]
-    given.answer(ids)
-    with given.pool.cached.reading(ids, A) as reading:
-        assert reading.tokens == 1100
-        groups = list(reading.groups())
-    assert [group.stop - group.start for group in groups] == [64] * 17 + [12]
-    lineage, at = Lineage(D, ids), 0
-    expected = keys_and_values(ids)
-    for group in groups:
-        payload = given.memory.read(group.slab, group.start, group.stop)
-        at += group.stop - group.start
-        assert np.array_equal(payload.view(np.uint64), expected[at - len(payload) // 8 : at])
-        assert group.lineage == lineage.at(at)
-
-
-def test_only_the_own_part_of_a_context_is_read() -> None:
+def test_a_peek_tells_what_a_context_would_find() -> None:
     given = Pooled()
     given.answer(range(700))
-    with given.pool.cached.reading(range(700), B) as reading:
-        assert (reading.tokens, list(reading.groups())) == (0, [])
     given.answer([*range(600), 7], B)
-    with given.pool.cached.reading(range(700), B) as reading:
-        assert reading.tokens == 600
+    looked = given.pool.cached.peek
+    assert looked(range(2000), A, D) == (700, 700)
+    assert looked(range(700), B, D) == (600, 700)
+    assert looked(range(2000), C, D) == (0, 700)
+    assert looked(range(2000), C, E) == (0, 0)
+    # Its own pages are found under the keys of a new domain, and no others there (PAGE-9).
+    assert looked(range(700), B, E) == (600, 600)
+    assert looked([1, 2], A, D) == (0, 0)
 
 
-def test_what_is_read_stays_and_its_conversation_too() -> None:
-    given = Pooled(slabs=6)
-    given.answer(range(1100))
-    with given.pool.cached.reading(range(1100), A) as reading:
-        for number in range(1, 6):
-            given.answer(range(5000 * number, 5000 * number + 1400), B)
-        with pytest.raises(CacheBusy):
-            given.pool.cached.evict(A)
-        for group in reading.groups():
-            assert given.memory.read(group.slab, group.start, group.stop).any()
-    given.pool.check_integrity()
-    assert given.pool.cached.evict(A) == 1100
-
-
-def test_a_tail_can_be_read_while_its_sequence_goes_on() -> None:
+def test_a_running_sequences_tokens_are_seen() -> None:
     given = Pooled()
-    sequence = given.pool.open(range(1000), D, A)
-    extend(given.pool, given.memory, sequence, range(500))
-    with given.pool.cached.reading(range(500), A) as reading:
-        groups = reading.groups()
-        first = next(groups)
-        assert first.slab == sequence.slabs[0]
-        extend(given.pool, given.memory, sequence, range(500, 520))  # the slab is full, and moves
-        after = next(groups)
-        assert after.slab != first.slab
-        payload = given.memory.read(after.slab, after.start, after.stop)
-        assert np.array_equal(payload.view(np.uint64), keys_and_values(range(500))[64:128])
-        given.pool.check_integrity()
+    sequence = given.pool.open(range(100), D, A)
+    extend(given.pool, given.memory, sequence, range(90))
+    assert given.pool.cached.peek(range(100), A, D) == (90, 90)
+    assert given.pool.cached.peek(range(100), B, D) == (0, 90)
     given.pool.close(sequence)
-    given.pool.check_integrity()
 
 
-@pytest.mark.parametrize("keep", [300, 100, 0])
-def test_a_rollback_leaves_a_tail_that_is_being_read_as_it_is(keep: int) -> None:
-    given = Pooled()
-    sequence = given.pool.open(range(1000), D, A)
-    extend(given.pool, given.memory, sequence, range(400))
-    with given.pool.cached.reading(range(400), A) as reading:
-        assert given.pool.rollback(sequence, keep) == keep
-        extend(given.pool, given.memory, sequence, [7] * 300)
-        given.pool.check_integrity()
-        assert _content(given, reading) == keys_and_values(range(400)).tolist()
-    given.pool.close(sequence)
-    given.pool.check_integrity()
-
-
-def test_a_slab_that_is_being_read_is_not_replaced_by_an_equal_one() -> None:
-    given = Pooled()
-    sequence = given.pool.open(range(1000), D, A)
-    extend(given.pool, given.memory, sequence, range(400))
-    given.answer(range(512), B)
-    with given.pool.cached.reading(range(400), A) as reading:
-        extend(given.pool, given.memory, sequence, range(400, 520))
-        given.pool.check_integrity()
-        assert _content(given, reading) == keys_and_values(range(400)).tolist()
-    assert given.pool.counters.merges == 0
-    given.pool.close(sequence)
-    given.pool.check_integrity()
-
-
-def _content(given: Pooled, reading: Reading) -> list[int]:
-    parts = [given.memory.read(g.slab, g.start, g.stop) for g in reading.groups()]
-    return np.concatenate(parts).view(np.uint64).tolist()
+def test_a_peek_changes_neither_what_is_found_nor_what_is_evicted_next() -> None:
+    for seed in range(20):
+        chance, twins = random.Random(seed), (Pooled(6), Pooled(6))
+        for _ in range(30):
+            ids = [*range(chance.choice([0, 100, 600])), *[chance.randrange(3)] * 300]
+            key, domain = chance.choice([A, B, C]), chance.choice([D, E])
+            for other in (A, B, C):  # the first twin alone is looked at
+                twins[0].pool.cached.peek([*ids, 0], other, chance.choice([D, E]))
+            own, found = twins[0].pool.cached.peek(ids, key, domain)
+            sequence = twins[0].begin([*ids, 0], key, domain)
+            assert (sequence.own_tokens, sequence.cached_tokens) == (own, found)
+            twins[0].pool.close(sequence)
+            assert twins[1].answer(ids, key, domain) == found
+            assert twins[0].pool.counters == twins[1].pool.counters
+        assert twins[0].pool.counters.evictions

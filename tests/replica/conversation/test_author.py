@@ -123,9 +123,29 @@ def test_nobody_writes_a_kind_that_their_role_does_not_allow() -> None:
         Author(Writer(3).key, epoch=3).write(
             scene.held, Join(), parents=(grant.id,), salt=SALT, time_ms=5
         )
+
+
+def test_a_reader_leaves_in_the_one_form_that_counts() -> None:
+    scene, reader = Scene(), Author(Writer(2).key, epoch=3)
+    grant = scene.write(Member(Grant(reader.public, Role.READER)), scene.genesis)
     leave = Member(Revocation(reader.public))
-    scene.admit(reader.write(scene.held, leave, parents=(grant.id,), salt=SALT, time_ms=5))
+    with pytest.raises(NotAllowed):
+        reader.write(scene.held, leave, parents=(grant.id,), salt=SALT, time_ms=5)
+    scene.admit(reader.write(scene.held, leave, parents=(scene.genesis,), salt=SALT, time_ms=5))
     assert not scene.held.log.membership.is_member(reader.public)
+
+
+def test_no_entry_names_an_uncovered_one() -> None:
+    scene, reader = Scene(), Writer(2)
+    scene.write(Member(Grant(reader.public, Role.READER)))
+    odd = reader.write(scene.held.id, Join(), parents=[scene.held.log.entries[scene.genesis]])
+    scene.admit(odd)
+    with pytest.raises(NotAllowed):
+        scene.write(said("x"), odd.id)
+    header = odd.header
+    cut = Cut(header.epoch, header.track, header.seq, odd.id)
+    with pytest.raises(NotAllowed):
+        scene.write(Member(Revocation(reader.public, (cut,))))
 
 
 def test_a_seal_that_nobody_would_admit_is_not_written() -> None:
@@ -166,7 +186,7 @@ def test_a_critical_kind_stops_nobody_where_no_owner_wrote_it(role: Role) -> Non
     eve = Writer(2)
     scene.write(Member(Grant(eve.public, role)))
     odd = critical(scene, eve)
-    assert odd.id in scene.held.log.covered()
+    assert (odd.id in scene.held.log.covered()) == (role is not Role.READER)
     assert not scene.held.log.membership.is_visible(odd)
     scene.write(said("x"))
 

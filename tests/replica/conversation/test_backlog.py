@@ -47,3 +47,11 @@ def test_a_request_is_not_awaited_by_who_follows_the_cancel_that_closes_it() -> 
     cancel = turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[again]))
     assert awaited(turn.held, place) == [again.id], "it does not follow the CANCEL"
     assert awaited(turn.held, replace(place, parents=(cancel.id,))) == []
+
+
+def test_a_closed_request_without_a_seal_is_awaited_by_nobody() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    place = place_on_branch(turn.held, again.id)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[again]))
+    assert awaited(turn.held, place) == []

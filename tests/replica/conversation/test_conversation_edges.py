@@ -85,10 +85,10 @@ def test_an_update_without_its_body_holds_back_all_that_follow_it(sample: Sample
 
 
 def test_a_void_update_is_empty_and_its_ancestors_stay_reachable(sample: Sample) -> None:
-    reader = Writer(2)
-    sample.grant(reader, Role.READER)
+    host = Writer(2)
+    sample.grant(host, Role.HOST)
     body = DocumentUpdate(EMPTY_UPDATE + b"\x00")
-    sample.add(reader.write(sample.id, body, parents=[sample.genesis]))
+    sample.add(host.write(sample.id, body, parents=[sample.genesis]))
     sample.say(sample.genesis)
     assert [u.update for u in updates_of(sample.held.log)] == [EMPTY_UPDATE, EMPTY_UPDATE]
 

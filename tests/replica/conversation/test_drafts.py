@@ -118,7 +118,7 @@ def test_progress_after_the_first_token_erases_nothing(stream: DraftStream) -> N
 
 def test_a_stream_stops_growing_at_its_bound(stream: DraftStream) -> None:
     source = Source()
-    assert stream.receive(source.frame(bytes(DRAFT_BYTES_MAX - 204), 1))
+    assert stream.receive(source.frame(bytes(DRAFT_BYTES_MAX - 640), 1))
     assert not stream.receive(source.frame(b"x", 2))
 
 
@@ -152,7 +152,7 @@ def test_digest_and_signature_are_of_the_bytes_the_chapter_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "fits"), [(DRAFT_BYTES_MAX - 204, True), (DRAFT_BYTES_MAX - 203, False)]
+    ("size", "fits"), [(DRAFT_BYTES_MAX - 640, True), (DRAFT_BYTES_MAX - 639, False)]
 )
 def test_a_frame_counts_its_bytes_its_tokens_and_its_fields(
     stream: DraftStream, size: int, fits: bool

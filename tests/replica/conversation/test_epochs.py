@@ -87,3 +87,13 @@ def test_a_conversation_read_again_has_nothing_confirmed() -> None:
     epochs.confirm(held.id)
     epochs.forget(held.id)
     assert epochs.epoch(held, FRESH) == FRESH
+
+
+def test_a_store_opened_again_must_hold_the_lane():
+    held = held_by(Writer(1, epoch=5))
+    stored = set(held.log.entries)
+    for there, expected in ((stored, 5), (stored - {held.log.heads()[-1].id}, FRESH)):
+        epochs = Epochs(ME.public)
+        epochs.confirm(held.id)
+        epochs.reopened(held, there)
+        assert epochs.epoch(held, FRESH) == expected

@@ -5,6 +5,7 @@ import pytest
 from replica.conversation.place import (
     Place,
     first_seal_with,
+    goes_behind,
     newest_leaf,
     newest_place,
     place_at,
@@ -40,6 +41,8 @@ def test_the_newest_place_is_on_the_branch_with_the_latest_activity() -> None:
     other = turn.sealed(right, [turn.answer, right], turn.seal)
     assert newest_place(turn.held).basis == other.id
     assert place_on_branch(turn.held, left.id).basis == seal.id
+    # Nor does a later fork move the place of who went neither way yet.
+    assert place_on_branch(turn.held, turn.ask.id).basis == seal.id
 
 
 def test_a_place_on_the_branch_of_a_sealed_request_is_at_the_end_of_that_branch() -> None:
@@ -112,3 +115,17 @@ def test_the_earliest_seal_that_lists_an_entry_is_found() -> None:
     assert node is not None
     assert node.id == turn.seal.id
     assert first_seal_with(turn.held, turn.answer.id) is None
+
+
+def test_a_turn_that_waits_goes_behind_the_end_of_its_branch_unless_it_forks() -> None:
+    turn = Turn()
+    waits = turn.request(turn.answer, basis=turn.seal)
+    body = Request(turn.hal.public, Sampling())
+    more = {"parents": [turn.answer], "basis": turn.seal, "conflict": Conflict.FORK}
+    forks = turn.admit(turn.ada.write(turn.held.id, body, **more))
+    first = turn.request(turn.answer, basis=turn.seal)
+    ahead = turn.sealed(first, [turn.answer, first], turn.seal)
+    places = [place_on_branch(turn.held, one.id) for one in (waits, forks)]
+    assert [place.basis for place in places] == [turn.seal.id] * 2
+    found = [goes_behind(turn.held, place) for place in places]
+    assert [node.id for node in found if node is not None] == [ahead.id, turn.seal.id]

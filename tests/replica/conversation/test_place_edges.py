@@ -44,11 +44,13 @@ def test_the_newest_place_is_the_end_of_the_branch_with_the_latest_activity(scen
     assert newest_place(scene.held) == _end(left_answer, left_seal)
 
 
-def test_the_place_on_the_branch_of_a_sealed_request_is_its_newest_leaf(scene: Scene) -> None:
+def test_the_place_on_the_branch_of_a_sealed_request_is_the_end_of_its_earliest_seals(
+    scene: Scene,
+) -> None:
     first, first_seal, first_answer = scene.turn()
     left, left_seal, left_answer = scene.turn(first_answer, basis=first_seal, fork=True)
     right, right_seal, right_answer = scene.turn(first_answer, basis=first_seal, fork=True)
-    assert place_on_branch(scene.held, first.id) == _end(right_answer, right_seal)
+    assert place_on_branch(scene.held, first.id) == _end(left_answer, left_seal)
     assert place_on_branch(scene.held, left.id) == _end(left_answer, left_seal)
     assert place_on_branch(scene.held, right.id) == _end(right_answer, right_seal)
     nodes = scene.held.order.nodes
@@ -61,8 +63,9 @@ def test_behind_an_unsealed_request_the_next_entry_follows_its_tail(scene: Scene
     request = scene.ask(reply, basis=seal)
     assert place_on_branch(scene.held, request.id) == Place((request.id,), seal.id)
     more = scene.say(request)
-    scene.say(reply)
-    assert place_on_branch(scene.held, request.id) == Place((more.id,), seal.id)
+    beside = scene.say(reply)
+    both = tuple(sorted((more.id, beside.id)))
+    assert place_on_branch(scene.held, request.id) == Place(both, seal.id)
 
 
 def test_behind_an_unsealed_request_without_a_basis_there_is_none(scene: Scene) -> None:

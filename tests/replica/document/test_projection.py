@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ from replica.document.projection import (
     entry_client,
     project,
 )
-from replica.document.yjs import EMPTY_UPDATE, Content, Struct, StructId, UpdateTooLarge
+from replica.document.yjs import (
+    EMPTY_UPDATE,
+    Content,
+    Struct,
+    StructId,
+    UpdateTooLarge,
+    decode_update,
+)
 from replica.ids import EntryId, Lane
 from tests.replica.document.document_writer import (
     SEAL,
@@ -116,6 +124,35 @@ def test_an_update_carries_nothing_of_other_authors() -> None:
     data = edited(live, 2, lambda edit: edit.set_meta("long", "z"))
     assert len(data) < 60
     assert b"y" * 10 not in data
+
+
+def test_a_writers_structs_have_its_client_id_and_begin_at_clock_0() -> None:
+    track = TrackWriter()
+    live = Document(track())
+
+    def write(key: str, edit: Edit) -> None:
+        edit.set_meta(key, 1)
+        edit.set_meta("more", key)
+
+    for author, key in ((1, "a"), (2, "b"), (1, "a"), (1, "c")):
+        data = edited(live, author, partial(write, key))
+        names = [struct.id for struct in decode_update(data).structs]
+        assert names
+        assert names == [(client_id(lane(author)), clock) for clock in range(len(names))]
+        live.receive(track.add(data, author=author, parents=[track.entries[i] for i in live.heads]))
+
+
+def test_parents_that_cover_less_than_an_edit_was_made_on_make_it_void() -> None:
+    track = TrackWriter()
+    data = edited(Document(track()), 1, lambda edit: edit.set_meta("a", 1))
+    one = track.add(data, parents=[track.genesis])
+    data = edited(Document([track.genesis]), 2, lambda edit: edit.set_meta("b", 1))
+    two = track.add(data, author=2, parents=[track.genesis])
+    over = edited(Document(track()), 3, lambda edit: edit.set_meta("b", 2))
+    for parents, void in (([one, two], None), ([one], "DOCUMENT_ORIGIN_UNKNOWN")):
+        named = tuple(sorted(parent.id for parent in parents))
+        added = Update(EntryId(b"\x07" * 32), lane(3), 0, None, named, 2, over)
+        assert project([*track(), added]).void.get(added.id) == void
 
 
 def test_annotations_of_one_entry_by_two_authors_both_stay() -> None:

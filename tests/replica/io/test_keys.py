@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from replica.errors import StoreError
-from replica.io import keys
-from replica.refusals import ArgumentInvalid, KeyFileInvalid
+from replica.ids import PublicKey
+from replica.io import key_text, keys
+from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def test_a_key_file_open_to_others_is_refused(path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 32, b"-----BEGIN PRIVATE KEY-----\n", b"x" * 99999]
+    "content", [b"", b"\0" * 32, b"antiphon key 1\n-----BEGIN PRIVATE KEY-----\n", b"x" * 99999]
 )
 def test_a_malformed_key_file_is_refused_and_kept(path: Path, content: bytes) -> None:
     write_private(path, content)
@@ -73,7 +79,8 @@ def test_a_malformed_key_file_is_refused_and_kept(path: Path, content: bytes) ->
 
 def test_another_kind_of_key_is_refused(path: Path) -> None:
     other = ec.generate_private_key(ec.SECP256R1())
-    write_private(path, other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    pem = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_private(path, key_text.encode(PublicKey(bytes(32)), pem))
     with pytest.raises(KeyFileInvalid, match="another kind"):
         keys.load_or_create(path)
 
@@ -92,7 +99,7 @@ def test_a_pipe_or_folder_instead_of_the_file_is_refused(path: Path) -> None:
 def test_a_backup_restores_the_key_with_its_passphrase_only(path: Path, tmp_path: Path) -> None:
     key = keys.load_or_create(path)
     pem = keys.backup(path, "correct horse")
-    assert pem.startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    assert b"\n-----BEGIN ENCRYPTED PRIVATE KEY-----" in pem
     other = tmp_path / "other" / "device.pem"
     with pytest.raises(KeyFileInvalid, match="passphrase"):
         keys.restore(other, pem, "wrong horse")
@@ -140,3 +147,90 @@ def test_a_secret_open_to_others_is_refused(path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(KeyFileInvalid):
         keys.load_or_create_secret(path)
+
+
+# --- damage (TRUST-10) ----------------------------------------------------------------------
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_every_wrong_bit_of_a_key_file_is_noticed_and_can_be_corrected(path: Path) -> None:
+    mine = keys.public(keys.load_or_create(path))
+    sound = path.read_bytes()
+    for bit in range(8 * len(sound)):
+        write_private(path, flipped(sound, bit))
+        with pytest.raises(KeyFileInvalid, match="damaged") as caught:
+            keys.load_or_create(path)
+        assert "antiphon repair" in caught.value.next_step
+    assert keys.repair(path)
+    assert path.read_bytes() == sound
+    assert keys.public(keys.load_or_create(path)) == mine
+    assert keys.repair(path) == ""
+
+
+def test_two_wrong_bits_are_not_guessed_at(path: Path) -> None:
+    keys.load_or_create(path)
+    broken = flipped(flipped(path.read_bytes(), 900), 2000)
+    write_private(path, broken)
+    with pytest.raises(KeyFileInvalid):
+        keys.repair(path)
+    assert path.read_bytes() == broken
+
+
+def test_every_wrong_bit_of_a_backup_is_noticed(path: Path, tmp_path: Path) -> None:
+    keys.load_or_create(path)
+    backup = keys.backup(path, "p")
+    for bit in range(8 * len(backup)):
+        with pytest.raises(KeyFileInvalid):
+            keys.restore(tmp_path / "other.key", flipped(backup, bit), "p")
+    assert not (tmp_path / "other.key").exists()
+
+
+def test_a_restore_sets_a_damaged_file_aside(path: Path) -> None:
+    mine = keys.public(keys.load_or_create(path))
+    backup = keys.backup(path, "p")
+    write_private(path, b"antiphon")
+    assert keys.public(keys.restore(path, backup, "p")) == mine
+    assert keys.public(keys.load_or_create(path)) == mine
+    assert path.with_name(f"{path.name}.damaged-1").read_bytes() == b"antiphon"
+
+
+def test_a_key_without_a_checksum_is_refused_until_it_is_repaired(path: Path) -> None:
+    key = keys.load_or_create(path)
+    bare = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_private(path, bare)
+    with pytest.raises(KeyFileUnchecked) as caught:
+        keys.load_or_create(path)
+    assert "antiphon repair" in caught.value.next_step
+    assert keys.repair(path)
+    assert keys.public(keys.load_or_create(path)) == keys.public(key)
+
+
+def test_the_key_named_in_the_file_is_the_private_key_s(path: Path, tmp_path: Path) -> None:
+    keys.load_or_create(path)
+    other = keys.load_or_create(tmp_path / "other.key")
+    pem = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_private(path, key_text.encode(PublicKey(bytes(32)), pem))
+    with pytest.raises(KeyFileInvalid, match="another key"):
+        keys.load_or_create(path)
+
+
+def test_a_backup_from_before_checksums_is_restored(path: Path, tmp_path: Path) -> None:
+    key = keys.load_or_create(path)
+    bare = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"p"))
+    assert keys.public(keys.restore(tmp_path / "other.key", bare, "p")) == keys.public(key)
+
+
+def test_a_secret_that_was_cut_off_is_made_anew_after_a_repair(path: Path) -> None:
+    keys.load_or_create_secret(path)
+    assert not keys.repair_secret(path)
+    write_private(path, b"short")
+    with pytest.raises(KeyFileInvalid):
+        keys.load_or_create_secret(path)
+    assert keys.repair_secret(path)
+    assert len(keys.load_or_create_secret(path)) == 32
+    assert not keys.repair_secret(path.with_name("none"))

@@ -1,5 +1,6 @@
 """Persist, then show; and the work that fails with a refused commit (spec/04-link §7)."""
 
+import asyncio
 from collections.abc import Set
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import ConversationId
-from replica.io.performer import Performer
+from replica.io import performer as performer_module
+from replica.io.performer import GATHER_QUIET_TURNS, Performer
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
@@ -55,6 +57,14 @@ def too_much(seed: int) -> list[Entry]:
     return entries
 
 
+async def test_work_without_entries_waits_for_no_commit(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.submit("a draft", [])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert here.shown == ["a draft"]
+
+
 async def test_work_that_depends_on_a_refused_commit_fails_with_it(tmp_path: Path) -> None:
     big = too_much(1)
     async with world(tmp_path) as here:
@@ -95,3 +105,26 @@ async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: P
         with pytest.raises(StoreError):
             here.submit("never", [])
         assert here.shown == []
+
+
+@pytest.mark.parametrize("gather_s", [60.0, 0.0])
+async def test_other_work_does_not_delay_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gather_s: float
+) -> None:
+    """Work without entries never does; work with entries only for a time."""
+    monkeypatch.setattr(performer_module, "GATHER_S", gather_s)
+    entries = () if gather_s else (Writer(1).genesis(),)
+    async with await Store.open(tmp_path / "log.db") as store:
+        performer, turns = Performer(store, lambda _error, _lost: None), 0
+
+        async def ask_much() -> None:
+            nonlocal turns
+            while turns < 1_000:
+                turns += 1
+                performer.submit(entries, lambda _lost: None)
+                await asyncio.sleep(0)
+
+        asking = asyncio.create_task(ask_much())
+        await performer._gather()
+        asking.cancel()
+        assert turns <= 2 * GATHER_QUIET_TURNS

@@ -163,7 +163,7 @@ async def test_store_files_are_private(path: Path) -> None:
 
     async with await Store.open(path) as store:
         await store.append(log(1))
-        names = ("log.db", "log.db-wal", "log.db-shm", "log.db.lock")
+        names = ("log.db", "log.db-wal", "log.db-shm", "log.db.lock", "log.db.mark")
         assert modes() == {".": 0o700, **dict.fromkeys(names, 0o600)}
 
 

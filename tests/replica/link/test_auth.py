@@ -115,10 +115,13 @@ def test_a_client_checks_the_server(authenticator: Authenticator) -> None:
 
 
 def test_a_certificate_is_part_of_the_transcript() -> None:
-    authenticator = Authenticator(HUB.key, b"secret", CERTIFICATE)
-    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS)
+    authenticator = Authenticator(HUB.key, b"secret")
+    challenge = authenticator.challenge(ADA.public, NONCE, NOW_MS, CERTIFICATE)
     proof = _prove(challenge, certificate_digest=CERTIFICATE)
-    assert authenticator.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
+    step = (ADA.public, NONCE, challenge.expire_time_ms, proof, NOW_MS)
+    assert authenticator.admit(*step, CERTIFICATE)
+    with pytest.raises(ProofInvalid):
+        authenticator.admit(*step)
     with pytest.raises(ProofInvalid):
         _prove(challenge)
 

@@ -83,7 +83,7 @@ def test_ids_go_before_entries_in_chunks(line: Line, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(limits, "IDS_PER_FRAME", 3)
     line.channel.queue([line.ids[1]])
     line.channel.queue_ids(line.held, answer=True)
-    ids = tuple(sorted(line.ids))
+    ids = tuple(line.ids)
     assert line.next() == Ids(line.id, ids[:3], True, True)
     assert line.next() == Ids(line.id, ids[3:], False, True)
     assert isinstance(line.next(), Entries)
@@ -91,7 +91,7 @@ def test_ids_go_before_entries_in_chunks(line: Line, monkeypatch: pytest.MonkeyP
 
 def test_a_conversation_without_entries_has_one_empty_chunk_of_ids(line: Line) -> None:
     line.channel.queue_ids(Conversation(line.id), answer=False)
-    assert list(line.channel.ids_due) == [Ids(line.id, (), False, False)]
+    assert list(line.channel.ids_due or ()) == [Ids(line.id, (), False, False)]
 
 
 # --- receiving ids ------------------------------------------------------------------

@@ -102,14 +102,14 @@ def test_ids_go_before_entries_in_frames_of_a_bounded_number(
         (2, True, True),
         (1, False, True),
     ]
-    assert sorted(scene.held.log.entries) == [i for f in lists for i in f.ids]
+    assert sorted(scene.held.log.entries) == sorted(i for f in lists for i in f.ids)
     assert isinstance(frames[3], Entries)
 
 
 def test_an_empty_list_of_ids_is_one_frame() -> None:
     channel = Channel(Sample().id)
     channel.queue_ids(Conversation(channel.id), answer=False)
-    assert list(channel.ids_due) == [Ids(channel.id, (), False, False)]
+    assert list(channel.ids_due or ()) == [Ids(channel.id, (), False, False)]
 
 
 # --- acks ---------------------------------------------------------------------------

@@ -92,8 +92,26 @@ def test_equal_digests_ack_everything(scene: Scene) -> None:
 
 def test_an_ack_covers_the_lane_before_it(scene: Scene) -> None:
     channel = scene.channel(scene.genesis)
+    channel.sent.add(scene.line[3].id)
     scene.receive(Ack(scene.id, (scene.line[3].id,)))
     assert channel.unacked == {e.id for e in scene.line[4:]}
+
+
+def test_an_ack_of_what_was_never_sent_is_not_believed(scene: Scene) -> None:
+    channel = scene.channel(scene.genesis)
+    scene.receive(Ack(scene.id, tuple(e.id for e in scene.line)))
+    assert channel.unacked == {e.id for e in scene.line[1:]}
+    assert not scene.delivered(EntriesAcked)
+
+
+def test_equal_is_believed_of_the_digest_that_was_sent_alone(scene: Scene) -> None:
+    channel = scene.channel()
+    scene.side.send_open(channel, scene.out, 0.0, with_heads=False)
+    scene.held.admit(scene.ada.write(scene.id, said("new"), parents=scene.line[-1:]))
+    scene.receive(Opened(scene.id, scene.held.log.digest, True))
+    assert channel.state is not SyncState.SYNCHRONIZED
+    assert channel.unacked
+    assert channel.asked_digest == scene.held.log.digest  # asked anew
 
 
 def test_an_append_is_unacked_and_checked_later(scene: Scene) -> None:
@@ -133,6 +151,38 @@ def test_later_tries_send_the_membership_and_then_end(scene: Scene) -> None:
     scene.receive(scene.fault(ConversationUnknown()), 5.0)
     assert channel.state is SyncState.DENIED
     assert channel.recheck_at == 5.0 + limits.DENIED_RECHECK_S
+
+
+def test_after_entries_of_a_seeding_are_refused_the_hub_is_asked_at_once(scene: Scene) -> None:
+    """So a removed member is denied in three round trips, not after as many pauses."""
+    channel = scene.channel()
+    for number in range(2 * SEEDINGS_MAX):
+        entry = scene.line[1] if number % 2 else None
+        scene.receive(scene.fault(ConversationUnknown(), entry), 3.0)
+        assert channel.recheck_at == 3.0 + (limits.RESYNC_S if number in (2, 4) else 0.0)
+    scene.receive(scene.fault(ConversationUnknown()), 3.0)
+    scene.receive(scene.fault(ConversationUnknown(), scene.line[1]), 3.0)
+    assert channel.state is SyncState.DENIED
+    assert channel.recheck_at == 3.0 + limits.DENIED_RECHECK_S
+
+
+def test_refused_entries_ask_nothing_while_a_question_is_open(scene: Scene) -> None:
+    """Else each of them asks, each answer sends the log again, and the exchange never ends."""
+    channel = scene.channel()
+    scene.receive(scene.fault(ConversationUnknown()), 3.0)
+    scene.side.send_open(channel, scene.out, 3.0, with_heads=True)
+    for entry in scene.line:
+        scene.receive(scene.fault(ConversationUnknown(), entry), 3.1)
+    assert channel.recheck_at == 3.0 + limits.RESYNC_S
+
+
+def test_a_copy_of_a_refusal_leaves_a_denied_channel_as_it_is(scene: Scene) -> None:
+    channel = scene.channel()
+    channel.seedings = SEEDINGS_MAX
+    for _ in range(3):
+        scene.receive(scene.fault(ConversationUnknown()), 3.0)
+    assert (channel.state, list(channel.outgoing)) == (SyncState.DENIED, [])
+    assert channel.recheck_at == 3.0 + limits.DENIED_RECHECK_S
 
 
 def test_a_conversation_not_held_is_not_seeded(scene: Scene) -> None:

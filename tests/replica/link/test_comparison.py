@@ -1,7 +1,7 @@
 """What a peer's heads say about its log (spec/05-reconcile §2)."""
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import compare_heads, lane_ancestors, suffix
+from replica.link.comparison import HeldLanes, compare_heads, lacking, suffix
 from replica.log.entry import Entry
 from replica.log.log import Log
 from tests.support.writers import Writer, said
@@ -56,12 +56,29 @@ def test_a_lane_we_know_nothing_of_is_wanted_alone() -> None:
     assert (verdict.wanted, verdict.held) == ({other.id}, frozenset())
 
 
-def test_lane_ancestors_stop_at_what_is_known() -> None:
-    entries = line(4, Writer(1))
+def test_of_a_forked_lane_only_the_chain_of_the_head_is_held() -> None:
+    writer = Writer(1)
+    entries = line(2, writer)
+    twin = writer.restored()
+    conversation = entries[0].conversation
+    ours = [writer.write(conversation, said(str(n)), parents=entries[-1:]) for n in (1, 2)]
+    theirs = twin.write(conversation, said("theirs"), parents=entries[-1:])
+    log = log_of([*entries, *ours, theirs])
+    verdict = compare_heads(log, [ours[1].position])
+    assert verdict.held == {e.id for e in (*entries[1:], *ours)}
+    assert len(verdict.held) == 4
+    assert set(lacking(log, verdict.held)) == {entries[0], theirs}
+    assert compare_heads(log, [ours[1].position, theirs.position]).held >= {theirs.id, ours[0].id}
+
+
+def test_entries_admitted_during_a_walk_are_left_out() -> None:
+    writer = Writer(1)
+    entries = line(3, writer)
     log = log_of(entries)
-    assert lane_ancestors(log, entries[4].id, ()) == {e.id for e in entries[1:]}
-    assert lane_ancestors(log, entries[4].id, [entries[2].id]) == {e.id for e in entries[3:]}
-    assert lane_ancestors(log, entries[4].id, {entries[4].id}) == set()
+    found = lacking(log, HeldLanes(log))
+    assert next(found) == entries[0]
+    log.admit(writer.write(entries[0].conversation, said("late"), parents=entries[-1:]))
+    assert list(found) == entries[1:]
 
 
 def test_the_suffix_is_what_a_peer_lacks_in_send_order() -> None:

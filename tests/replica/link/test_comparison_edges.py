@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import compare_heads, lane_ancestors, suffix
+from replica.link.comparison import compare_heads, suffix
 from replica.log.body import Role
 from replica.log.entry import Entry
 from tests.support.sample import Sample
@@ -62,14 +62,6 @@ def test_a_head_of_an_unknown_lane_is_wanted(sample: Sample) -> None:
     stranger = Writer(9).write(sample.id, said("x"), parents=[sample.genesis])
     verdict = compare_heads(sample.held.log, [stranger.position])
     assert (verdict.held, verdict.wanted, verdict.diverged) == (set(), {stranger.id}, ())
-
-
-def test_a_walk_down_a_lane_stops_at_a_known_entry(sample: Sample) -> None:
-    first, second, third = (entry.id for entry in _lane(sample))
-    log = sample.held.log
-    assert lane_ancestors(log, third, ()) == {first, second, third}
-    assert lane_ancestors(log, third, [second]) == {third}
-    assert lane_ancestors(log, third, {third}) == set()
 
 
 def test_a_suffix_is_all_that_the_peer_lacks_with_membership_first(sample: Sample) -> None:

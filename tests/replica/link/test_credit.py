@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from replica import limits
 from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, Digest, EntryId
-from replica.link.credit import FlowControl
+from replica.link.credit import FlowControl, grant_bytes
 from replica.link.frame import Frame
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Ping, Pong
 from replica.refusals import CreditExceeded
@@ -68,12 +68,12 @@ def test_a_window_beyond_the_limit_is_accepted_and_more_is_refused() -> None:
         flow.count_received(ENTRIES, 1)
 
 
-def test_credit_is_sent_once_a_quarter_of_the_window_was_read() -> None:
+def test_credit_is_sent_once_a_part_of_the_window_was_read() -> None:
     flow = FlowControl()
-    flow.count_received(ENTRIES, WINDOW // 4 - 1)
+    flow.count_received(ENTRIES, grant_bytes() - 1)
     assert flow.grant() is None
     flow.count_received(ENTRIES, 1)
-    assert flow.grant() == flow.received_limit == WINDOW + WINDOW // 4
+    assert flow.grant() == flow.received_limit == WINDOW + grant_bytes()
     assert flow.grant() is None
 
 

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from replica.conversation.drafts import Draft
+from replica import limits
+from replica.conversation.drafts import Draft, DraftStream
+from replica.ids import EntryId
 from replica.link.draft_intake import accept_draft
 from replica.refusals import NotAllowed, SignatureInvalid
 from tests.support.host_scene import RUN, HostScene
@@ -64,3 +66,16 @@ def test_only_the_first_frame_of_a_new_run_replaces_another_run(scene: HostScene
     assert accept_draft(scene.held, new[0], None)
     assert scene.held.drafts[request].run == RUN + 1
     assert data(scene, new[0]) == b"x"
+
+
+def test_the_drafts_of_a_conversation_have_a_bound(
+    scene: HostScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [draft] = scene.frames(scene.ask(), [(1,)])
+    other = DraftStream(scene.id, EntryId(b"?" * 32), RUN)
+    scene.held.drafts[other.request] = other
+    new = DraftStream(scene.id, draft.request, RUN).memory_bytes
+    monkeypatch.setattr(limits, "RUNNING_DRAFTS_BYTES_MAX", other.memory_bytes + new - 1)
+    assert not accept_draft(scene.held, draft, None)
+    monkeypatch.setattr(limits, "RUNNING_DRAFTS_BYTES_MAX", other.memory_bytes + new)
+    assert accept_draft(scene.held, draft, None)

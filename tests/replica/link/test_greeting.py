@@ -8,6 +8,7 @@ from replica import limits
 from replica.ids import Digest
 from replica.link import greeting
 from replica.link.messages import Hello, HostInfo, ProfileInfo
+from replica.log.body import LogitBias, Sampling
 from replica.refusals import ArgumentInvalid, ProofInvalid, VersionUnsupported
 from tests.support.writers import Writer
 
@@ -66,3 +67,20 @@ def test_a_hub_greets_with_the_key_it_proved() -> None:
     greeting.check_hub(welcome, None)  # a first contact, pinned elsewhere
     with pytest.raises(ProofInvalid):
         greeting.check_hub(welcome, HOST)
+
+
+def test_a_welcome_of_another_version_is_refused() -> None:
+    with pytest.raises(VersionUnsupported):
+        greeting.check_hub(replace(greeting.welcome(HUB), version=9), HUB)
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(seed=1), Sampling(logit_bias=(LogitBias(token_id=1, bias=2.0),))]
+)
+def test_recommended_sampling_with_a_seed_or_biases_is_refused(sampling: Sampling) -> None:
+    advised = replace(PROFILE, sampling=Sampling(temperature=0.2, top_p=0.9))
+    greeting.check_host(replace(INFO, profiles=(advised,)), HOST)
+    with pytest.raises(ArgumentInvalid, match="recommended sampling"):
+        greeting.check_host(
+            replace(INFO, profiles=(PROFILE, replace(PROFILE, sampling=sampling))), HOST
+        )

@@ -30,6 +30,7 @@ from replica.refusals import StoreFull
 from replica.testing import Network, Peer, of, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
+from syncd.queries import Held, Unknown, fate_of
 from tests.support.scene import HUB_KEY, Scene
 from tests.support.writers import Writer, said
 
@@ -345,3 +346,14 @@ def test_a_pushed_entry_is_durable_or_refused(scene: Scene) -> None:
     effects, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (good, pending)), 0.0)
     assert outcomes == {good.id: None, pending.id: None}
     assert effects.persist == (good, pending)
+
+
+def test_one_query_resolves_what_became_of_a_pushed_entry(scene: Scene) -> None:
+    good, later = scene.chain(2)
+    other = Writer(1, epoch=8).write(scene.id, said("x"), parents=[scene.genesis])
+    forged = replace(other, signature=bytes(64))
+    for entry in (later, forged, good, later):
+        _, outcomes = scene.hub.push(scene.writer.public, Entries(scene.id, (entry,)), 0.0)
+        is_durable = outcomes[entry.id] is None
+        assert isinstance(fate_of(scene.held, entry.id), Held if is_durable else Unknown)
+    assert {good.id, later.id} < scene.held.log.entries.keys()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.conformance.naive_members import naive_covered
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
 from replica.link.messages import Entries
@@ -18,7 +19,6 @@ from replica.log.members import Membership
 from replica.testing import Pair
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.replica.log.naive_members import naive_covered
 from tests.support.call_count import grows_linearly
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said

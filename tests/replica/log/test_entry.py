@@ -1,10 +1,15 @@
 """Ids, signatures, bodies and the Ed25519 rules (spec/02-entry §3, §4)."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica import ids
+from replica.conversation import Author
+from replica.log import Genesis
 from replica.log import ed25519 as ed25519_rules
 from replica.log.entry import (
     body_digest,
@@ -17,6 +22,7 @@ from replica.refusals import BodyDigestMismatch, KeyInvalid, SignatureInvalid
 from spec.vectors.make import curve
 from tests.support.writers import Writer, said
 
+ROOT = Path(__file__).parents[3]
 ADA = Writer(1)
 GENESIS = ADA.genesis()
 MESSAGE = ADA.write(GENESIS.conversation, said("x"), parents=[GENESIS])
@@ -25,6 +31,69 @@ MESSAGE = ADA.write(GENESIS.conversation, said("x"), parents=[GENESIS])
 def test_a_pre_image_names_both_lengths() -> None:
     assert ids.pae(b"ab", b"c") == bytes([2, *[0] * 7]) + b"ab" + bytes([1, *[0] * 7]) + b"c"
     assert ids.pae(b"a", b"bc") != ids.pae(b"ab", b"c")
+
+
+PLAIN_SHA_256 = {
+    "replica/ids.py",  # TH itself
+    "replica/log/entry.py",  # bodies
+    "replica/log/bundle.py",  # a whole file, and blobs
+    "replica/order/context.py",  # the chain of a context
+    "replica/conversation/drafts.py",  # the chain of a draft, and its data inside PAE
+    "replica/conversation/receipt.py",  # of PAE
+    "replica/conversation/invitation.py",  # HMAC
+    "replica/document/fold.py",  # of PAE
+    "replica/document/projection.py",  # of PAE
+    "replica/link/auth.py",  # HMACs of the hub's own
+}
+"""Pure modules that hash without TH, and the exception of CONV-1 that each is."""
+
+
+def test_every_other_hash_of_the_core_is_tagged() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("replica", "syncd")
+        for path in (ROOT / package).rglob("*.py")
+        if "io" not in path.parts and "hashlib" in path.read_text()
+    }
+    assert found <= PLAIN_SHA_256
+
+
+def test_tags_of_the_core_are_used_for_one_purpose_each() -> None:
+    literal = re.compile(r'= (?:pae\()?b"(antiphon/v1/[^"\\]*)')
+    tags = [
+        tag
+        for package in ("replica", "syncd")
+        for path in (ROOT / package).rglob("*.py")
+        for tag in literal.findall(path.read_text())
+    ]
+    assert len(tags) > 15
+    assert len(set(tags)) == len(tags)
+
+
+def test_entries_are_ordered_by_lamport_as_a_number_then_by_id_as_bytes() -> None:
+    low, high = ids.EntryId(b"\x00" * 31 + b"\xff"), ids.EntryId(b"\x80" + bytes(31))
+
+    def key(lamport: int, entry_id: ids.EntryId) -> tuple[int, bytes]:
+        header = replace(MESSAGE.header, lamport=lamport)
+        entry = replace(MESSAGE, header=header)
+        object.__setattr__(entry, "id", entry_id)
+        return entry.order_key
+
+    wanted = [(9, high), (10, low), (10, high), (255, low), (256, low), (2**53 - 1, low)]
+    keys = [key(*one) for one in reversed(wanted)]
+    keys.sort()
+    assert keys == wanted
+
+
+def test_the_example_of_the_chapter_is_a_genesis_of_its_key() -> None:
+    chapter = (ROOT / "spec" / "02-entry.md").read_text()
+    block = re.search(r"```hex\n(.*?)```", chapter, re.DOTALL)
+    assert block is not None
+    data = bytes.fromhex("".join(line.split("  ")[0] for line in block[1].splitlines()))
+    author = Author(Ed25519PrivateKey.from_private_bytes(b"\x01" * 32), epoch=7)
+    entry = author.genesis(Genesis((author.public,)), salt=bytes(16), time_ms=1)
+    assert entry.header_bytes == data
+    assert f"`{entry.id.hex()}`" in chapter
 
 
 def test_short_is_twelve_hex_digits() -> None:

@@ -71,7 +71,7 @@ def test_every_body_has_one_kind_and_every_kind_one_body() -> None:
 def test_an_owner_may_write_every_kind_a_writer_may(kind: Kind) -> None:
     allowed = rules_of(kind).roles
     assert (Role.WRITER not in allowed) or (Role.OWNER in allowed)
-    assert (Role.READER in allowed) == (kind == Kind.JOIN)
+    assert Role.READER not in allowed
 
 
 def test_an_unknown_kind_may_be_on_any_track_by_any_role() -> None:

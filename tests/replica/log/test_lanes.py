@@ -41,8 +41,10 @@ def histories(draw: st.DrawFn) -> list[Entry]:
 
 
 def lanes_of(came: list[Entry]) -> Lanes:
-    lanes = Lanes()
+    entries: dict[EntryId, Entry] = {}
+    lanes = Lanes(entries)
     for entry in came:
+        entries[entry.id] = entry
         lanes.receive(entry)
     return lanes
 
@@ -63,7 +65,6 @@ def test_each_entry_is_at_its_position(came: list[Entry]) -> None:
 def test_tips_are_entries_that_none_names_as_prev(came: list[Entry]) -> None:
     lanes = lanes_of(came)
     tips = {e.id for e in came} - {e.header.prev for e in came}
-    assert set(lanes.all_tips()) == tips
     for lane in LANES:
         mine = sorted(e.id for e in came if e.id in tips and e.header.lane == lane)
         assert list(lanes.tips(lane)) == mine
@@ -93,3 +94,23 @@ def test_the_ids_of_a_fork_ascend_whatever_their_order_of_arrival() -> None:
     twins = [entry_at(LANES[0], 0, None, number) for number in (3, 1, 2)]
     expected = tuple(sorted(twin.id for twin in twins))
     assert list(lanes_of(twins).forks()) == [(LANES[0], 0, expected)]
+
+
+@given(histories(), st.integers(0, 3))
+def test_a_walk_yields_a_lane_from_one_seq_on_in_order(came: list[Entry], start: int) -> None:
+    lanes = lanes_of(came)
+    for lane in lanes:
+        mine = [e for e in came if e.header.lane == lane and e.header.seq >= start]
+        walked = list(lanes.walk(lane, start))
+        assert sorted(walked) == sorted(e.id for e in mine)
+        by_id = {e.id: e for e in mine}
+        fork = lanes.fork(lane)
+        behind = [by_id[i] for i in walked if fork is not None and by_id[i].header.seq >= fork]
+        assert behind == sorted(behind, key=lambda e: e.order_key)
+
+
+def test_the_lanes_of_an_author_are_found_without_the_others() -> None:
+    other = entry_at(LANES[2], 0, None, 9)
+    lanes = lanes_of([entry_at(LANES[0], 0, None, 1), other, entry_at(LANES[1], 0, None, 2)])
+    assert lanes.of(LANES[0].author) == (LANES[0], LANES[1])
+    assert lanes.of(PublicKey(bytes(32))) == ()

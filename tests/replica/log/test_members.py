@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.conformance.naive_members import naive_membership
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import members
@@ -13,7 +14,6 @@ from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.log.log import Log
 from replica.log.members import Membership
-from tests.replica.log.naive_members import naive_membership
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said
 
@@ -233,7 +233,7 @@ def test_a_reader_adds_nothing_to_the_membership_heads() -> None:
             spammer.write(log.conversation, body, parents=[genesis], track=Track.MEMBERSHIP),
             verified=True,
         )
-    assert len(log.covered()) == len(log)
+    assert len(log.covered()) == len(log) - 70, "nor to the digest"
     assert log.membership_heads() == before
     assert eve.public in log.membership.roles
 

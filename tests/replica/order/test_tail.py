@@ -2,8 +2,8 @@
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import place_on_branch
-from replica.log.body import Cancel, Join, Member, Revocation, Role
-from replica.order.tail import ends, frontier, is_tail_entry, start, tail
+from replica.log.body import Cancel, Join, Role
+from replica.order.tail import frontier, start, tail
 from tests.replica.order.turn import Turn
 from tests.support.writers import Writer, said
 
@@ -26,7 +26,7 @@ def test_a_reader_adds_nothing_to_the_parents_of_the_next_entry() -> None:
         body, kind = (Join(), None) if number % 2 else (said("x"), 77)
         spam = spammer.write(turn.held.id, body, parents=[hello], kind=kind, track=1)
         turn.admit(spam)
-        assert turn.held.log.membership.is_visible(spam)
+        assert turn.held.log.membership.is_visible(spam) == (kind is not None)
     over = turn.say("on top of it", spam)
     tip = turn.held.order.nodes[turn.seal.id]
     assert tail(turn.held.order, tip) == [hello, over]
@@ -85,23 +85,3 @@ def test_a_branch_without_an_answer_starts_at_its_request_until_a_cancel_closes_
     assert start(turn.held.order, tip) == asked.id
     cancel = turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[asked]))
     assert start(turn.held.order, tip) == cancel.id
-
-
-def test_an_end_is_followed_by_none_of_the_others_even_through_what_is_not_said() -> None:
-    turn = Turn()
-    first = turn.say("one", turn.answer)
-    join = turn.admit(turn.ada.write(turn.held.id, Join(), parents=[first]))
-    last = turn.say("two", join)
-    assert ends(turn.held.log, [first, last]) == (last.id,)
-    assert ends(turn.held.log, [first, turn.hello]) == (first.id,)
-    assert ends(turn.held.log, []) == ()
-
-
-def test_what_a_revoked_key_wrote_without_a_cut_is_not_said() -> None:
-    turn, bob = Turn(), Writer(3)
-    granted = turn.grant(bob, Role.WRITER, turn.genesis)
-    word = turn.admit(bob.write(turn.held.id, said("hm"), parents=[turn.answer]))
-    assert is_tail_entry(turn.held.log, word)
-    revocation = Member(Revocation(bob.public))
-    turn.admit(turn.ada.write(turn.held.id, revocation, parents=[granted]))
-    assert not is_tail_entry(turn.held.log, word)

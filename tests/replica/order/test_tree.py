@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from antiphon.conformance.naive_order import naive_order
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
@@ -12,7 +13,6 @@ from replica.log.kinds import Kind
 from replica.order.tail import tail
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason
-from tests.replica.order.naive_order import naive_order
 from tests.replica.order.turn import Turn
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer

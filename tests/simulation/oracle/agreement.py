@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from antiphon.conformance.naive_members import naive_covered, naive_membership
+from antiphon.conformance.naive_order import naive_order
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.log.body import Seal
 from replica.log.kinds import Kind
 from replica.order.tail import tail
-from tests.replica.log.naive_members import naive_covered, naive_membership
-from tests.replica.order.naive_order import naive_order
 from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
 from tests.simulation.oracle.history import History, RecordedLog, Violation, short
+from tests.simulation.oracle.kept import check_kept
 from tests.simulation.oracle.naive_tail import naive_frontier, naive_tail
 
 
@@ -120,7 +121,10 @@ class Agreement:
             if key is None or key in members
         }
         union = on["hub"].union(*(on[name] for name in readers))
-        expected = naive_view(self._books.log_of(conversation, union))
+        whole = self._books.log_of(conversation, union)
+        expected = naive_view(whole)
+        tails = expected.tails[1:] or expected.tails  # that of the genesis, only before any seal
+        check_kept(whole, naive_order(whole), naive_membership(whole), expected.visible, tails)
         for name, held in readers.items():
             if held.log.entries.keys() != on[name]:
                 raise Violation(f"{name}: memory and disk differ")

@@ -1,12 +1,12 @@
 """Claims about messages of a hub: only to members, on opened conversations (LINK-8, LINK-16)."""
 
+from antiphon.conformance.naive_members import naive_membership
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import messages as m
 from replica.log.kinds import Kind
 from syncd.hub import Hub, HubEffects, LinkId
-from tests.replica.log.naive_members import naive_membership
 from tests.simulation.oracle.history import Violation
 
 

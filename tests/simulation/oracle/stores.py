@@ -15,7 +15,7 @@ EXPECTED_FAULTS = {
     "CONVERSATION_NOT_FOUND", "CONVERSATION_DELETED", "LANES_DIVERGED", "PENDING_FULL",
     "LINK_IDLE", "STORE_FULL",
 }  # fmt: skip
-"""Faults that honest replicas may receive; any other is a bug."""
+"""Faults that honest replicas may receive; any other is a bug but ROLE_FORBIDS behind a cut."""
 
 MEMBERSHIP_KINDS = (Kind.GENESIS, Kind.MEMBER)
 
@@ -70,10 +70,21 @@ class Stores:
         if early and not self._may_fork:
             raise Violation(f"{name} counts {short(early)} as acked, never durable at the hub")
 
-    def failed(self, name: str, fault: m.Fault) -> None:
+    def failed(self, name: str, entry_id: EntryId | None, fault: m.Fault, hub_disk: Disk) -> None:
         """Check a fault: honest replicas cause only a few kinds."""
-        if fault.reason not in EXPECTED_FAULTS:
+        behind_cut = fault.reason == "ROLE_FORBIDS" and not self._is_covered(entry_id, hub_disk)
+        if fault.reason not in EXPECTED_FAULTS and not behind_cut:
             raise Violation(f"{name} received {fault.reason}: {fault.detail}")
+
+    def _is_covered(self, entry_id: EntryId | None, disk: Disk) -> bool:
+        """Say whether a fresh store that reads this disk would be sent the entry (ORD-13)."""
+        if entry_id is None:
+            return True
+        conversation = self._books[entry_id].entry.conversation
+        fresh = Conversation(conversation)
+        for entry in disk.conversations()[conversation]:
+            fresh.admit(entry, verified=True)
+        return entry_id in fresh.log.covered()
 
     def sent(self, name: str, message: m.Message, disk: Disk) -> None:
         """Check a sent message: membership only of a blocked conversation (LINK-34)."""

@@ -34,7 +34,7 @@ def lists_conversations_of_others() -> Patch:
         item = ListingItem(conversation, self._shelf[conversation].log.digest)
         for link_id, link in self._connected.links.items():
             if link.follows:
-                self._list(link_id, item)
+                self._list(link_id, [item])
 
     return mock.patch.object(FanOut, "list_one", list_to_all)
 
@@ -57,7 +57,9 @@ def streams_no_drafts() -> Patch:
 
 
 def offers_nothing_to_other_links() -> Patch:
-    def offer(self: HubSide, conversation: ConversationId, ids: list, now: float) -> None: ...
+    def offer(
+        self: HubSide, conversation: ConversationId, ids: list, now: float, *, send: bool = True
+    ) -> None: ...
 
     return mock.patch.object(HubSide, "offer", offer, create=True)
 

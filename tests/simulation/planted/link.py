@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from unittest import mock
 
 from replica.conversation.conversation import Conversation
@@ -45,8 +46,10 @@ def never_grants_credit() -> Patch:
 
 
 def leaves_the_first_of_a_suffix_out() -> Patch:
-    suffix = comparison.suffix
-    return mock.patch.object(comparison, "suffix", lambda log, held: suffix(log, held)[1:])
+    lacking = comparison.lacking
+    return mock.patch.object(
+        comparison, "lacking", lambda log, held: islice(lacking(log, held), 1, None)
+    )
 
 
 def counts_a_guess_as_an_ack() -> Patch:
@@ -87,11 +90,13 @@ def sends_entries_in_flight_again() -> Patch:
 def compares_after_every_frame_of_entries() -> Patch:
     offer = Exchange.offer
 
-    def eager(self: Exchange, conversation: ConversationId, ids: list, now: float) -> None:
+    def eager(
+        self: Exchange, conversation: ConversationId, ids: list, now: float, *, send: bool = True
+    ) -> None:
         channel = self.channels.get(conversation)
         if channel is not None and channel.recheck_at is None:
             channel.recheck(now + RESYNC_S)
-        offer(self, conversation, ids, now)
+        offer(self, conversation, ids, now, send=send)
 
     return mock.patch.object(Exchange, "offer", eager)
 

@@ -1,24 +1,29 @@
 """Bugs in the folds: admission, membership, order, coverage, the document."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from unittest import mock
 
 from replica.conversation import conversation, next_seal
 from replica.document import projection
 from replica.ids import EntryId, PublicKey, tagged_sha256
-from replica.log import checks, log, members
+from replica.log import checks, members
 from replica.log.cover import Cover
 from replica.log.entry import Entry
+from replica.log.heads import Heads
 from replica.log.log import Log
 from replica.log.members import Membership
 from replica.log.pending import PendingEntries
-from replica.order import tail, verdict
+from replica.order import verdict
 from replica.order.coverage import coverage, is_answer
+from replica.order.late import LateMessages
 from replica.order.node import SealNode
 from replica.order.tree import Order
 from tests.simulation.oracle import agreement
 from tests.simulation.planted import Patch
+
+tail = import_module("replica.order.tail")  # the package offers a function of that name
 
 
 def sees_no_lane_diverge() -> Patch:
@@ -26,10 +31,11 @@ def sees_no_lane_diverge() -> Patch:
 
 
 def digests_positions_without_ids() -> Patch:
-    def version_vector(heads: Iterable) -> bytes:
-        return tagged_sha256(b"vector", repr([(h.lane, h.seq) for h in heads]).encode())
+    def version_vector(self: Heads) -> bytes:
+        positions = [(h.lane, h.seq) for h in self.sorted()]
+        return tagged_sha256(b"vector", repr(positions).encode())
 
-    return mock.patch.object(log, "digest_of", version_vector)
+    return mock.patch.object(Heads, "digest", version_vector)
 
 
 def releases_nothing_from_pending() -> Patch:
@@ -64,11 +70,12 @@ def admits_a_seal_before_the_entries_it_lists() -> Patch:
 
 
 def covers_no_ancestors() -> Patch:
-    def cover(self: Cover, entry_id: EntryId, membership: Membership) -> None:
-        if membership.covers(self._entries[entry_id]):
-            self._covered.add(entry_id)
+    def cover(self: Cover, entry_id: EntryId) -> list[EntryId]:
+        self._uncovered.discard(entry_id)
+        self._report(entry_id, is_covered=True)
+        return [entry_id]
 
-    return mock.patch.object(Cover, "_add", cover)
+    return mock.patch.object(Cover, "_cover", cover)
 
 
 def counts_no_resignation() -> Patch:
@@ -102,6 +109,10 @@ def breaks_ties_between_tips_by_arrival() -> Patch:
 def puts_the_newest_tip_first() -> Patch:
     tips = Order.tips
     return mock.patch.object(Order, "tips", lambda self: tips(self)[::-1])
+
+
+def forgets_messages_beside_a_sealed_request() -> Patch:
+    return mock.patch.object(LateMessages, "_is_late", lambda self, message: False)
 
 
 def breaks_ties_in_a_tail_by_arrival() -> Patch:

@@ -73,7 +73,7 @@ async def test_a_peer_that_does_not_read_is_dropped_with_a_reason(
 async def test_the_queue_of_one_stream_is_bounded_in_bytes(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 500_000)
+    monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 100_000)
     assert await refused(await unread_link(served)) == "SLOW_READER"
     assert links(served) == 0
 
@@ -82,6 +82,7 @@ async def test_frames_of_a_peer_that_does_not_read_are_not_read(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(outbox_module, "LOW_WATER_BYTES", 300_000)
+    monkeypatch.setattr("replica.link.exchange.grant_bytes", lambda: limits.CREDIT_BYTES // 4)
     link = served.owner.link()
     await link.send(HELLO, Open(served.id, bytes(32), ()))
     hub = served.hub.driver.hub
@@ -264,5 +265,5 @@ async def test_an_upload_does_not_outlive_its_conversation(served: ServedHub, tm
     await until(folder.exists)
     await served.owner.calls.delete(served.id)
     begun.set()
-    assert await refused(upload) == "BLOB_OFFSET_INVALID"
+    assert await refused(upload) == "CONVERSATION_DELETED"
     assert not folder.exists()

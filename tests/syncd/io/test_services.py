@@ -10,12 +10,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from antiphon.v1 import blob_pb2, sync_pb2
-from replica.ids import EntryId
+from replica.ids import ConversationId, EntryId
 from replica.io import rpc
 from replica.link.auth import Authenticator
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import Entry
 from replica.refusals import FrameTooLarge
+from syncd.budget import BURST_UNITS
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, refused, serve_hub, until
@@ -329,3 +330,12 @@ async def test_a_restarted_hub_serves_acked_entries(served: ServedHub, tmp_path:
         assert log.entries.keys() == {e.id for e in served.entries}
     finally:
         await again.stop()
+
+
+async def test_the_call_hosts_is_charged_to_its_caller(served: ServedHub):
+    throttle, unknown = served.hub.driver.throttle, ConversationId(bytes(32))
+    throttle.charge(Writer(9).public, unknown, sent_bytes=500 * BURST_UNITS)
+    request = sync_pb2.HostsRequest()
+    call = served.stranger.sync.Hosts(request, metadata=served.stranger.metadata)
+    assert await refused(call) == "RATE_LIMITED"
+    await served.owner.sync.Hosts(request, metadata=served.owner.metadata)

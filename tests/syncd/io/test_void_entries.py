@@ -62,18 +62,34 @@ async def views(served: ServedHub, tmp_path: Path) -> AsyncIterator[Views]:
 
 
 async def test_entries_a_role_may_not_write_are_void_everywhere(served: ServedHub, views: Views):
+    writer = Writer(2)
+    await grant(served, writer, Role.WRITER)
+    body = Member(Grant(Writer(9).public, Role.WRITER))
+    change = writer.write(served.id, body, parents=membership_heads(served))
+    await views.push(change)
+    await served.say("and now for something else")
+    for view in await views.both():
+        assert change.id in view.log.entries
+        assert [e.id for e in tail(view.order, None)] == [e.id for e in served.entries[1:]]
+        assert not view.is_member(Writer(9).public)
+
+
+async def test_entries_of_a_reader_are_refused_and_offered_to_nobody(
+    served: ServedHub, views: Views
+):
     reader = Writer(2)
     await grant(served, reader, Role.READER)
     word = reader.write(served.id, said("I may only read"), parents=[served.entries[-1]])
     body = Member(Grant(Writer(9).public, Role.WRITER))
     change = reader.write(served.id, body, parents=membership_heads(served))
-    await views.push(word, change)
+    answers = await served.owner.calls.push(served.id, [word, change])
+    assert [fault.reason for fault in answers.values() if fault] == ["ROLE_FORBIDS"] * 2
     await served.say("and now for something else")
-    for view in await views.both():
-        assert {word.id, change.id} <= view.log.entries.keys()
-        assert not view.log.membership.is_visible(view.log.entries[word.id])
-        assert [e.id for e in tail(view.order, None)] == [e.id for e in served.entries[1:]]
-        assert not view.is_member(Writer(9).public)
+    hub, other = await views.both()
+    for entry in (word, change):
+        assert not hub.log.membership.is_visible(hub.log.entries[entry.id])
+        assert entry.id not in other.log.entries
+    assert not hub.is_member(Writer(9).public)
 
 
 async def test_an_incomplete_seal_is_void(served: ServedHub, views: Views):

@@ -45,6 +45,9 @@ parts = st.recursive(
     ),
     max_leaves=4,
 )
+formats = st.builds(
+    b.ResponseFormat, st.sampled_from(b.FormatKind), st.text(min_size=1, max_size=8)
+)
 part_lists = st.lists(parts, max_size=3).map(tuple)
 changes = st.one_of(
     st.builds(b.Grant, ids, enums),
@@ -81,6 +84,7 @@ def generations(draw: st.DrawFn) -> b.Generation:
         tokens, draw(part_lists), draw(uint32), draw(enums), draw(words), draw(usage),
         *(draw(optional_ids) for _ in range(4)), draw(uint64),
         tuple(draw(st.lists(logprobs(), min_size=size, max_size=size))),
+        draw(words), draw(optional_ids),
     )  # fmt: skip
 
 
@@ -89,18 +93,25 @@ bodies = st.one_of(
         b.Genesis,
         st.lists(ids, min_size=1, max_size=3, unique=True).map(tuple),
         st.none() | samplings,
+        uint32,
+        st.lists(st.text(min_size=1, max_size=4), max_size=3).map(tuple),
+        st.booleans(),
     ),
     st.builds(b.Member, changes),
-    st.builds(b.Message, enums, part_lists),
+    st.builds(b.Message, enums, part_lists, label=words),
     st.builds(b.Tools, st.lists(st.builds(b.ToolDefinition, words, words, words)).map(tuple)),
     st.builds(
         b.Request, ids, samplings, optional_ids, uint32,
         st.lists(st.text(min_size=1, max_size=4), max_size=3).map(tuple), optional_ids, heads,
-        uint64, uint32, st.lists(uint32, max_size=3).map(tuple), uint32,
+        uint64, uint32, st.lists(uint32, max_size=3).map(tuple), uint32, st.none() | formats,
+        enums, words,
     ),
     seals(),
     generations(),
     st.builds(b.Cancel, words),
+    st.builds(
+        b.Checkpoint, ids, ids, st.integers(1, 2**24), ids, st.integers(1, 2**30), uint64
+    ),
     st.builds(b.DocumentUpdate, st.binary(max_size=8)),
     st.just(b.Join()),
 )  # fmt: skip

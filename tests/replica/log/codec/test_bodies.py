@@ -46,6 +46,7 @@ def test_a_damaged_body_raises_nothing_but_typed_errors(body: b.Body, data: st.D
 ID, KEY = bytes(32), PublicKey(bytes(32))
 REQUEST = b.Request(KEY, b.Sampling())
 SEAL = b.Seal(EntryId(ID), None, (EntryId(ID),), Digest(ID), Digest(ID), Digest(ID), (1,), ())
+CHECKPOINT = b.Checkpoint(Digest(ID), Digest(ID), 1, Digest(ID), 1)
 KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
 
 
@@ -56,11 +57,14 @@ KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
         b.Genesis((KEY, KEY)),
         b.Genesis(tuple(KEYS[:17])),
         b.Genesis((PublicKey(b"short"),)),
+        b.Genesis((KEY,), default_stop=("",)),
+        b.Genesis((KEY,), default_stop=("x",) * 17),
         b.Member(b.Grant(PublicKey(b""), 1)),
         b.Member(b.Revocation(PublicKey(b"x" * 33))),
         b.Member(b.Revocation(KEY, (b.Cut(1, 1, 1, EntryId(b"")),))),
         b.Member(b.Revocation(KEY, (b.Cut(1, 1, 1, EntryId(ID)),) * 1_025)),
         b.Message(2, (b.Text("x"),) * 257),
+        b.Message(2, (b.Text("x"),), label="é" * 33),
         b.Message(2, (b.Media(Digest(b"x"), 1, "a/b"),)),
         b.Message(2, (b.Tokens((1,), Digest(b"")),)),
         b.Message(2, (b.Opaque("a"),)),
@@ -70,6 +74,9 @@ KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
         replace(REQUEST, executor=PublicKey(b"x")),
         replace(REQUEST, stop=("",)),
         replace(REQUEST, stop=("x",) * 17),
+        replace(REQUEST, response_format=b.ResponseFormat(b.FormatKind.REGEX, "")),
+        replace(REQUEST, response_format=b.ResponseFormat(b.FormatKind.LARK, "é" * 32_769)),
+        replace(REQUEST, tool_name="é" * 129),
         replace(REQUEST, membership_heads=(EntryId(b"x"),)),
         replace(REQUEST, membership_heads=(EntryId(ID),) * 2),
         replace(REQUEST, membership_heads=tuple(EntryId(k) for k in KEYS[:65])),
@@ -81,8 +88,16 @@ KEYS = [PublicKey(bytes([i]) * 32) for i in range(70)]
         replace(SEAL, profile=Digest(b"")),
         replace(SEAL, projections=(b.Projected(EntryId(b""), 0, 1),)),
         b.Generation((), (), 0, 1, draft_digest=Digest(b"x")),
+        b.Generation((), (), 0, 1, grammar_digest=Digest(b"x")),
         b.Generation((1, 2), (), 0, 1, logprobs=(b.TokenLogprobs(-1.0, (), ()),)),
         b.Generation((1,), (), 0, 1, logprobs=(b.TokenLogprobs(-1.0, (5,), ()),)),
+        replace(CHECKPOINT, namespace=Digest(b"")),
+        replace(CHECKPOINT, lineage=Digest(b"x")),
+        replace(CHECKPOINT, blob=Digest(b"x" * 33)),
+        replace(CHECKPOINT, tokens=0),
+        replace(CHECKPOINT, tokens=2**24 + 1),
+        replace(CHECKPOINT, size_bytes=0),
+        replace(CHECKPOINT, size_bytes=2**30 + 1),
     ],
     ids=lambda body: type(body).__name__,
 )
@@ -107,6 +122,23 @@ def test_a_body_begins_with_its_salt() -> None:
     with pytest.raises(BodyMalformed, match="16 bytes of salt"):
         codec.decode_body(Kind.JOIN, bytes(15))
     assert codec.decode_body(99, b"") is None
+
+
+def test_unknown_enum_numbers_are_carried() -> None:
+    key = PublicKey(bytes(range(32)))
+    opaque = b.Opaque("i", "s", purpose=77, need=78, data=b"x")
+    for body in (
+        b.Message(79, (b.Text("x"), opaque)),
+        b.Member(b.Grant(key, 80)),
+        b.Request(key, b.Sampling(), tool_choice=81),
+    ):
+        data = SALT + codec.encode_body(body)
+        assert codec.decode_body(kind_of(body), data) == body
+
+
+def test_an_unknown_change_of_membership_is_malformed() -> None:
+    with pytest.raises(BodyMalformed):
+        codec.decode_body(Kind.MEMBER, SALT + one_field(3, one_field(1, bytes(32))))
 
 
 def test_a_part_of_a_newer_version_is_malformed_here() -> None:

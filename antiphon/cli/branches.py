@@ -1,0 +1,229 @@
+"""`antiphon branches`, `switch` and `title`: the shared document's names, read and set.
+
+A branch is a leaf of the tree of seals; its name, for all members, is in the document.
+A name stands for the branch that goes on below its seal.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import BranchUnknown, EntryUnknown
+from antiphon.cli.output import harmless
+from antiphon.cli.rows import cut, entries_at, words_of
+from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
+from antiphon.cli.tables import plain_table
+from antiphon.cli.turn import check_role
+from replica.conversation import Conversation, newest_leaf, place_on_branch
+from replica.ids import EntryId
+from replica.io import Replica, documents
+from replica.log import Message
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid
+
+DIGITS_MIN = 6
+NAME_CHARACTERS_MAX = 64
+_PREVIEW_CELLS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One branch, for people."""
+
+    node: SealNode
+    digits: str
+    """The first digits of its last seal, as many as make it unique in the conversation."""
+    names: tuple[str, ...]
+    turns: int
+    last: str
+    """The last message on it, in one line."""
+    is_chosen: bool
+
+
+def unique_digits(entry: EntryId, among: Collection[EntryId], least: int = DIGITS_MIN) -> str:
+    """Return the fewest hex digits, at least `least`, that begin no other id."""
+    digits = entry.hex()
+    count = least
+    while sum(one.hex().startswith(digits[:count]) for one in among) > 1:
+        count += 1
+    return digits[:count]
+
+
+def branches_of(held: Conversation, choices: Choices) -> list[Branch]:
+    """Return the branches, the one with the latest activity last."""
+    place, named = choices.place(held), documents.branch_names(held)
+    leaves = {name: newest_leaf(held, held.order.nodes[seal]).id for name, seal in named.items()}
+    found = []
+    for tip in held.order.tips():
+        request = tip.seal.request
+        entries = entries_at(held, place_on_branch(held, request))
+        said = [b for b in (held.log.body(e.id) for e in entries) if isinstance(b, Message)]
+        last = " ".join(words_of(said[-1].parts).split()) if said else ""
+        names = tuple(sorted(name for name, leaf in leaves.items() if leaf == tip.id))
+        digits = unique_digits(tip.id, held.log.entries)
+        found.append(Branch(tip, digits, names, len(tip.chain()), last, place.basis == tip.id))
+    return found
+
+
+def find_branch(held: Conversation, wanted: str) -> SealNode:
+    """Return the tip of the branch with this name, or that holds the entry with these digits.
+
+    Raises BranchUnknown, PrefixAmbiguous.
+    """
+    named = documents.branch_names(held)
+    if wanted in named:
+        return newest_leaf(held, held.order.nodes[named[wanted]])
+    try:
+        entry = find_entry(held, wanted)
+    except EntryUnknown as error:
+        raise BranchUnknown(f"no branch is called '{wanted}', and no entry begins so") from error
+    node = held.order.nodes.get(entry) or held.order.listed_by.get(entry)
+    parents = held.log.entries[entry].header.parents
+    node = node or (held.order.nodes.get(parents[0]) if parents else None)
+    if node is None:
+        raise BranchUnknown(f"{wanted} is not on a branch yet: no seal lists it")
+    return newest_leaf(held, node)
+
+
+def check_label(name: str) -> str:
+    """Return a title or a name that can be shown in one line. Raises ArgumentInvalid."""
+    name = name.strip()
+    if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
+        raise ArgumentInvalid(f"a name has 1 to {NAME_CHARACTERS_MAX} characters, in one line")
+    return name
+
+
+def show_branches(session: Session, held: Conversation, choices: Choices) -> None:
+    """Print the branches; the one that the next message continues is marked."""
+    found = branches_of(held, choices)
+    table = plain_table()
+    for column in ("", "branch", "name"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("turns", justify="right", no_wrap=True)
+    table.add_column("last message", min_width=8)
+    for branch in found:
+        names = Text(harmless(", ".join(branch.names)), style="bold")
+        last = Text(harmless(cut(branch.last, _PREVIEW_CELLS)), no_wrap=True, overflow="ellipsis")
+        mark = "*" if branch.is_chosen else ""
+        table.add_row(mark, branch.digits, names, str(branch.turns), last)
+    if found:
+        session.out.data.print(table)
+    if not found:
+        session.out.note("no branch yet: nothing was answered")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "branches", rich_help_panel="Look")(branches)
+    command(app, "switch", rich_help_panel="Talk")(switch)
+    command(app, "title", rich_help_panel="Talk")(title)
+
+
+async def branches(
+    session: Session,
+    conversation: ConversationArgument = None,
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name the branch for all members.")
+    ] = None,
+) -> None:
+    """List the branches; with --name, name the one that the next message continues."""
+    if name is not None:
+        async with session.replica() as replica:
+            held = await _synced(session, replica, conversation)
+            choices = await session.choices(replica.store, held.id)
+            await name_branch(replica, held, choices, name)
+            await replica.wait_synced(held.id, session.settings.sync_timeout_s)
+            _report(session, held, choices)
+        return
+    async with session.reading() as store:
+        chosen = await session.choose(store, conversation)
+        held = check_readable(await load_from(store, chosen))
+        _report(session, held, await session.choices(store, chosen))
+
+
+async def name_branch(replica: Replica, held: Conversation, choices: Choices, name: str) -> None:
+    """Name the chosen branch in the document. Raises BranchUnknown before its first answer."""
+    check_role(replica, held)
+    place = choices.place(held)
+    if place.basis is None:
+        raise BranchUnknown("nothing was sealed on this branch yet")
+    await documents.name_branch(replica, held.id, check_label(name), place.basis)
+
+
+async def switch(
+    session: Session,
+    branch: Annotated[
+        str, typer.Argument(metavar="BRANCH", help="Its name, or digits of an entry on it.")
+    ],
+    conversation: ConversationArgument = None,
+) -> None:
+    """Let the next message continue another branch."""
+    async with session.replica(linked=False) as replica:
+        chosen = await session.choose(replica.store, conversation)
+        held = check_readable(await replica.load(chosen))
+        choices = await switch_to(session, replica, held, branch)
+        _report(session, held, choices)
+
+
+async def switch_to(session: Session, replica: Replica, held: Conversation, branch: str) -> Choices:
+    """Save another branch as the one that the next message continues."""
+    node = find_branch(held, branch)
+    choices = await session.choices(replica.store, held.id)
+    choices.at, choices.branch = "", node.seal.request.hex()
+    await session.choose_next(replica.store, held.id, choices)
+    return choices
+
+
+async def title(
+    session: Session,
+    text: Annotated[str | None, typer.Argument(metavar="TITLE", help="The new title.")] = None,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", "-c", metavar="ID", help="Conversation; default: the last used."),
+    ] = None,
+) -> None:
+    """Print the title of a conversation, or set it for all members."""
+    if text is None:
+        async with session.reading() as store:
+            held = check_readable(await load_from(store, await session.choose(store, to)))
+            found = documents.title_of(held)
+    else:
+        async with session.replica() as replica:
+            held = await _synced(session, replica, to)
+            check_role(replica, held)
+            found = check_label(text)
+            await documents.set_title(replica, held.id, found)
+            if not await replica.wait_synced(held.id, session.settings.sync_timeout_s):
+                await session.say_offline(replica, held)
+    if session.out.as_json:
+        session.out.emit({"conversation": held.id.hex(), "title": found})
+    elif found is None:
+        session.out.note("it has no title yet; next: antiphon title TITLE")
+    else:
+        session.out.show(found)
+
+
+async def _synced(session: Session, replica: Replica, prefix: str | None) -> Conversation:
+    chosen = await session.choose(replica.store, prefix)
+    await replica.load(chosen)
+    await session.sync(replica, chosen)
+    return check_readable(await replica.load(chosen))
+
+
+def _report(session: Session, held: Conversation, choices: Choices) -> None:
+    if not session.out.as_json:
+        show_branches(session, held, choices)
+        return
+    for branch in branches_of(held, choices):
+        record: dict[str, Any] = {
+            "conversation": held.id.hex(), "seal": branch.node.id.hex(),
+            "names": list(branch.names), "turns": branch.turns, "last": branch.last,
+            "is_chosen": branch.is_chosen,
+        }  # fmt: skip
+        session.out.emit(record)

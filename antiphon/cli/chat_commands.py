@@ -1,0 +1,161 @@
+"""The /commands of a chat."""
+
+from collections.abc import Awaitable, Callable
+
+from rich.text import Text
+
+from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to
+from antiphon.cli.cancel import cancel_awaited, say_closed
+from antiphon.cli.chat_session import ChatSession, Turn
+from antiphon.cli.errors import BranchUnknown, EntryUnknown
+from antiphon.cli.log import print_row
+from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
+from antiphon.cli.session import find_entry
+from antiphon.cli.turn import check_role, continued_place
+from replica.conversation import place_at
+from replica.ids import EntryId
+from replica.io import documents
+from replica.log import Kind
+
+HELP = """\
+/undo           undo the last turn; the next message starts a branch there
+/again          ask for another answer to the last message
+/continue       go on with an answer that was cut off
+/cancel         cancel the awaited answers on this branch; keep received text
+/fork [ENTRY]   let the next message follow ENTRY, else the last answer
+/branches       list the branches; /branches NAME names this one for all members
+/switch BRANCH  go to another branch: its name, or digits of an entry on it
+/title [TITLE]  show or set the title, for all members
+/name NAME      propose a name for yourself to all members
+/log            show this branch
+/status         show the state of the conversation at the hub
+/help           show this help
+/quit           leave, as does Ctrl-D; the conversation is kept
+Ctrl-C          cancel the answer and keep received text; again: leave
+\"\"\"             begin and end a message of several lines; a paste is one too"""
+
+
+class Leave(Exception):  # it is no error
+    """The user asked to leave."""
+
+
+async def run(chat: ChatSession, line: str) -> Turn | None:
+    """Run a /command; return the turn it asks for, if any. Raises Leave, AntiphonError."""
+    name, _, rest = line.removeprefix("/").partition(" ")
+    match name.strip():
+        case "quit" | "exit" | "q":
+            raise Leave
+        case "again":
+            return Turn(place_at(chat.held, await _last(chat, Kind.MESSAGE)))
+        case "continue":
+            return Turn(continued_place(chat.held, await chat.place()))
+        case "help" | "?":
+            chat.session.out.note(HELP)
+        case known if known in _COMMANDS:
+            await _COMMANDS[known](chat, rest.strip())
+        case unknown:
+            chat.session.out.note(f"there is no /{unknown}; /help lists the commands")
+    return None
+
+
+async def go_to(chat: ChatSession, entry_id: EntryId) -> None:
+    """Let the next message follow an entry."""
+    choices = await chat.choices()
+    choices.at, choices.branch = entry_id.hex(), ""
+    await chat.session.choose_next(chat.replica.store, chat.held.id, choices)
+
+
+async def undo(chat: ChatSession, _rest: str) -> None:
+    """Go back behind the last message."""
+    last = await _last(chat, Kind.MESSAGE)
+    await go_to(chat, chat.held.log.entries[last].header.parents[0])
+    words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
+    chat.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
+    chat.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
+
+
+async def cancel(chat: ChatSession, _rest: str) -> None:
+    """Cancel what the next message would wait for."""
+    say_closed(chat.session, await cancel_awaited(chat.replica, chat.held, await chat.place()))
+
+
+async def fork(chat: ChatSession, prefix: str) -> None:
+    """Let the next message follow an entry, by default the last answer."""
+    at = find_entry(chat.held, prefix) if prefix else await _last(chat, Kind.GENERATION)
+    place = place_at(chat.held, at)
+    await go_to(chat, at)
+    row = row_of(chat.held, chat.held.log.entries[place.parents[0]], chat.names)
+    words = cut(" ".join(row.text.split()), PREVIEW_CELLS)
+    chat.session.out.note(f"the next message follows {row.id}  {row.who}: {words}")
+
+
+async def branches(chat: ChatSession, name: str) -> None:
+    """List the branches, or name this one."""
+    choices = await chat.choices()
+    if name:
+        await name_branch(chat.replica, chat.held, choices, name)
+    show_branches(chat.session, chat.held, choices)
+
+
+async def switch(chat: ChatSession, branch: str) -> None:
+    """Go to another branch, and show its end."""
+    if not branch:
+        raise BranchUnknown("/switch needs a branch")
+    choices = await switch_to(chat.session, chat.replica, chat.held, branch)
+    chat.branch = choices.branch
+
+
+async def title(chat: ChatSession, title: str) -> None:
+    """Show or set the title."""
+    if title:
+        check_role(chat.replica, chat.held)
+        chat.check_sent()
+        await documents.set_title(chat.replica, chat.held.id, check_label(title))
+    shown = documents.title_of(chat.held)
+    chat.session.out.note(shown or "it has no title yet; /title TITLE sets one")
+
+
+async def name(chat: ChatSession, name: str) -> None:
+    """Propose a name for oneself."""
+    check_role(chat.replica, chat.held)
+    chat.check_sent()
+    await documents.propose_name(chat.replica, chat.held.id, check_label(name))
+    chat.session.out.note(f"all members see {name} with digits of your key")
+
+
+async def log(chat: ChatSession, _rest: str) -> None:
+    """Print this branch."""
+    is_verbose = chat.session.out.is_verbose
+    for entry in await chat.entries():
+        print_row(chat.session, row_of(chat.held, entry, chat.names, is_verbose=is_verbose))
+
+
+async def status(chat: ChatSession, _rest: str) -> None:
+    """Print the state of the conversation at the hub."""
+    hub = chat.replica.hub
+    branches = counted(len(chat.held.order.tips()), "branch", "branches")
+    chat.session.out.note(
+        f"{hub.state(chat.held.id).value} · {len(chat.held.log)} entries"
+        f" · {hub.unsynced(chat.held.id)} not at the hub yet · {branches}"
+    )
+
+
+async def _last(chat: ChatSession, kind: Kind) -> EntryId:
+    """Return the last entry of a kind on this branch. Raises EntryUnknown."""
+    for entry in reversed(await chat.entries()):
+        if entry.header.kind == kind:
+            return entry.id
+    raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
+
+
+_COMMANDS: dict[str, Callable[[ChatSession, str], Awaitable[None]]] = {
+    "undo": undo,
+    "branches": branches,
+    "switch": switch,
+    "title": title,
+    "name": name,
+    "cancel": cancel,
+    "fork": fork,
+    "log": log,
+    "status": status,
+}

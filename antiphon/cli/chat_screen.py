@@ -1,0 +1,201 @@
+"""What a chat shows at a terminal: the branch as a transcript, and the panel below it.
+
+The branch is shown in its order, by whoever its words were written. What waits for the
+answer under way stands in the panel, with the answer's state and the line being typed,
+which no output disturbs.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.text import Text
+
+from antiphon.cli.branch_view import BranchView
+from antiphon.cli.canvas import Canvas, Panel
+from antiphon.cli.chat_session import CONTINUE_STEP, TALK, ChatSession
+from antiphon.cli.line_editor import LineEditor
+from antiphon.cli.output import harmless
+from antiphon.cli.pace import Rate, bar
+from antiphon.cli.rows import SIDE_LEAF, counted, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.session import offline_words
+from replica.errors import AntiphonError
+from replica.ids import EntryId
+from replica.io import turns
+from replica.log import Entry, FinishReason, Generation, Kind, Message, Speaker, ToolCall
+
+PROMPT = "> "
+NEXT_MAX = 3
+EDIT_ROWS_MAX = 10
+
+
+class ChatScreen:
+    """The terminal of one chat."""
+
+    def __init__(self, chat: ChatSession, editor: LineEditor) -> None:
+        """Show the branch of `chat`, and the line of `editor` below it."""
+        self._chat = chat
+        self._out = chat.session.out
+        self._editor = editor
+        self._canvas = Canvas(self._width)
+        self._rate = Rate()
+        self._progress = Text("")
+
+    @property
+    def _width(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    # --- the transcript ---------------------------------------------------------------
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let lines be printed above the panel, which `draw` shows again."""
+        self._write(self._canvas.compose("\n" if self._canvas.column else "", None))
+        yield
+        sys.stdout.flush()
+
+    def note(self, words: str, style: str = "dim") -> None:
+        """Print a line about the conversation."""
+        with self.aside():
+            for line in wrapped(words, self._width - 1, " · "):
+                self._out.note(Text(line, style=style))
+
+    def fail(self, error: AntiphonError) -> None:
+        """Print an error."""
+        with self.aside():
+            self._out.fail(error)
+
+    def print_entry(self, entry: Entry, *, is_new: bool) -> None:
+        """Print what an entry says, if it says anything; a new answer with its size."""
+        body = self._chat.held.log.body(entry.id)
+        match body:
+            case Message(speaker, parts):
+                self._print_words(entry, speaker, words_of(parts))
+            case Generation():
+                self._print_answer(entry, body, is_new=is_new)
+            case None if entry.header.kind in TALK:
+                self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
+            case _:
+                order = self._chat.held.order
+                is_open = order.generation_of(entry.id) is None
+                if entry.header.kind == Kind.REQUEST and order.is_cancelled(entry.id) and is_open:
+                    self.note("cancelled; no answer came")
+
+    def _print_words(self, entry: Entry, speaker: int, words: str) -> None:
+        who = self._chat.names.of(entry.header.author)
+        is_own = who == "you" and speaker == Speaker.USER
+        if speaker != Speaker.USER:
+            who = "system" if speaker == Speaker.SYSTEM else "tool"
+        head = PROMPT if is_own else f"{who}: "
+        style = "cyan" if is_own else "yellow" if speaker == Speaker.USER else "magenta"
+        first, *rest = wrapped(words, self._width - 1 - len(head))
+        with self.aside():
+            self._out.show(Text.assemble((head, style), first))
+            for line in rest:
+                self._out.show("  " + line)
+
+    def _print_answer(self, entry: Entry, generation: Generation, *, is_new: bool) -> None:
+        words = words_of(generation.parts)
+        with self.aside():
+            for line in wrapped(words, self._width - 1) if words else []:
+                self._out.show(line)
+        if is_side_leaf(self._chat.held, entry):
+            self.note(SIDE_LEAF)
+        if is_new or generation.finish_reason != FinishReason.STOP:
+            self._print_end(generation)
+
+    # --- the answer under way -----------------------------------------------------------
+
+    def begin_answer(self) -> None:
+        """Forget the state of the answer before."""
+        self._rate, self._progress = Rate(), Text("")
+
+    def show(self, event: turns.TurnEvent, now_s: float) -> None:
+        """Show one event of the answer under way."""
+        match event:
+            case turns.Prefilling(progress):
+                self._progress = bar(progress, is_ascii=self._out.is_ascii)
+            case turns.Delta(text, tokens):
+                self._rate.feed(now_s, tokens)
+                self._write(self._canvas.compose(harmless(text), None))
+            case turns.Discarded():
+                self.note("the host began the answer again; ignore the text above", "yellow")
+            case turns.Finished(_, generation):
+                self._end_answer(generation)
+            case _:
+                pass
+
+    def _end_answer(self, generation: Generation) -> None:
+        with self.aside():
+            for part in generation.parts:
+                if isinstance(part, ToolCall):
+                    self._out.show(words_of((part,)))
+        if generation.finish_reason != FinishReason.REFUSED:
+            self._print_end(generation)
+
+    def _print_end(self, generation: Generation) -> None:
+        for line in end_lines(generation, CONTINUE_STEP, is_verbose=self._out.is_verbose):
+            self.note(line)
+
+    # --- the panel ----------------------------------------------------------------------
+
+    def resize(self) -> None:
+        """Draw for another width from now on."""
+        self._write("\r\x1b[J")
+        column = self._canvas.column
+        self._canvas = Canvas(self._width)
+        if column:
+            self._write("\n")
+
+    def draw(self, view: BranchView, state: str) -> None:
+        """Draw the panel; `state` says what delays the answer, if anything does."""
+        rows = [self._state_row(view.running, state)] if view.running is not None else []
+        rows += self._next_rows(view)
+        if not self._chat.replica.hub.is_linked:
+            unsynced = self._chat.replica.hub.unsynced(self._chat.held.id)
+            rows.append(Text(offline_words(unsynced), style="yellow"))
+        shown = [self._ansi(row) for row in rows]
+        edit_rows = max(1, min(EDIT_ROWS_MAX, shutil.get_terminal_size().lines - len(rows) - 2))
+        typed, row, column = self._editor.rows(PROMPT, self._width, edit_rows)
+        if typed[0].startswith(PROMPT):
+            typed[0] = self._ansi(Text.assemble((PROMPT, "cyan"), typed[0][len(PROMPT) :]))
+        panel = Panel((*shown, *typed), len(shown) + row, column)
+        self._write(self._canvas.compose("", panel))
+
+    def erase(self) -> None:
+        """Erase the panel, with the cursor at the beginning of a line."""
+        with self.aside():
+            pass
+
+    def _state_row(self, running: EntryId, state: str) -> Text:
+        author = self._chat.held.log.entries[running].header.author
+        row = Text(f"answering {self._chat.names.of(author)} · ", style="dim")
+        if state:
+            return row.append(state, style="yellow")
+        if self._rate.tokens:
+            return row.append(self._rate.words())
+        return row + (self._progress or Text("waiting for the host", style="dim"))
+
+    def _next_rows(self, view: BranchView) -> list[Text]:
+        rows = []
+        for one in view.next[:NEXT_MAX]:
+            said = one.words or "(another answer)"
+            rows.append(Text(f"next  {self._chat.names.of(one.author)}: {said}", style="dim"))
+        more = len(view.next) - len(rows)
+        if more > 0:
+            rows.append(Text(f"      and {counted(more, 'more', 'more')}", style="dim"))
+        return rows
+
+    def _ansi(self, row: Text) -> str:
+        row.plain = harmless(row.plain.replace("\n", " "))
+        if row.cell_len >= self._width:
+            row.truncate(self._width - 1, overflow="ellipsis")
+        with self._out.people.capture() as capture:
+            self._out.people.print(row, end="")
+        return capture.get()
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()

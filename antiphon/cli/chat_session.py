@@ -1,0 +1,157 @@
+"""A chat in one conversation, whatever shows it: its place and its turns."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.text import Text
+
+from antiphon.cli.branches import unique_digits
+from antiphon.cli.forks import say_forks
+from antiphon.cli.names import Names
+from antiphon.cli.rows import counted, entries_at
+from antiphon.cli.session import Choices, Session, check_readable
+from antiphon.cli.turn import may_write, options_for, write_turn
+from replica.conversation import Conversation, KeyRemoved, Place, removal_of
+from replica.ids import ConversationId, EntryId, short
+from replica.io import Replica, RequestOptions, documents, turns
+from replica.log import Conflict, Entry, Kind
+from replica.order import SealNode
+
+TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
+CONTINUE_STEP = "/continue goes on"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn to be written: at a place, with a message or without."""
+
+    place: Place
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class ChatSession:
+    """A chat in one conversation."""
+
+    session: Session
+    replica: Replica
+    held: Conversation
+    conflict: Conflict | None
+    changes: dict[str, Any]
+    """What the user states for each request; see `options_for`."""
+    names: Names = field(default_factory=Names)
+    branch: str = ""
+    """Hex id of the request whose branch is shown. Others' branches don't change it."""
+    recent_max: int = 6
+    """Messages shown at the beginning."""
+    refusal: KeyRemoved | None = None
+    """Why the hub neither sends nor receives this conversation; it is only read then."""
+
+    async def begin(self) -> None:
+        """Read the names, and stay on the branch that is the newest now."""
+        await self.read_names()
+        self.branch = (await self.session.choices(self.replica.store, self.held.id)).branch
+        self.pin(await self.place())
+
+    # --- the place of the next message ---------------------------------------------
+
+    async def choices(self) -> Choices:
+        """Return the saved choices, with the branch that the chat shows."""
+        choices = await self.session.choices(self.replica.store, self.held.id)
+        return choices if choices.at else replace(choices, branch=self.branch)
+
+    async def read_names(self) -> None:
+        """Read the names of keys, after a change of the document."""
+        self.names = await self.session.names(self.replica.store, self.held)
+
+    def pin(self, place: Place) -> None:
+        """Stay on the branch that ends at `place` when another one arises below it."""
+        request = EntryId(bytes.fromhex(self.branch))
+        is_sealed = not self.branch or request in self.held.order.seal_of
+        if place.basis is not None and place.conflict is Conflict.QUEUE and is_sealed:
+            self.branch = self.held.order.nodes[place.basis].seal.request.hex()
+
+    def is_on(self, node: SealNode) -> bool:
+        """Say whether a seal is on the branch shown."""
+        seal = self.held.order.seal_of.get(EntryId(bytes.fromhex(self.branch)))
+        return seal is not None and node in self.held.order.nodes[seal].chain()
+
+    def short(self, entry: EntryId) -> str:
+        """Return the first digits of an entry's id, as many as make it unique here."""
+        return unique_digits(entry, self.held.log.entries)
+
+    async def place(self) -> Place:
+        """Return the place of the next message."""
+        return (await self.choices()).place(self.held)
+
+    async def entries(self) -> list[Entry]:
+        """Return the words on this branch."""
+        entries = entries_at(self.held, await self.place())
+        return [entry for entry in entries if entry.header.kind in TALK]
+
+    def check_sent(self) -> None:
+        """Raise KeyRemoved where nobody would accept what is written."""
+        if self.refusal is not None:
+            raise KeyRemoved(self.refusal.detail) from self.refusal
+
+    async def turn(self, text: str) -> Turn:
+        """Return the turn that says `text` on this branch. Raises KeyRemoved."""
+        self.check_sent()
+        place = await self.place()
+        return Turn(
+            place if self.conflict is None else replace(place, conflict=self.conflict), text
+        )
+
+    async def options(self) -> RequestOptions:
+        """Return the options of the next request. Raises KeyRemoved."""
+        self.check_sent()
+        return options_for(self.replica, self.held, changes=self.changes)
+
+    async def write(self, turn: Turn) -> turns.Asked:
+        """Write a turn; durable here when it returns. Raises the errors of `write_turn`."""
+        options = await self.options()
+        asked = await write_turn(
+            self.session, self.replica, self.held, turn.text, turn.place, options
+        )
+        self.branch = asked.request.hex()
+        return asked
+
+    async def greet(self, *, online: bool) -> None:
+        """Show which conversation this is, and its problems."""
+        out, held = self.session.out, self.held
+        count = counted(len(await self.entries()), "message", "messages")
+        title = documents.title_of(held)
+        name = f"{title} · " if title else ""
+        out.note(Text(f"{name}conversation {short(held.id)} · {count} · /help", style="dim"))
+        if self.refusal is not None:
+            out.note(self.refusal.detail)
+        elif held.is_blocked:
+            self.session.say_damaged(held)
+        elif not may_write(self.replica, held):
+            out.note("you can read this conversation; to write, an owner must grant your key")
+        elif not online:
+            await self.session.say_offline(self.replica, held)
+        say_forks(self.session, held)
+
+
+async def open_chat(
+    session: Session,
+    replica: Replica,
+    chosen: ConversationId,
+    conflict: Conflict | None,
+    changes: dict[str, Any],
+) -> ChatSession:
+    """Sync a conversation and greet the user; a removed key only reads it."""
+    await replica.load(chosen)
+    online, refused = False, None
+    try:
+        online = await session.sync(replica, chosen)
+    except KeyRemoved as refusal:
+        refused = refusal
+    held = check_readable(await replica.load(chosen))
+    refused = refused or removal_of(held, replica.public)
+    await session.use(replica.store, chosen)
+    chat = ChatSession(session, replica, held, conflict, changes, refusal=refused)
+    await chat.begin()
+    await chat.greet(online=online)
+    return chat

@@ -1,0 +1,294 @@
+"""A chat at a terminal: keys and news in, the screen out.
+
+One goes on writing while an answer comes, while others write and while the hub is away.
+The first Ctrl-C cancels the answer, a second one leaves.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from antiphon.cli import chat_commands
+from antiphon.cli.branch_view import NO_BRANCH, view_of
+from antiphon.cli.chat_commands import Leave
+from antiphon.cli.chat_screen import ChatScreen
+from antiphon.cli.chat_session import TALK, ChatSession
+from antiphon.cli.host_presence import HostPresence
+from antiphon.cli.keyboard import Keyboard
+from antiphon.cli.line_editor import Ended, Interrupted, LineEditor, Submitted, Typed
+from antiphon.cli.turn import check_text
+from antiphon.cli.whose_branch import branch_words
+from replica.errors import AntiphonError
+from replica.ids import EntryId
+from replica.io import turns
+from replica.link import EntriesAdmitted, Event
+from replica.log import Kind
+from replica.order import SealNode
+
+TICK_S = 0.25
+"""Interval of looks at the clock while an answer is awaited."""
+CANCEL_WAIT_S = 3.0
+"""Time for the end of a cancelled answer to arrive; then the chat goes on without it."""
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+
+
+class TerminalChat:
+    """The loop of one chat."""
+
+    def __init__(self, chat: ChatSession, keyboard: Keyboard) -> None:
+        """Run `chat`, which is open and synced, with the keys of `keyboard`."""
+        self._chat = chat
+        self._keyboard = keyboard
+        self._editor = LineEditor()
+        self._screen = ChatScreen(chat, self._editor)
+        self._presence = HostPresence(chat.session, chat.replica, chat.held.id)
+        self._wake = asyncio.Event()
+        self._typed: list[Typed] = []
+        self._code: int | None = None
+        self._view = NO_BRANCH
+        self._is_stale = True
+        self._printed: set[EntryId] = set()
+        self._answer: turns.AnswerWatch | None = None
+        self._answered: EntryId | None = None
+        self._cancelled: dict[EntryId, float] = {}
+        """Requests cancelled here, and when."""
+        self._given_up: set[EntryId] = set()
+        self._new_seals: list[EntryId] = []
+        self._are_names_stale = False
+
+    async def talk(self) -> int:
+        """Run until the user leaves; return the exit code."""
+        await self._look()
+        shown = [entry for entry in self._view.shown if entry.header.kind in TALK]
+        self._printed.update(entry.id for entry in self._view.shown)
+        for entry in shown[-self._chat.recent_max :]:
+            self._screen.print_entry(entry, is_new=False)
+        stop = self._chat.replica.listen(self._receive)
+        try:
+            with self._signals():
+                self._keyboard.listen(self._read)
+                while self._code is None:
+                    await self._refresh()
+                    await self._wait()
+                    typed, self._typed = self._typed, []
+                    for key in typed:
+                        await self._handle(key)
+                self._say_leaving()
+        finally:
+            stop()
+            self._stop_watch()
+            await self._presence.stop()
+        return self._code
+
+    # --- what wakes it up ---------------------------------------------------------------
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, EntriesAdmitted):
+            if event.conversation != self._chat.held.id:
+                return
+            self._is_stale = True
+            kinds = [(e.id, e.header.kind) for e in event.entries]
+            self._new_seals += [i for i, kind in kinds if kind == Kind.SEAL]
+            self._are_names_stale |= any(kind == Kind.DOCUMENT for _, kind in kinds)
+        self._wake.set()
+
+    def _read(self, data: bytes) -> None:
+        self._typed += self._editor.feed(data) if data else [Ended()]
+        self._wake.set()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handlers = {
+            signal.SIGWINCH: self._resize, signal.SIGTERM: self._terminate,
+            signal.SIGHUP: self._terminate,
+        }  # fmt: skip
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+    def _resize(self) -> None:
+        self._screen.resize()
+        self._wake.set()
+
+    def _terminate(self) -> None:
+        self._code = EXIT_TERMINATED
+        self._wake.set()
+
+    async def _wait(self) -> None:
+        timeout_s = TICK_S if self._view.running is not None else None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            self._is_stale = self._is_stale or bool(self._cancelled)
+        self._wake.clear()
+
+    # --- keys ---------------------------------------------------------------------------
+
+    async def _handle(self, key: Typed) -> None:
+        self._is_stale = True
+        match key:
+            case Submitted(text):
+                await self._run(text)
+            case Interrupted():
+                await self._interrupt()
+            case Ended():
+                self._code = self._code or 0
+
+    async def _run(self, text: str) -> None:
+        try:
+            if text.startswith("/"):
+                with self._screen.aside():
+                    turn = await chat_commands.run(self._chat, text)
+            else:
+                turn = await self._chat.turn(check_text(text)) if text.strip() else None
+            if turn is not None:
+                await self._chat.write(turn)
+        except Leave:
+            self._code = 0
+        except AntiphonError as error:
+            self._screen.fail(error)
+            if not text.startswith("/") and not self._editor.text:
+                self._editor.put(text)  # nothing typed is lost
+
+    async def _interrupt(self) -> None:
+        """Cancel the user's answer; leave where there is none, or it is cancelled already."""
+        chat = self._chat
+        entries = chat.held.log.entries
+        mine = [i for i in self._view.waiting if entries[i].header.author == chat.replica.public]
+        open_ones = [i for i in mine if i not in self._cancelled]
+        if not open_ones:
+            self._code = EXIT_INTERRUPTED if mine else 0
+            return
+        try:
+            await turns.cancel(chat.replica, chat.held.id, open_ones[0])
+        except AntiphonError as error:
+            self._screen.fail(error)
+        self._cancelled[open_ones[0]] = time.monotonic()
+
+    def _say_leaving(self) -> None:
+        self._screen.erase()
+        if self._view.waiting:
+            self._screen.note("left; the answer, if any, goes on into the log")
+        if self._editor.text.strip():
+            self._screen.note(f"not sent: {self._editor.text}")
+
+    # --- news ---------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Show all news, then draw the panel."""
+        if self._are_names_stale:
+            self._are_names_stale = False
+            await self._chat.read_names()
+        while await self._show_news():
+            pass
+        self._announce_branches()
+        self._screen.draw(self._view, self._delay())
+
+    async def _show_news(self) -> bool:
+        """Show news of the answer under way, else new entries; say whether there may be more."""
+        is_new = self._is_stale
+        if is_new:
+            await self._look()
+        # The answer is followed after the look: an end that is in the view is then shown
+        # with the text it belongs to, and not as an entry.
+        if self._answered is not None and await self._follow(self._answered):
+            self._stop_watch()
+            return True
+        for entry in self._view.shown if is_new else ():
+            if entry.id not in self._printed:
+                self._printed.add(entry.id)
+                self._screen.print_entry(entry, is_new=True)
+        running = self._view.running
+        if running != self._answered:
+            self._stop_watch()
+        if running is None or self._answer is not None:
+            return False
+        self._screen.begin_answer()
+        self._presence.note_news()
+        self._answer = turns.AnswerWatch(self._chat.replica, self._chat.held.id, running)
+        self._answered = running
+        return True
+
+    async def _look(self) -> None:
+        self._is_stale = False
+        chat, now = self._chat, time.monotonic()
+        place = await chat.place()
+        ending = [i for i, since in self._cancelled.items() if now - since < CANCEL_WAIT_S]
+        self._view = view_of(chat.held, place, ending=ending, given_up=self._given_up)
+        chat.pin(place)
+
+    async def _follow(self, request: EntryId) -> bool:
+        assert self._answer is not None, "a request is watched"
+        try:
+            events = await self._answer.news()
+        except AntiphonError as error:
+            self._screen.fail(error)
+            self._given_up.add(request)
+            self._is_stale = True
+            return True
+        for event in events:
+            self._presence.note_news()
+            self._screen.show(event, time.monotonic())
+            if isinstance(event, turns.Finished):
+                self._finish(request, event)
+                return True
+        return False
+
+    def _finish(self, request: EntryId, event: turns.Finished) -> None:
+        self._printed.add(event.id)
+        self._cancelled.pop(request, None)
+        self._is_stale = True
+        try:
+            turns.raise_if_refused(event.generation)
+        except AntiphonError as error:
+            self._screen.fail(error)
+
+    def _stop_watch(self) -> None:
+        if self._answer is not None:
+            self._answer.stop()
+        self._answer = self._answered = None
+
+    def _delay(self) -> str:
+        """Return what delays the answer, empty if nothing is known to."""
+        running, hub = self._view.running, self._chat.replica.hub
+        if running is None:
+            return ""
+        if running in self._cancelled:
+            return "cancelling; Ctrl-C again leaves"
+        if not hub.is_linked:
+            return "waiting for the hub; go on writing"
+        request = self._chat.held.order.request(running)
+        words = self._presence.delay(request.host) if request is not None else ""
+        return f"{words} · Ctrl-C cancels" if words else ""
+
+    def _announce_branches(self) -> None:
+        """Say where seals have begun other branches than the one shown."""
+        seals, self._new_seals = self._new_seals, []
+        held = self._chat.held
+        for seal in seals:
+            node = held.order.nodes.get(seal)
+            if node is None or not _siblings(self._chat, node) or self._chat.is_on(node):
+                continue
+            self._screen.note(
+                f"another branch, by {branch_words(held, node, self._chat.names)}"
+                f" · /switch {self._chat.short(seal)} goes there",
+                "yellow",
+            )
+
+
+def _siblings(chat: ChatSession, node: SealNode) -> bool:
+    around = node.parent.children if node.parent is not None else chat.held.order.roots
+    return len(around) > 1
+
+
+async def talk(chat: ChatSession, keyboard: Keyboard) -> int:
+    """Run a chat at a terminal until the user leaves; return the exit code."""
+    return await TerminalChat(chat, keyboard).talk()

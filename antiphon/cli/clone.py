@@ -1,0 +1,150 @@
+"""`antiphon clone`: fetch conversations that this replica does not hold from the hub."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import command
+from antiphon.cli.errors import NotAtTheHub, PrefixUnknown
+from antiphon.cli.output import brief
+from antiphon.cli.overview import title_of
+from antiphon.cli.rows import counted
+from antiphon.cli.session import Session, is_synced, only_match
+from replica.conversation import Conversation, refusal_of
+from replica.errors import AntiphonError
+from replica.ids import ID_BYTES, ConversationId, short
+from replica.io import Replica, error_of, fetch_missing, listed, require_link
+from replica.link import EntryFailed, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The outcome of fetching one conversation."""
+
+    held: Conversation | None
+    """The conversation as it is here now; None if nothing of it is."""
+    new: int
+    """Entries that were not here before."""
+    is_complete: bool
+    refusal: AntiphonError | None = None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "clone", rich_help_panel="Keep")
+    async def clone(
+        session: Session,
+        conversation: Annotated[
+            str | None,
+            typer.Argument(metavar="ID", help="Conversation; without, all of yours at the hub."),
+        ] = None,
+    ) -> int:
+        """Fetch conversations from the hub: one, or all that your key is a member of."""
+        async with session.replica() as replica:
+            await require_link(replica, session.settings.sync_timeout_s)
+            wanted = await _wanted(replica, conversation)
+            if not wanted:
+                session.out.note(
+                    f"the hub lists no conversation for your key {replica.public.hex()}."
+                    " next: antiphon key restore BACKUP, or ask an owner to grant this key a role"
+                )
+                return 1
+            complete = await fetch_all(session, replica, wanted)
+            held = [stored.conversation for stored in await replica.store.conversations()]
+            here = [one for one in wanted if one in held]
+            if here and await session.current(replica.store, held) is None:
+                await session.use(replica.store, here[0])
+            return 0 if complete else 1
+
+
+async def fetch_all(session: Session, replica: Replica, wanted: tuple[ConversationId, ...]) -> bool:
+    """Fetch conversations one after the other and report each; say whether all are complete."""
+    complete = True
+    for conversation in wanted:
+        fetched = await fetch(session, replica, conversation)
+        complete = complete and fetched.is_complete
+        _report(session, conversation, fetched)
+    return complete
+
+
+async def _wanted(replica: Replica, prefix: str | None) -> tuple[ConversationId, ...]:
+    if prefix is not None and len(prefix.strip()) == 2 * ID_BYTES:
+        whole = prefix.strip().lower()
+        return (ConversationId(only_match(whole, _ids(whole), "conversation here", PrefixUnknown)),)
+    known = await listed(replica.calls())
+    if prefix is None:
+        return known
+    return (ConversationId(only_match(prefix, known, "conversation at the hub", NotAtTheHub)),)
+
+
+def _ids(text: str) -> list[ConversationId]:
+    """Return the id that a text writes in full; none if it is no id."""
+    try:
+        return [ConversationId(bytes.fromhex(text))]
+    except ValueError:
+        return []
+
+
+async def fetch(session: Session, replica: Replica, conversation: ConversationId) -> Fetched:
+    """Follow a conversation until it is in sync, is refused, or nothing more comes."""
+    refusals: list[AntiphonError] = []
+
+    def receive(event: Event) -> None:
+        match event:
+            case EntryFailed(failed, None, fault) if failed == conversation:
+                if not fault.retryable:
+                    refusals.append(error_of(fault))
+            case _:
+                pass
+
+    def count() -> int:
+        held = replica.shelf.get(conversation)
+        return len(held.log) if held is not None else 0
+
+    def is_decided() -> bool:
+        return bool(refusals) or not replica.hub.is_linked or is_synced(replica, conversation)
+
+    stop = replica.listen(receive)
+    try:
+        await replica.follow(conversation)
+        first = before = count()
+        while not await replica.wait_for(is_decided, session.settings.sync_timeout_s):
+            if count() == before:
+                break
+            before = count()
+        is_complete = is_synced(replica, conversation) and count() > 0
+        if is_complete:
+            await fetch_missing(replica, conversation)
+    finally:
+        stop()
+        replica.unfollow(conversation)
+    held = replica.shelf.get(conversation) if count() else None
+    refusal = refusals[0] if refusals else None
+    if held is not None and refusal is not None:
+        refusal = refusal_of(held, replica.public, refusal)
+    return Fetched(held, count() - first, is_complete, refusal)
+
+
+def _report(session: Session, conversation: ConversationId, fetched: Fetched) -> None:
+    entries = len(fetched.held.log) if fetched.held is not None else 0
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": conversation.hex(), "entries": entries, "new": fetched.new,
+                "synchronized": fetched.is_complete,
+                "refusal": fetched.refusal.reason if fetched.refusal is not None else None,
+            }
+        )  # fmt: skip
+        return
+    new = f"  {counted(entries, 'entry', 'entries')}, {fetched.new:,} new"
+    title = title_of(fetched.held) if fetched.held is not None else ""
+    session.out.show(Text.assemble(short(conversation), (new, "dim"), "  ", title))
+    if fetched.refusal is not None:
+        session.out.note(f"{short(conversation)} is refused: {brief(fetched.refusal)}")
+    elif not fetched.is_complete:
+        session.out.note(
+            f"{short(conversation)} is not complete; antiphon clone continues where it stopped"
+        )

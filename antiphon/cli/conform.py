@@ -1,0 +1,70 @@
+"""`antiphon conform`: check any implementation (spec/conform-core.md, spec/conform-hub.md)."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from antiphon.cli import conform_peers
+from antiphon.cli.conform_hub import hub
+from antiphon.cli.conform_report import (
+    Html,
+    Json,
+    Junit,
+    ListFlag,
+    Only,
+    chosen,
+    finish,
+    print_cases,
+    suite,
+)
+from antiphon.conformance import report
+from antiphon.conformance.io import Answerer, core_cases, judge
+from antiphon.conformance.questions import Case
+
+_PANEL = "Run"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    conform = typer.Typer(no_args_is_help=True, help="Check any implementation of the protocol.")
+    conform.command("core")(core)
+    conform.command("hub")(hub)
+    conform_peers.register(conform)
+    app.add_typer(conform, name="conform", rich_help_panel=_PANEL)
+
+
+@suite
+def core(  # noqa: PLR0917  # options, each given by its name
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="Answers questions on stdin.")
+    ] = None,
+    list_cases: ListFlag = False,
+    only: Only = "",
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave out a kind of question, such as bundle.")
+    ] = None,
+    logs: Annotated[int, typer.Option(min=0, help="Random logs besides the vectors.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the first random log.")] = 0,
+    json_file: Json = None,
+    junit: Junit = None,
+    html: Html = None,
+) -> None:
+    """Ask a command the questions of the pure core; exit 1 if an answer is wrong."""
+    left_out = set(without or ())
+    all_cases = core_cases(first_seed=seed, logs=logs)
+    cases = [one for one in chosen(all_cases, only) if one.question["ask"] not in left_out]
+    if list_cases:
+        print_cases(cases)
+        return
+    if not command:
+        raise typer.BadParameter("name the command to check: antiphon conform core -- COMMAND")
+    finish(_outcomes(command, cases), json_file, junit, html)
+
+
+def _outcomes(command: list[str], cases: Iterable[Case]) -> list[report.Outcome]:
+    answerer = Answerer(command)
+    try:
+        return list(judge(answerer, cases))
+    finally:
+        answerer.close()

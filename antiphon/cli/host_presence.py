@@ -1,0 +1,99 @@
+"""Why an awaited answer is silent: its host has left the hub, or does not serve the owner.
+
+A hub names its hosts with the Welcome of a link alone. So while an answer is silent, a
+link of its own asks again; a host that was killed is missed within three seconds. A host that
+is there is asked itself, until it answers once.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from antiphon.cli.session import Session
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, PublicKey
+from replica.io import HostCalls, Replica, is_loopback, linked_hosts
+
+SILENCE_S = 1.0
+"""Time without news of an answer after which the hub is asked."""
+ASK_EVERY_S = 1.0
+LOOK_EVERY_S = 0.25
+GONE = "its host left the hub; waiting for it"
+NOT_SERVED = "its host does not serve your conversations; ask its operator, or name another host"
+_REASON = "OWNER_NOT_SERVED"
+
+
+class HostPresence:
+    """Asks the hub for its hosts, and a host, while nothing is heard of an answer."""
+
+    def __init__(self, session: Session, replica: Replica, conversation: ConversationId) -> None:
+        """Ask through the hub of `replica`, about answers in `conversation`."""
+        self._session = session
+        self._replica = replica
+        self._conversation = conversation
+        self._linked: frozenset[PublicKey] | None = None
+        self._refusing: dict[PublicKey, bool] = {}
+        """Hosts that have answered, and whether they do not serve the conversation."""
+        self._heard_s = time.monotonic()
+        self._asked_s = 0.0
+        self._asking: asyncio.Task[None] | None = None
+
+    def note_news(self) -> None:
+        """Note that something was heard of the answer."""
+        self._heard_s = time.monotonic()
+        self._linked = None
+
+    def delay(self, host: PublicKey) -> str:
+        """Return why the host is silent, as far as is known; empty otherwise. May ask again."""
+        now = time.monotonic()
+        is_due = now - self._heard_s >= SILENCE_S and now - self._asked_s >= ASK_EVERY_S
+        if is_due and self._replica.hub.is_linked and self._asking is None:
+            self._asked_s = now
+            self._asking = asyncio.create_task(self._ask(host), name="hosts of the hub")
+        if self._linked is None:
+            return ""
+        if host not in self._linked:
+            return GONE
+        return NOT_SERVED if self._refusing.get(host) else ""
+
+    async def report(self, host: PublicKey, say: Callable[[str], None]) -> None:
+        """Say once, until it is heard of again, why the host is silent; never returns."""
+        said = ""
+        while True:
+            words = self.delay(host)
+            if words and words != said:
+                say(words)
+            said = words
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def stop(self) -> None:
+        """End a question under way."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self, host: PublicKey) -> None:
+        replica = self._replica
+        try:
+            found = await linked_hosts(self._session.settings.hub, replica.key, replica.hub.key)
+            addresses = {one.key: one.info.address for one in found}
+            if host in addresses and host not in self._refusing:
+                await self._ask_host(host, addresses[host])
+            self._linked = frozenset(addresses)
+        except AntiphonError:
+            self._linked = None  # the hub is away or busy, which the link itself reports
+        finally:
+            self._asking = None
+
+    async def _ask_host(self, host: PublicKey, address: str) -> None:
+        """Ask a host on this machine whether it leaves the conversation out."""
+        if not is_loopback(address):
+            return
+        try:
+            async with HostCalls(address, self._replica.key, host) as calls:
+                await calls.list_checkpoints(self._conversation)
+        except AntiphonError as error:
+            if error.reason == _REASON:
+                self._refusing[host] = True
+            return  # it may not know the conversation yet, and is asked again
+        self._refusing[host] = False

@@ -1,0 +1,63 @@
+"""The model host that a command asks: one named by its address, or one linked to the hub."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.errors import NoHostToAsk
+from antiphon.cli.rows import counted
+from antiphon.cli.session import Session
+from replica.ids import PublicKey, short
+from replica.io import linked_hosts, pinned_key
+from replica.link import LinkedHost
+
+HostAddressOption = Annotated[
+    str | None,
+    typer.Option("--host-address", metavar="HOST:PORT", help="The model host to ask."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HostAddress:
+    """Where a host answers, and the key it must prove; None for any."""
+
+    address: str
+    key: PublicKey | None
+
+
+async def host_to_ask(
+    session: Session, address: str | None, among: Collection[PublicKey] | None = None
+) -> HostAddress:
+    """Return the host at `address`; without one, the pinned or the first that the hub names.
+
+    Where `among` is given, it is one of these keys. The hub is asked each time, since a
+    host may return at another address. The replica's store is only read, so another process
+    may hold it. Raises NoHostToAsk, and the errors of the hub.
+    """
+    if address is not None:
+        return HostAddress(address, None)
+    hub_key = None
+    if session.settings.store_path.is_file():
+        async with session.reading() as store:
+            hub_key = await pinned_key(store, session.settings.hub)
+    hosts = await linked_hosts(session.settings.hub, session.key(), hub_key)
+    found = [host for host in hosts if _answers(host) and (among is None or host.key in among)]
+    pinned = session.settings.host_key
+    found.sort(key=lambda host: host.key != pinned)
+    if not found:
+        raise NoHostToAsk(_why_none(hosts, among))
+    return HostAddress(found[0].info.address, found[0].key)
+
+
+def _answers(host: LinkedHost) -> bool:
+    return bool(host.info.address) and not host.info.address.endswith(":0")
+
+
+def _why_none(hosts: Collection[LinkedHost], among: Collection[PublicKey] | None) -> str:
+    if among is None:
+        linked = counted(len(hosts), "model host is", "model hosts are")
+        return f"{linked} linked to the hub, and none answers questions"
+    names = ", ".join(sorted(map(short, among))) or "none"
+    return f"no host of the conversation ({names}) is linked to the hub and answers questions"

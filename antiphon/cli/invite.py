@@ -1,0 +1,243 @@
+"""`antiphon invite`, `invitations` and `join`: share a conversation by a code."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from antiphon.cli.clone import fetch
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import InviteHubAway
+from antiphon.cli.new import ROLES
+from antiphon.cli.session import Session
+from antiphon.cli.tables import plain_table
+from replica.conversation import Issued, JoinVerdict, decode_invitation, encode_invitation
+from replica.ids import short
+from replica.io import (
+    Joined,
+    Redeeming,
+    Replica,
+    await_grant,
+    check_usable,
+    invite,
+    is_loopback,
+    issued_invitations,
+    now_ms,
+    require_link,
+    revoke_invitation,
+    save_hub,
+)
+from replica.refusals import ArgumentInvalid, HubUnreachable
+
+POLL_S = 0.5
+RoleOption = Annotated[
+    str, typer.Option(metavar="writer|reader", help="Whether they may write, or read alone.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for name, body in (("invite", invite_), ("invitations", invitations), ("join", join)):
+        command(app, name, rich_help_panel="Share")(body)
+
+
+async def invite_(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Your name for the newcomer.")],
+    conversation: ConversationArgument = None,
+    *,
+    role: RoleOption = "writer",
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The hub's address for them, if not yours."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until they have joined.")] = False,
+) -> None:
+    """Print a code with which one person can join a conversation, within 24 hours.
+
+    Give it to them in private: whoever has it first can join. Your replica grants the role
+    by itself while any command of yours runs that is linked to the hub.
+    """
+    if role.lower() not in ROLES:
+        raise ArgumentInvalid(f"--role is writer or reader, not '{role}'")
+    async with session.replica(redeeming=False) as replica:
+        chosen = await session.choose(replica.store, conversation)
+        await require_link(replica, session.settings.sync_timeout_s)
+        await session.sync(replica, chosen)
+        issued = await invite(replica, chosen, name, role=ROLES[role.lower()], address=at)
+        _show_code(session, issued)
+        if wait:
+            await _wait_until_joined(session, replica, issued)
+
+
+def _show_code(session: Session, issued: Issued) -> None:
+    invitation, code = issued.invitation, encode_invitation(issued.invitation)
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "code": code, "name": issued.name, "role": invitation.role.name.lower(),
+                "conversation": invitation.conversation.hex(), "hub": invitation.hub_address,
+                "hub_key": invitation.hub_key.hex(), "expires_ms": invitation.expire_time_ms,
+            }
+        )  # fmt: skip
+        return
+    session.out.show(code)
+    session.out.note(
+        Text(
+            f"for {issued.name}, as {invitation.role.name.lower()}, once, within 24 hours"
+            f" · hub {invitation.hub_address}, key {short(invitation.hub_key)}",
+            style="dim",
+        )
+    )
+    if is_loopback(invitation.hub_address):
+        session.out.note(
+            f"{invitation.hub_address} is this machine alone. For another one give --at HOST:PORT,"
+            " with the address of `antiphon up --listen`, or let them open a tunnel:"
+            f" ssh -L {invitation.hub_address.rpartition(':')[2]}:{invitation.hub_address} MACHINE"
+        )
+
+
+async def _wait_until_joined(session: Session, replica: Replica, issued: Issued) -> None:
+    reported: list[Joined] = []
+
+    def report(joined: Joined) -> None:
+        reported.append(joined)
+        session.say_joined(joined)
+
+    redeeming = Redeeming(replica, report)
+    redeeming.start()
+    session.out.note(Text("waiting; Ctrl-C leaves, and the code stays valid", style="dim"))
+    try:
+        while True:
+            records = await issued_invitations(replica.store)
+            ours = [one for one in records if one.invitation.secret == issued.invitation.secret]
+            if not ours or not ours[0].is_open(now_ms()):
+                return
+            if (key := ours[0].claimed_by) is not None:
+                break
+            await asyncio.sleep(POLL_S)
+    finally:
+        await redeeming.stop()
+    if all(one.key != key for one in reported):  # another process on this store answered
+        session.say_joined(Joined(ours[0], key, JoinVerdict.GRANTED))
+
+
+async def invitations(
+    session: Session,
+    *,
+    revoke: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Revoke the open ones for this name.")
+    ] = None,
+) -> int:
+    """List the invitations made here, or revoke some."""
+    if revoke is None:
+        async with session.reading() as store:
+            records = await issued_invitations(store)
+        table = plain_table("name", "role", "state", "conversation", "key", flexible=("name",))
+        for one in records:
+            _add_issued(session, table, one)
+        if not records:
+            session.out.note("no invitation is open; next: antiphon invite NAME")
+        elif not session.out.as_json:
+            session.out.data.print(table)
+        return 0
+    async with session.replica(redeeming=False) as replica:
+        await replica.wait_for(
+            lambda: replica.hub.is_linked or replica.hub.last_error is not None,
+            session.settings.sync_timeout_s,
+        )
+        records = await issued_invitations(replica.store)
+        open_ones = [one for one in records if one.name == revoke and _state(one) == "open"]
+        for one in open_ones:
+            await revoke_invitation(replica, one)
+        if open_ones:
+            session.out.note(f"{len(open_ones)} revoked for {revoke}")
+        else:
+            session.out.note(f"no invitation for {revoke} is open; next: antiphon invitations")
+        return 0 if open_ones else 1
+
+
+def _state(issued: Issued) -> str:
+    if issued.claimed_by is not None:
+        return "joined"
+    if issued.is_revoked:
+        return "revoked"
+    return "open" if issued.is_open(now_ms()) else "expired"
+
+
+def _add_issued(session: Session, table: Table, issued: Issued) -> None:
+    """Add an invitation to the table; with --json, write it."""
+    invitation, claimed = issued.invitation, issued.claimed_by
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "name": issued.name, "state": _state(issued), "role": invitation.role.name.lower(),
+                "conversation": invitation.conversation.hex(),
+                "key": claimed.hex() if claimed is not None else None,
+                "expires_ms": invitation.expire_time_ms,
+            }
+        )  # fmt: skip
+        return
+    table.add_row(
+        Text(issued.name),
+        invitation.role.name.lower(),
+        _state(issued),
+        short(invitation.conversation),
+        short(claimed) if claimed is not None else "",
+    )
+
+
+# --- joining ------------------------------------------------------------------------
+
+
+async def join(
+    session: Session,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The code of `antiphon invite`.")],
+    *,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Leave the proof, and do not wait for the answer.")
+    ] = False,
+) -> None:
+    """Join a conversation with a code, and fetch it.
+
+    Shows your key, which the inviter sees too. While the inviter is offline this waits;
+    running it again later goes on.
+    """
+    invitation = decode_invitation(code)
+    public = session.public()
+    async with session.replica(linked=False) as replica:
+        await check_usable(replica.store, invitation, public)
+    session.out.note(f"your key   {public.hex()}")
+    session.out.note(f"inviter    {invitation.inviter.hex()}")
+    joins_hub = session.settings.hub != invitation.hub_address
+    session.settings.hub = invitation.hub_address
+    async with session.replica(hub_key=invitation.hub_key) as replica:
+        try:
+            await require_link(replica, session.settings.sync_timeout_s)
+        except HubUnreachable as error:
+            raise InviteHubAway(f"{error.detail} at {invitation.hub_address}") from error
+        timeout_s = 0.0 if no_wait else None
+        await await_grant(replica, invitation, timeout_s=timeout_s, report=session.say_waiting)
+        fetched = await fetch(session, replica, invitation.conversation)
+        if fetched.refusal is not None:
+            raise fetched.refusal
+        if fetched.held is not None:
+            await session.use(replica.store, invitation.conversation)
+    if joins_hub:
+        save_hub(session.settings.data_dir.expanduser(), invitation.hub_address)
+    entries = len(fetched.held.log) if fetched.held is not None else 0
+    if session.out.as_json:
+        session.out.emit(
+            {
+                "conversation": invitation.conversation.hex(), "key": public.hex(),
+                "role": invitation.role.name.lower(), "hub": invitation.hub_address,
+                "entries": entries, "synchronized": fetched.is_complete,
+            }
+        )  # fmt: skip
+        return
+    role = invitation.role.name.lower()
+    pieces = (invitation.conversation.hex(), f"joined as {role}", f"{entries} entries")
+    session.out.item(Text(), *pieces)
+    session.out.note(Text("next: antiphon chat", style="dim"))

@@ -1,0 +1,229 @@
+"""The line being typed: keys in, text and cursor out.
+
+Pure. Bytes of a terminal in raw mode come in as they arrive, also in the middle of a
+character or of a sequence. A paste between the marks of a terminal (bracketed paste) is
+one piece of text with its line breaks; \"\"\" opens a text of several lines that \"\"\" ends.
+"""
+
+import codecs
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+
+PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
+QUOTES = '"""'
+TEXT_CHARACTERS_MAX = 1 << 20
+"""Characters kept of one text; more are not taken, and the terminal rings."""
+HISTORY_MAX = 500
+_ESCAPE = "\x1b"
+_WORD = " \t\n"
+_MOVES = {
+    "[A": "up", "OA": "up", "[B": "down", "OB": "down", "[C": "right", "OC": "right",
+    "[D": "left", "OD": "left", "[H": "home", "OH": "home", "[1~": "home", "[F": "end",
+    "OF": "end", "[4~": "end", "[3~": "delete", "\r": "newline", "\n": "newline",
+}  # fmt: skip
+_CONTROLS = {
+    "\x01": "home", "\x02": "left", "\x05": "end", "\x06": "right", "\x0e": "down",
+    "\x10": "up", "\x7f": "backspace", "\x08": "backspace", "\x0b": "cut_end",
+    "\x15": "cut_start", "\x17": "cut_word",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Enter was pressed; the line is empty again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Ctrl-C was pressed; the line is unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Ctrl-D was pressed on an empty line."""
+
+
+Typed = Submitted | Interrupted | Ended
+
+
+def is_open(text: str) -> bool:
+    """Say whether a text begins with triple quotes that are not closed yet."""
+    begun = text.lstrip()
+    return begun.startswith(QUOTES) and (
+        len(begun.rstrip()) < 2 * len(QUOTES) or not begun.rstrip().endswith(QUOTES)
+    )
+
+
+def without_quotes(text: str) -> str:
+    """Return a text without the triple quotes around it, and the line breaks beside them."""
+    bare = text.strip()
+    if len(bare) < 2 * len(QUOTES) or not (bare.startswith(QUOTES) and bare.endswith(QUOTES)):
+        return text
+    return bare[len(QUOTES) : -len(QUOTES)].strip("\n")
+
+
+@dataclass(slots=True)
+class LineEditor:
+    """The text, the cursor in it, and the texts submitted before."""
+
+    text: str = ""
+    cursor: int = 0
+    history: list[str] = field(default_factory=list)
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
+    _rest: str = ""
+    """The beginning of a sequence whose end has not arrived."""
+    _pasting: bool = False
+    _at: int | None = None
+    """The index in the history that is shown; None for the line being typed."""
+    _typed: str = ""
+
+    def feed(self, data: bytes) -> list[Typed]:
+        """Apply the bytes of the terminal; return the keys that are not edits."""
+        self._rest += self._decoder.decode(data)
+        found: list[Typed] = []
+        while self._rest:
+            if self._pasting:
+                if not self._paste():
+                    break
+                continue
+            if self._rest[0] == _ESCAPE:
+                if not self._sequence():
+                    break
+                continue
+            char, self._rest = self._rest[0], self._rest[1:]
+            key = self._key(char)
+            if key is not None:
+                found.append(key)
+        return found
+
+    def put(self, text: str) -> None:
+        """Replace the line, with the cursor at its end."""
+        self.text, self.cursor = text, len(text)
+
+    # --- keys ---------------------------------------------------------------------
+
+    def _key(self, char: str) -> Typed | None:
+        if char in "\r\n":
+            return self._enter()
+        if char == "\x03":
+            return Interrupted()
+        if char == "\x04":
+            if not self.text:
+                return Ended()
+            self._do("delete")
+        elif char in _CONTROLS:
+            self._do(_CONTROLS[char])
+        elif char == "\t" or char.isprintable():
+            self._insert(char)
+        return None
+
+    def _enter(self) -> Typed | None:
+        if is_open(self.text):
+            self._insert("\n")
+            return None
+        text = self.text
+        if text.strip() and self.history[-1:] != [text]:
+            self.history = [*self.history, text][-HISTORY_MAX:]
+        self.put("")
+        self._at = None
+        return Submitted(without_quotes(text))
+
+    def _sequence(self) -> bool:
+        """Apply the escape sequence that begins here; False if its end has not arrived."""
+        if self._rest.startswith(PASTE_BEGIN):
+            self._rest, self._pasting = self._rest[len(PASTE_BEGIN) :], True
+            return True
+        end = 2
+        if self._rest[1:2] in ("[", "O"):
+            end = next((n + 1 for n, c in enumerate(self._rest) if n > 1 and "@" <= c <= "~"), 0)
+        if not end or len(self._rest) < end:
+            return False
+        name = _MOVES.get(self._rest[1:end])
+        self._rest = self._rest[end:]
+        if name is not None:
+            self._do(name)
+        return True
+
+    def _paste(self) -> bool:
+        """Insert what was pasted; False if its end has not arrived."""
+        pasted, mark, rest = self._rest.partition(PASTE_END)
+        if not mark:
+            return False
+        self._rest, self._pasting = rest, False
+        lines = pasted.replace("\r\n", "\n").replace("\r", "\n")
+        self._insert("".join(c for c in lines if c in "\n\t" or c.isprintable()))
+        return True
+
+    def _insert(self, text: str) -> None:
+        text = text[: TEXT_CHARACTERS_MAX - len(self.text)]
+        self.text = self.text[: self.cursor] + text + self.text[self.cursor :]
+        self.cursor += len(text)
+
+    def _do(self, name: str) -> None:
+        before, after = self.text[: self.cursor], self.text[self.cursor :]
+        match name:
+            case "left":
+                self.cursor = max(0, self.cursor - 1)
+            case "right":
+                self.cursor = min(len(self.text), self.cursor + 1)
+            case "home":
+                self.cursor = before.rfind("\n") + 1
+            case "end":
+                self.cursor += len(after.partition("\n")[0])
+            case "newline":
+                self._insert("\n")
+            case "backspace":
+                self.text, self.cursor = before[:-1] + after, max(0, self.cursor - 1)
+            case "delete":
+                self.text = before + after[1:]
+            case "cut_end":
+                self.text = before
+            case "cut_start":
+                self.text, self.cursor = after, 0
+            case "cut_word":
+                kept = before.rstrip(_WORD)
+                kept = kept[: max(map(kept.rfind, _WORD)) + 1]
+                self.text, self.cursor = kept + after, len(kept)
+            case "up" | "down":
+                self._recall(-1 if name == "up" else 1)
+
+    def _recall(self, step: int) -> None:
+        """Show an earlier or later text of the history; after the last, the line being typed."""
+        at = len(self.history) if self._at is None else self._at
+        if self._at is None:
+            self._typed = self.text
+        wanted = at + step
+        if not 0 <= wanted <= len(self.history):
+            return
+        self._at = wanted if wanted < len(self.history) else None
+        self.put(self._typed if self._at is None else self.history[wanted])
+
+    # --- display ------------------------------------------------------------------
+
+    def rows(self, prompt: str, width: int, rows_max: int) -> tuple[list[str], int, int]:
+        """Return the line as rows of fewer than `width` cells, and row and column of the cursor.
+
+        Of a text with more than `rows_max` rows those near the cursor are returned.
+        """
+        rows, at, column = [prompt], (0, cell_len(prompt)), cell_len(prompt)
+        indent = " " * column
+        for number, char in enumerate((*self.text, "")):
+            shown = "    " if char == "\t" else char
+            if char and char != "\n" and column + cell_len(shown) >= width:
+                rows.append(indent)
+                column = len(indent)
+            if number == self.cursor:
+                at = (len(rows) - 1, column)
+            if char == "\n":
+                rows.append(indent)
+                column = len(indent)
+            else:
+                rows[-1] += shown
+                column += cell_len(shown)
+        first = min(max(0, at[0] - rows_max + 1), max(0, len(rows) - rows_max))
+        return rows[first : first + rows_max], at[0] - first, at[1]

@@ -1,0 +1,122 @@
+"""`antiphon members`: the members of a conversation, their names, and their removal."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, Group, command
+from antiphon.cli.errors import MemberUnknown
+from antiphon.cli.output import harmless
+from antiphon.cli.session import Session, check_readable, load_from
+from antiphon.cli.tables import plain_table
+from replica.conversation import Conversation
+from replica.ids import PublicKey, key_from_hex, short
+from replica.io import begin, petnames
+from replica.log import Role
+
+_Keys = dict[PublicKey, str]
+
+
+class MembersGroup(Group):
+    """A group whose `list` is run where no command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert `list` in front of anything but a command and the help."""
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(cls=MembersGroup)
+    app.add_typer(
+        group, name="members", help="List, name or remove members.", rich_help_panel="Share"
+    )
+
+    @command(group, "list")
+    async def list_(session: Session, conversation: ConversationArgument = None) -> None:
+        """List the members of a conversation, with your names for them."""
+        async with session.reading() as store:
+            chosen = await session.choose(store, conversation)
+            held, names = (
+                check_readable(await load_from(store, chosen)),
+                await petnames.names(store),
+            )
+        membership = held.log.membership
+        table = plain_table("key", "roles", "name", "state", flexible=("name",))
+        for key in sorted(membership.roles, key=lambda k: (membership.ranks.get(k, (99, 0)), k)):
+            _add(session, table, held, key, names.get(key, ""))
+        if not session.out.as_json:
+            session.out.data.print(table)
+
+    @command(group, "name")
+    async def name(
+        session: Session,
+        key: Annotated[str, typer.Argument(metavar="KEY", help="First digits of a member's key.")],
+        name: Annotated[str, typer.Argument(metavar="NAME", help="Your name for it.")],
+        conversation: ConversationArgument = None,
+    ) -> None:
+        """Name a key. The name stays beside this replica."""
+        async with session.replica(linked=False) as replica:
+            held = await replica.load(await session.choose(replica.store, conversation))
+            found = _find(held, key, await petnames.names(replica.store))
+            await petnames.set_name(replica, found, name)
+            session.out.note(f"{short(found)} is {name}")
+
+    @command(group, "remove")
+    async def remove(
+        session: Session,
+        member: Annotated[str, typer.Argument(metavar="MEMBER", help="A name, or a key's digits.")],
+        conversation: ConversationArgument = None,
+    ) -> None:
+        """Remove a member for good; what they wrote until now stays.
+
+        Only an owner can, and only keys granted after their own.
+        """
+        async with session.replica() as replica:
+            chosen = await session.choose(replica.store, conversation)
+            held = await replica.load(chosen)
+            await session.sync(replica, chosen)
+            found = _find(held, member, await petnames.names(replica.store))
+            await begin.remove(replica, chosen, found)
+            if not await session.sync(replica, chosen):
+                await session.say_offline(replica, held)
+            if session.out.as_json:
+                session.out.emit({"conversation": chosen.hex(), "removed": found.hex()})
+            else:
+                session.out.show(f"{short(found)} is no member any more")
+
+
+def _add(session: Session, table: Table, held: Conversation, key: PublicKey, name: str) -> None:
+    """Add a member to the table; with --json, write it."""
+    membership = held.log.membership
+    roles = sorted(Role(role).name.lower() for role in membership.roles[key])
+    is_ours = key == session.public()
+    state = "member" if membership.is_member(key) else "removed"
+    if session.out.as_json:
+        session.out.emit(
+            {"key": key.hex(), "name": name, "roles": roles, "state": state, "ours": is_ours}
+        )
+        return
+    shown = " ".join(filter(None, (name, "(you)" if is_ours else "")))
+    table.add_row(
+        short(key), ", ".join(roles), Text(harmless(shown)), "" if state == "member" else state
+    )
+
+
+def _find(held: Conversation, text: str, names: _Keys) -> PublicKey:
+    """Return the member with this name or key. Raises MemberUnknown."""
+    roles = held.log.membership.roles
+    named = [key for key in roles if names.get(key) == text]
+    try:
+        named = named or [key for key in roles if key == key_from_hex(text)]
+    except ValueError:
+        digits = text.strip().lower()
+        named = named or [key for key in roles if digits and key.hex().startswith(digits)]
+    if len(named) != 1:
+        many = "several members are" if named else "no member is"
+        raise MemberUnknown(f"{many} called {text}")
+    return named[0]

@@ -1,0 +1,141 @@
+"""`antiphon pages export` and `import`: a host's checkpoint carried as a file.
+
+The file is encrypted for hosts of one key ring: whoever carries it can neither read nor
+change it (spec/08-checkpoint §8).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import command
+from antiphon.cli.errors import FileExists, FileUnusable, NoHostToAsk
+from antiphon.cli.new import parse_key
+from antiphon.cli.output import Output
+from antiphon.cli.session import Session
+from replica.conversation import Conversation
+from replica.ids import ID_BYTES, ConversationId, PublicKey, short
+from replica.io import FILE_MODE, HostCalls, Replica, sync_folder
+from replica.link import HostInfo
+from replica.log import Role
+from replica.refusals import ArgumentInvalid
+
+PART_BYTES = 256 * 1024
+_CONVERSATION = slice(8, 8 + ID_BYTES)
+"""The place of the conversation's id in an archive."""
+
+HostOption = Annotated[
+    str | None, typer.Option("--host", metavar="KEY", help="The model host; else one linked.")
+]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    command(group, "export")(export)
+    command(group, "import")(import_)
+
+
+async def export(
+    session: Session,
+    conversation: Annotated[str, typer.Argument(metavar="ID", help="First digits of its id.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive to write.")],
+    *,
+    host: HostOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a host's newest checkpoint of a conversation into an encrypted file."""
+    if file.exists() and not force:
+        raise FileExists(f"{file} exists already")
+    async with session.replica() as replica:
+        chosen = await session.choose(replica.store, conversation)
+        found = await _host_of(session, replica, chosen, host)
+        async with HostCalls(found.address, replica.key, found.key) as calls:
+            size = await _write(file, calls, chosen)
+    if session.out.as_json:
+        session.out.emit({"conversation": chosen.hex(), "file": str(file), "bytes": size})
+        return
+    show_export(session.out, file, size, found.key)
+
+
+def show_export(out: Output, file: Path, size: int, host: PublicKey) -> None:
+    """Show an archive of `size` bytes that `host` wrote, and the next command."""
+    out.show(f"{file}  {size:,} bytes, for hosts with the key ring of {short(host)}")
+    out.note(Text(f"next: antiphon pages import {file} --host KEY", style="dim"))
+
+
+async def import_(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive.")],
+    *,
+    host: HostOption = None,
+) -> None:
+    """Let a host continue from a checkpoint that another one with the same key ring wrote."""
+    with file.open("rb") as stream:  # an OSError is reported with the file's name
+        chosen = ConversationId(stream.read(_CONVERSATION.stop)[_CONVERSATION])
+        if len(chosen) != ID_BYTES:
+            raise ArgumentInvalid(f"{file} is no checkpoint archive")
+        stream.seek(0)
+        async with session.replica() as replica:
+            found = await _host_of(session, replica, chosen, host)
+            async with HostCalls(found.address, replica.key, found.key) as calls:
+                done = await calls.import_(_parts(stream))
+    record = {
+        "conversation": chosen.hex(), "host": found.key.hex(),
+        "tokens": done.checkpoint.tokens, "bytes": done.checkpoint.size_bytes,
+    }  # fmt: skip
+    if session.out.as_json:
+        session.out.emit(record)
+    else:
+        show_import(session.out, chosen, done.checkpoint.tokens, found.key)
+
+
+def show_import(out: Output, conversation: ConversationId, tokens: int, host: PublicKey) -> None:
+    """Show the checkpoint of `tokens` tokens that `host` took."""
+    out.show(f"{short(conversation)}  {tokens:,} tokens stored at {short(host)}")
+
+
+async def _host_of(
+    session: Session, replica: Replica, conversation: ConversationId, named: str | None
+) -> HostInfo:
+    """Return the linked host that the conversation is granted to. Raises NoHostToAsk."""
+    key = parse_key(named) if named else None
+    held: Conversation = await replica.load(conversation)
+    await session.sync(replica, conversation)
+    for host in replica.hub.hosts:
+        roles = held.log.membership.roles.get(host.key, frozenset())
+        is_wanted = host.key == key if key else Role.HOST in roles
+        if is_wanted and host.info.address:
+            return host.info
+    raise NoHostToAsk("no host of the conversation is linked to the hub")
+
+
+async def _write(file: Path, calls: HostCalls, conversation: ConversationId) -> int:
+    """Write an archive atomically; return its size in bytes."""
+    draft = file.with_name(f".{file.name}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as stream:
+            async for part in calls.export(conversation):
+                stream.write(part)
+            stream.flush()
+            os.fsync(stream.fileno())
+            size = stream.tell()
+        draft.replace(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        raise FileUnusable(f"{file}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return size
+
+
+def _parts(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield a file's bytes."""
+    while part := stream.read(PART_BYTES):
+        yield part

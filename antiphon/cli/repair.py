@@ -1,0 +1,158 @@
+"""`antiphon repair`: mend a damaged data folder, and say what is lost.
+
+The key file, then the store, then the entries that a hub still has. It works on the
+folder of a replica, of a hub and of a model host, while their process is stopped.
+Damaged files are set aside, never deleted.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from antiphon.cli.clone import fetch
+from antiphon.cli.command import command
+from antiphon.cli.output import brief
+from antiphon.cli.rows import counted
+from antiphon.cli.services_lock import LOCK_FILE, services_lock
+from antiphon.cli.session import Session
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, short
+from replica.io import Replica, StoreRepair, keys, listed, repair_store, require_free
+from replica.refusals import HubUnreachable
+
+SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret")
+HUB_STEP = "start the hub again: members send the entries it lacks when they link"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "repair", rich_help_panel="Keep")
+    async def repair(session: Session) -> int:
+        """Mend the key file and the store of a data folder; fetch the rest from the hub.
+
+        Give --data-dir for the folder of a hub or a model host. What was damaged is set
+        aside beside the new files. Exit 1 if entries are still missing. Refused while a
+        process has the folder open, with the id of that process.
+        """
+        _require_stopped(session)
+        path = session.settings.key_path
+        key_words = keys.repair(path)
+        if key_words:
+            session.out.note(f"{path} {key_words}; its key is {keys.public(session.key()).hex()}")
+        for name in SECRETS:
+            file = path.with_name(name)
+            if keys.repair_secret(file):
+                session.out.note(f"{file} was cut off; the next start makes another")
+        done = await repair_store(session.settings.store_path)
+        _say_store(session, done)
+        missing = 0
+        if _is_hub(session):
+            session.out.note(HUB_STEP)
+        else:
+            missing = await _fetch_rest(session, done)
+        _report(session, key_words, done, missing)
+        return 1 if missing else 0
+
+
+def _require_stopped(session: Session) -> None:
+    """Raise AlreadyRunning or StoreLocked, with a pid, if a process has the folder open."""
+    folder = session.settings.data_dir.expanduser()
+    if _is_daemon(folder) and (folder.parent / LOCK_FILE).exists():
+        with services_lock(folder.parent):
+            pass  # else `antiphon up` would start a daemon again that was ended for the repair
+    require_free(session.settings.store_path)
+
+
+def _is_daemon(folder: Path) -> bool:
+    """Say whether the folder is a hub's or a host's: both have a secret for tickets."""
+    return (folder / "ticket.secret").exists()
+
+
+def _is_hub(session: Session) -> bool:
+    """Say whether the folder is a hub's; a host has a secret for salts too."""
+    folder = session.settings.data_dir.expanduser()
+    return _is_daemon(folder) and not (folder / "salt.secret").exists()
+
+
+def _say_store(session: Session, done: StoreRepair) -> None:
+    if not done.why:
+        session.out.note("the store reads; nothing was set aside")
+        return
+    session.out.note(f"the store was damaged: {done.why}")
+    if done.aside is not None:
+        session.out.note(f"set aside: {done.aside}")
+    session.out.note(f"{counted(done.kept, 'entry', 'entries')} read and verified")
+    if done.lost:
+        lost = counted(done.lost, "entry", "entries")
+        session.out.note(f"{lost} written here could not be read")
+
+
+async def _fetch_rest(session: Session, done: StoreRepair) -> int:
+    """Fetch what the hub has; return the number of entries that are known to be missing."""
+    async with session.replica() as replica:
+        await replica.wait_for(
+            lambda: replica.hub.is_linked or replica.hub.last_error is not None,
+            session.settings.sync_timeout_s,
+        )
+        held = tuple(stored.conversation for stored in await replica.store.conversations())
+        if replica.hub.is_linked:
+            await _fetch(session, replica, held, is_new=done.aside is not None)
+        else:
+            why = brief(replica.hub.last_error or HubUnreachable())
+            session.out.note(f"the hub could not be asked for the rest: {why}")
+            session.out.note("next: antiphon repair, once it is back")
+        return await _missing(session, replica)
+
+
+async def _fetch(
+    session: Session, replica: Replica, held: tuple[ConversationId, ...], *, is_new: bool
+) -> None:
+    wanted = held
+    if is_new:
+        # Of a conversation whose every page was damaged nothing is left here to name it.
+        wanted += tuple(c for c in await listed(replica.calls()) if c not in held)
+    for conversation in wanted:
+        fetched = await fetch(session, replica, conversation)
+        if fetched.new:
+            new = counted(fetched.new, "entry", "entries")
+            session.out.note(f"{short(conversation)}: {new} fetched from the hub")
+        if fetched.refusal is not None:
+            session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
+
+
+async def _missing(session: Session, replica: Replica) -> int:
+    count = 0
+    for stored in await replica.store.conversations():
+        try:
+            held = await replica.load(stored.conversation)
+        except AntiphonError as error:
+            session.out.note(f"{short(stored.conversation)}: {brief(error)}")
+            count += 1
+            continue
+        bodies = sum(entry.body is None for entry in held.log.entries.values())
+        lacking = len(held.damage.missing) + bodies
+        count += lacking
+        if lacking:
+            lost = counted(lacking, "entry is", "entries are")
+            session.out.note(
+                f"{short(held.id)}: {lost} still missing. next: antiphon repair while a hub"
+                " or replica that holds them is linked, or antiphon import a bundle of it"
+            )
+    return count
+
+
+def _report(session: Session, key_words: str, done: StoreRepair, missing: int) -> None:
+    record: dict[str, Any] = {
+        "key": key_words or None,
+        "store": done.why or None,
+        "set_aside": str(done.aside) if done.aside is not None else None,
+        "kept": done.kept,
+        "unread": done.lost,
+        "missing": missing,
+    }
+    if session.out.as_json:
+        session.out.emit(record)
+    else:
+        session.out.show("repaired" if done.why or key_words else "nothing to repair")

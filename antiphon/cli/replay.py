@@ -1,0 +1,249 @@
+"""`antiphon replay`: let a model host compute a conversation again, and check its answers.
+
+The host reports each answer and signs a receipt of the whole, which can be kept and
+checked later without the host.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import ChecksFailed, NoHostToAsk
+from antiphon.cli.output import Output
+from antiphon.cli.rows import counted
+from antiphon.cli.session import Session, check_readable, find_entry
+from antiphon.cli.verify import read_file
+from replica.conversation import (
+    NO_TOKEN,
+    Cause,
+    Conversation,
+    Finding,
+    Outcome,
+    Receipt,
+    ReceiptInvalid,
+    ReplayMode,
+    check_receipt,
+    findings_digest,
+)
+from replica.ids import EntryId, PublicKey, key_from_hex, short
+from replica.io import (
+    HostCalls,
+    ReplayEvent,
+    ReplayProgress,
+    Replica,
+    choose_host,
+    decode_receipt,
+    encode_receipt,
+)
+from replica.refusals import ArgumentInvalid, HubUnreachable
+
+_INDENT = " " * 7
+MARKS = {
+    Outcome.ACCEPTED: ("ok  ", "bold green"),
+    Outcome.DIFFERS: ("bad ", "bold red"),
+    Outcome.UNDECIDED: ("open", "yellow"),
+}
+
+
+class ReplayUndecided(ChecksFailed):
+    """The host can't judge all answers; the lines above say why."""
+
+    next_step = "Replay at a host with the profile, recipes and numerics class of these answers."
+
+
+class ReplayDiffers(ChecksFailed):
+    """An answer is not what the host computes from the log."""
+
+    next_step = "Compare with another host of the same profile; else don't rely on these answers."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "replay", rich_help_panel="Keep")
+    async def replay(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        rebuild: Annotated[
+            bool,
+            typer.Option(
+                "--rebuild/--verify",
+                help="Compute all contexts and compare what is cached; or check every token.",
+            ),
+        ] = False,
+        from_: Annotated[
+            str | None,
+            typer.Option("--from", metavar="ENTRY", help="Only answers that follow this entry."),
+        ] = None,
+        host: Annotated[
+            str | None, typer.Option("--host", metavar="KEY", help="The host to ask.")
+        ] = None,
+        receipt: Annotated[
+            Path | None, typer.Option("--receipt", metavar="FILE", help="Save the receipt.")
+        ] = None,
+        check: Annotated[
+            Path | None, typer.Option("--check", metavar="FILE", help="Check a saved receipt.")
+        ] = None,
+    ) -> None:
+        """Compute a conversation again at its host; exit 1 unless all is accepted."""
+        wanted = _key(host)
+        if check is not None:
+            _check(session.out, decode_receipt(read_file(check)), wanted)
+            return
+        async with session.replica() as replica:
+            chosen = await session.choose(replica.store, conversation)
+            await replica.load(chosen)
+            if not await session.sync(replica, chosen):
+                raise HubUnreachable("the hub that names the hosts is away")
+            held = check_readable(await replica.load(chosen))
+            mode = ReplayMode.REBUILD if rebuild else ReplayMode.VERIFY
+            first = find_entry(held, from_) if from_ is not None else None
+            got = await _ask(session, replica, held, wanted, mode, first)
+        if receipt is not None:
+            receipt.write_bytes(encode_receipt(got))
+        conclude(session.out, got, held)
+
+
+def _key(text: str | None) -> PublicKey | None:
+    try:
+        return key_from_hex(text) if text is not None else None
+    except ValueError as error:
+        raise ArgumentInvalid(f"--host: {error}") from error
+
+
+async def _ask(
+    session: Session,
+    replica: Replica,
+    held: Conversation,
+    wanted: PublicKey | None,
+    mode: ReplayMode,
+    first: EntryId | None,
+) -> Receipt:
+    """Show the findings as they come; return the receipt. Raises ReceiptInvalid."""
+    addresses = {one.info.key: one.info.address for one in replica.hub.hosts}
+    key = choose_host(held, tuple(addresses), wanted)
+    if not addresses.get(key) or addresses[key].endswith(":0"):
+        raise NoHostToAsk(f"{short(key)} is not linked to the hub, or answers no questions")
+    async with HostCalls(addresses[key], replica.key, key) as calls:
+        return await _follow(session, held, calls.replay(held.id, mode, first), key)
+
+
+async def _follow(
+    session: Session, held: Conversation, events: AsyncIterator[ReplayEvent], host: PublicKey
+) -> Receipt:
+    """Show what comes; return the receipt at the end. Raises ReceiptInvalid."""
+    findings: list[Finding] = []
+    with session.out.people.status("replaying") as status:
+        async for event in events:
+            match event:
+                case ReplayProgress(done, total):
+                    status.update(f"replaying: {done:,} of {total:,} tokens")
+                case Finding():
+                    findings.append(event)
+                    show(session.out, held, event)
+                case Receipt():
+                    check_receipt(event, host)
+                    if event.findings_digest != findings_digest(findings):
+                        raise ReceiptInvalid("it is not the receipt of these findings")
+                    return event
+    raise ReceiptInvalid("the host ended the replay without one")
+
+
+# --- what is shown --------------------------------------------------------------------
+
+
+def show(out: Output, held: Conversation, finding: Finding) -> None:
+    """Show what the replay says of one answer."""
+    if out.as_json:
+        out.emit({"finding": _record(finding)})
+        return
+    spent = f"{finding.prompt_tokens:,} + {counted(finding.output_tokens, 'token', 'tokens')}"
+    why = [_cause_words(finding.cause)] if finding.cause != Cause.NONE else []
+    if finding.token_index != NO_TOKEN:
+        why.append(f"at output token {finding.token_index}")
+    if finding.entry:
+        why.append(f"at entry {short(finding.entry)}")
+    head = Text.assemble(_mark(finding.outcome), f" answer {short(finding.answer)}  ")
+    out.item(head, spent, *filter(None, [" ".join(why)]))
+    for words in _details(finding):
+        out.item(Text(_INDENT), words, style="dim")
+    if finding.answer not in held.log.entries:
+        out.note(f"{short(finding.answer)} is not in the log here")
+
+
+def _details(finding: Finding) -> Iterator[str]:
+    if finding.detail:
+        yield finding.detail
+    if finding.differing_tokens:
+        yield f"{finding.differing_tokens} of {finding.checked_tokens} tokens differ"
+    if finding.logprobs:
+        mean = sum(finding.logprobs) / len(finding.logprobs)
+        yield f"log probability per token: mean {mean:.2f}, least {min(finding.logprobs):.2f}"
+
+
+def _mark(outcome: int) -> tuple[str, str]:
+    known = outcome in tuple(Outcome)
+    return MARKS[Outcome(outcome)] if known else (f"{outcome:<4}", "yellow")
+
+
+def _cause_words(cause: int) -> str:
+    known = cause in tuple(Cause)
+    return Cause(cause).name.lower().replace("_", " ") if known else f"cause {cause}"
+
+
+def _record(made: Finding | Receipt) -> dict[str, Any]:
+    """Return a finding or receipt as a JSON object, with bytes in hex and names for numbers."""
+    names = {"outcome": Outcome, "cause": Cause, "first_cause": Cause, "mode": ReplayMode}
+    record: dict[str, Any] = {}
+    for name, value in asdict(made).items():
+        kind = names.get(name)
+        if isinstance(value, bytes):
+            record[name] = value.hex()
+        elif kind is not None and value in tuple(kind):
+            record[name] = kind(value).name.lower()
+        else:
+            record[name] = value
+    return record
+
+
+def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
+    """Show the receipt of a replay. Raises ReplayDiffers or ReplayUndecided."""
+    _show_receipt(out, receipt)
+    if receipt.log_digest != held.log.digest:
+        out.note(f"the host replayed a log of {receipt.entries} entries, not the one here")
+    counts = (receipt.differing, receipt.undecided)
+    if receipt.differing:
+        raise ReplayDiffers(f"{counted(counts[0], 'answer differs', 'answers differ')}")
+    if receipt.undecided or receipt.outcome != Outcome.ACCEPTED:
+        raise ReplayUndecided(f"{counted(counts[1], 'answer is', 'answers are')} undecided")
+
+
+def _show_receipt(out: Output, receipt: Receipt) -> None:
+    if out.as_json:
+        out.emit({"receipt": _record(receipt)})
+        return
+    when = datetime.fromtimestamp(receipt.time_ms / 1000, UTC).isoformat(timespec="seconds")
+    out.item(
+        Text.assemble(_mark(receipt.outcome), f" {short(receipt.conversation)}  "),
+        f"{receipt.accepted} accepted, {receipt.differing} differ, {receipt.undecided} undecided",
+        f"{counted(receipt.tokens, 'token', 'tokens')} checked",
+    )
+    mode = ReplayMode(receipt.mode).name if receipt.mode in tuple(ReplayMode) else receipt.mode
+    made = f"{mode} by host {short(receipt.host)}"
+    of = f"of {counted(receipt.entries, 'entry', 'entries')}, digest {short(receipt.log_digest)}"
+    out.item(Text(_INDENT), made, f"on {when}", of, style="dim")
+
+
+def _check(out: Output, receipt: Receipt, host: PublicKey | None) -> None:
+    """Show a saved receipt that verifies. Raises ReceiptInvalid."""
+    check_receipt(receipt, host)
+    _show_receipt(out, receipt)
+    if host is None:
+        out.note(f"signed by {receipt.host.hex()}; give --host KEY to expect that key")

@@ -1,0 +1,88 @@
+"""`antiphon warm`: let the host compute a context before it is asked."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import NoHostToAsk
+from antiphon.cli.find_key import find_key
+from antiphon.cli.send import HostOption, ProfileOption
+from antiphon.cli.session import Session, find_entry
+from antiphon.cli.turn import check_role
+from replica.conversation import Conversation, Place
+from replica.ids import EntryId, PublicKey, short
+from replica.io import HostCalls, Replica, choose_host
+from replica.link import LinkedHost, named_profile
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "warm", rich_help_panel="Talk")
+    async def warm(
+        session: Session,
+        conversation: ConversationArgument = None,
+        *,
+        at: Annotated[
+            str | None,
+            typer.Option(metavar="ENTRY", help="Seal or entry; default: the end of the branch."),
+        ] = None,
+        host: HostOption = None,
+        profile: ProfileOption = None,
+    ) -> None:
+        """Let the model host compute the conversation so far, and no answer.
+
+        The next answer then begins sooner. The host does it while it has no
+        answer to compute; Ctrl-C ends it.
+        """
+        async with session.replica() as replica:
+            chosen = await session.choose(replica.store, conversation)
+            await replica.load(chosen)
+            await session.sync(replica, chosen)
+            held = await replica.load(chosen)
+            check_role(replica, held)
+            place = (await session.choices(replica.store, chosen)).place(held)
+            entry = find_entry(held, at) if at else last_of(held, place)
+            linked = _linked(
+                replica, held, find_key(host, held.log.membership.roles) if host else None
+            )
+            named = named_profile(linked.info.profiles, profile).digest if profile else None
+            async with HostCalls(linked.info.address, replica.key, linked.key) as calls:
+                warmed = await calls.warm(chosen, entry, profile=named)
+            if session.out.as_json:
+                session.out.emit(
+                    {
+                        "conversation": chosen.hex(),
+                        "at": entry.hex(),
+                        "host": linked.key.hex(),
+                        "context_tokens": warmed.context_tokens,
+                        "cached_tokens": warmed.cached_tokens,
+                        "restored_tokens": warmed.restored_tokens,
+                    }
+                )
+                return
+            session.out.show(
+                warmed_words(warmed.context_tokens, warmed.cached_tokens, warmed.restored_tokens)
+            )
+
+
+def warmed_words(context: int, cached: int, restored: int) -> str:
+    """Return the sources of a context's tokens as text."""
+    found = f"{cached:,} were cached, {restored:,} restored"
+    return f"{context:,} tokens: {found}, {context - cached - restored:,} computed"
+
+
+def last_of(held: Conversation, place: Place) -> EntryId:
+    """Return the latest parent of a place, behind which the next message goes."""
+    return max(place.parents, key=lambda i: held.log.entries[i].order_key)
+
+
+def _linked(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
+    """Return the host to ask, with its address. Raises NoHostToAsk, HostMissing."""
+    hosts = replica.hub.hosts
+    key = choose_host(held, tuple(host.key for host in hosts), wanted)
+    for host in hosts:
+        if host.key == key and host.info.address:
+            return host
+    raise NoHostToAsk(f"{short(key)} is not linked to the hub, or answers no questions")

@@ -1,0 +1,4 @@
+"""The conformance kit: questions for any implementation, and reports of its answers.
+
+`spec/conform-core.md` states the form of the questions.
+"""

@@ -1,0 +1,45 @@
+"""The client under test as processes, each of which runs one case at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from antiphon.conformance.cases import Check, Violation
+from antiphon.conformance.io.client.session import Clients
+from antiphon.conformance.io.process import Answerer, NoAnswer
+from antiphon.conformance.io.running import outcome_of
+from antiphon.conformance.report import Outcome
+from antiphon.conformance.suites.recording import Json
+
+
+class Process:
+    """A client that is a process of its own."""
+
+    def __init__(self, answerer: Answerer) -> None:
+        """Ask `answerer`, from other threads."""
+        self._answerer = answerer
+
+    async def answer(self, command: Json) -> Json:
+        """Write a command and read its answer. Raises Violation."""
+        try:
+            return await asyncio.to_thread(self._answerer.ask, command)
+        except NoAnswer as error:
+            raise Violation(f"{command['do']}: {error}") from error
+
+
+async def run_clients(
+    checks: Sequence[Check[Clients]], command: Sequence[str], jobs: int
+) -> AsyncIterator[Outcome]:
+    """Run cases on `jobs` processes of a command; yield outcomes as the table has them.
+
+    Raises CommandUnusable.
+    """
+    answerers: list[Answerer] = []
+    try:
+        for _ in range(min(jobs, len(checks))):
+            answerers.append(Answerer(command))
+        clients = Clients(*map(Process, answerers))
+        for outcome in await asyncio.gather(*(outcome_of(one, clients) for one in checks)):
+            yield outcome
+    finally:
+        for answerer in answerers:
+            answerer.close()

@@ -1,0 +1,36 @@
+"""The cases of the core, and their outcomes."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from antiphon.conformance.io.process import Answerer, NoAnswer
+from antiphon.conformance.io.random_logs import random_cases
+from antiphon.conformance.questions import Case, cases_of, differences
+from antiphon.conformance.report import Outcome
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+
+
+def core_cases(*, first_seed: int = 0, logs: int = 20) -> Iterator[Case]:
+    """Yield the cases of all vector files, and those of some random logs."""
+    for path in sorted(VECTORS.glob("*.json")):
+        yield from cases_of(path.stem, json.loads(path.read_text()))
+    for seed in range(first_seed, first_seed + logs):
+        yield from random_cases(seed)
+
+
+def judge(answerer: Answerer, cases: Iterable[Case]) -> Iterator[Outcome]:
+    """Ask for each case, and yield its outcome. Raises CommandUnusable."""
+    for case in cases:
+        yield Outcome(case, tuple(_problems(answerer, case)))
+
+
+def _problems(answerer: Answerer, case: Case) -> list[str]:
+    try:
+        answer = answerer.ask(case.question)
+    except NoAnswer as error:
+        return [str(error)]
+    if answer.get("unknown") is True:
+        return [f"the question {case.question['ask']} is not known"]
+    return differences(case, answer)

@@ -1,0 +1,32 @@
+"""Cases for model hosts: their seals, answers, drafts, refusals and calls."""
+
+from antiphon.conformance.io.host import (
+    answers,
+    archives,
+    calls,
+    forms,
+    lies,
+    opaque,
+    pages,
+    refusals,
+    sampling,
+    seals,
+    tools,
+)
+from antiphon.conformance.io.host.talk import CASES, UnderTest
+
+__all__ = [
+    "CASES",
+    "UnderTest",
+    "answers",
+    "archives",
+    "calls",
+    "forms",
+    "lies",
+    "opaque",
+    "pages",
+    "refusals",
+    "sampling",
+    "seals",
+    "tools",
+]

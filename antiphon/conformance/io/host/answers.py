@@ -1,0 +1,177 @@
+"""Answers: drafts, limits, stops, seeds, usage, and cancellation."""
+
+from antiphon.conformance.cases import NotApplicable, check, equal
+from antiphon.conformance.io.host.service_calls import require_bitwise
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest, long_request
+from replica.conversation import DraftStream, verify_draft
+from replica.ids import EntryId
+from replica.log import FinishReason, Sampling, text_of
+
+_case = CASES.theme("answers").shows
+SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
+PROFILES_MAX = 2
+"""Most profiles asked for besides the default: each may have to be loaded."""
+
+
+@_case("LINK-17", "LINK-18", "LINK-70", "HOST-16", "ENT-9")
+async def drafts(run: UnderTest) -> None:
+    """Drafts follow each other without a gap, are signed, and end in the answer."""
+    async with run.talk() as talk:
+        request = await talk.ask(tokens=24, sampling=SEEDED)
+        answer = talk.held.order.answer(request)
+        assert answer is not None, "it was asked for"
+        frames = [d for d in talk.drafts if d.request == request and (d.token_ids or d.data)]
+        check(frames, "no draft with tokens came")
+        stream = DraftStream(talk.held.id, request, frames[0].run)
+        for frame in frames:
+            verify_draft(frame, talk.host.key)
+            check(stream.receive(frame), f"a draft at {frame.token_offset} does not follow")
+        equal(stream.token_ids, answer.token_ids[: stream.token_count], "the drafted tokens")
+        text = text_of(answer.parts).encode()
+        check(text.startswith(stream.data), "the drafts show bytes that the answer has not")
+        equal(answer.run, frames[0].run, "the run")
+        if stream.token_count == len(answer.token_ids):
+            equal(answer.draft_digest, stream.digest, "the draft digest")
+
+
+@_case("HOST-31")
+async def length(run: UnderTest) -> None:
+    """An answer ends at the limit that its request states, and not before its least length."""
+    async with run.talk() as talk:
+        request = await talk.ask(tokens=3, output_tokens_min=3)
+        answer = await talk.answer(request)
+        equal(len(answer.token_ids), 3, "the number of tokens")
+        equal(FinishReason(answer.finish_reason), FinishReason.LENGTH, "the finish reason")
+
+
+@_case("HOST-10", "HOST-11", "HOST-20")
+async def same_seed(run: UnderTest) -> None:
+    """Two requests with one seed get the same tokens from a bitwise host."""
+    async with run.talk() as talk:
+        await _require_bitwise(run, talk)
+        first = await talk.ask(tokens=12, sampling=SEEDED)
+        second = await talk.again(first, 12, sampling=SEEDED)
+        tokens = [(await talk.answer(request)).token_ids for request in (first, second)]
+        equal(tokens[1], tokens[0], "the tokens of the same request")
+
+
+@_case("HOST-7", "HOST-11")
+async def continuation(run: UnderTest) -> None:
+    """An answer that goes on behind its limit equals that of a single run."""
+    async with run.talk() as talk:
+        await _require_bitwise(run, talk)
+        whole = await talk.ask(tokens=8, sampling=SEEDED, output_tokens_min=8)
+        first = await talk.again(whole, 4, sampling=SEEDED, output_tokens_min=4)
+        await talk.answer(first)
+        order = talk.held.order
+        parent, basis = order.generation_of(first), order.seal_of[first]
+        assert parent is not None, "it is answered"
+        body = talk.request_body(4, sampling=SEEDED, output_tokens_min=4)
+        second = (await talk.write(body, parents=(parent,), basis=basis)).id
+        tokens = [(await talk.answer(one)).token_ids for one in (whole, first, second)]
+        equal((*tokens[1], *tokens[2]), tokens[0], "the tokens of an answer in two parts")
+        seal = talk.seal_of(second)
+        equal(seal.tokens_per_entry[-1], 0, "the tokens of a request that continues a turn")
+
+
+@_case("HOST-16", "HOST-17")
+async def stop_string(run: UnderTest) -> None:
+    """A stop string ends the answer, and no byte of it is visible, in the drafts either."""
+    async with run.talk() as talk:
+        await _require_bitwise(run, talk)
+        whole = await talk.ask(tokens=24, sampling=SEEDED)
+        text = text_of((await talk.answer(whole)).parts)
+        if len(text) < 3:
+            raise NotApplicable("the model answers with less than three characters")
+        stop = text[len(text) // 2 :][:2]
+        stopped = await talk.again(whole, 24, sampling=SEEDED, stop=(stop,))
+        answer, before = await talk.answer(stopped), text[: text.index(stop)]
+        equal(text_of(answer.parts), before, "the text before the stop string")
+        drafted = b"".join(draft.data for draft in talk.drafts if draft.request == stopped)
+        check(before.encode().startswith(drafted), "a draft shows the beginning of a stop string")
+        equal(FinishReason(answer.finish_reason), FinishReason.STOP, "the finish reason")
+
+
+@_case("HOST-33")
+async def stop_token(run: UnderTest) -> None:
+    """A stop token ends the answer, and is recorded as its last one."""
+    async with run.talk() as talk:
+        await _require_bitwise(run, talk)
+        whole = await talk.ask(tokens=8, output_tokens_min=8)
+        tokens = (await talk.answer(whole)).token_ids
+        stop = tokens[3]
+        answer = await talk.answer(await talk.again(whole, 8, stop_tokens=(stop,)))
+        equal(answer.token_ids[-1], stop, "the last token")
+        equal(answer.token_ids, tokens[: tokens.index(stop) + 1], "the tokens")
+
+
+@_case("HOST-34")
+async def log_probabilities(run: UnderTest) -> None:
+    """Log probabilities are recorded for each token, with those of the best candidates."""
+    async with run.talk() as talk:
+        answer = await talk.answer(await talk.ask(tokens=4, logprobs=2))
+        equal(len(answer.logprobs), len(answer.token_ids), "the number of log probabilities")
+        for token, stated in zip(answer.token_ids, answer.logprobs, strict=True):
+            equal(len(stated.top_ids), 2, "the number of candidates")
+            equal(stated.top_ids[0], token, "the best candidate of a greedy request")
+            check(stated.logprob <= 0, "a log probability is positive")
+            check(list(stated.top_logprobs) == sorted(stated.top_logprobs, reverse=True), "order")
+
+
+@_case("HOST-35")
+async def usage_and_recipes(run: UnderTest) -> None:
+    """The usage counts the tokens of the context, and the answer states its recipes."""
+    async with run.talk() as talk:
+        await talk.ask()
+        request = await talk.ask("Another one.")
+        answer = await talk.answer(request)
+        usage, node = answer.usage, talk.held.order.nodes[talk.held.order.seal_of[request]]
+        prompt = sum(sum(each.seal.tokens_per_entry) for each in node.chain())
+        equal(usage.prompt_tokens, prompt, "the prompt tokens")
+        parts = usage.cached_tokens + usage.restored_tokens + usage.prefilled_tokens
+        equal(parts, prompt, "the sum of cached, restored and prefilled tokens")
+        equal(usage.output_tokens, len(answer.token_ids), "the output tokens")
+        async with run.calls(talk) as calls:
+            profile = (await calls.describe()).profiles[0]
+        equal(answer.sampler_digest, profile.sampler_digest, "the digest of the sampling recipe")
+        recipe = profile.render_recipe_digest
+        equal(answer.render_recipe_digest, recipe, "the digest of the rendering recipe")
+        equal(answer.numerics_class, profile.numerics_class, "the numerics class")
+
+
+@_case("HOST-66")
+async def profiles(run: UnderTest) -> None:
+    """A request is answered by the profile it names, and one that names none by the default."""
+    async with run.talk() as talk:
+        await talk.say()
+        default, *others = [profile.digest for profile in talk.host.profiles]
+        first = await talk.request(1)
+        asked = [(default, first)]
+        for profile in (default, *others[:PROFILES_MAX]):
+            asked.append((profile, await talk.again(first, 1, profile=profile)))
+        for profile, request in asked:
+            await talk.answer(request)
+            equal(talk.seal_of(request).profile, profile, "the profile of the seal")
+
+
+@_case("HOST-18")
+async def cancel(run: UnderTest) -> None:
+    """A CANCEL ends an answer that is being computed; the tokens shown are kept."""
+    async with run.talk() as talk:
+        request, length = await long_request(talk)
+        await talk.cancel(request)
+        if len(_shown(talk, request)) > length // 2:
+            raise NotApplicable("the host answers faster than a CANCEL arrives")
+        answer = await talk.answer(request)
+        equal(FinishReason(answer.finish_reason), FinishReason.CANCELLED, "the finish reason")
+        shown = _shown(talk, request)
+        equal(answer.token_ids[: len(shown)], shown, "the tokens that were shown")
+
+
+async def _require_bitwise(run: UnderTest, talk: Talk) -> None:
+    async with run.calls(talk) as calls:
+        await require_bitwise(calls)
+
+
+def _shown(talk: Talk, request: EntryId) -> tuple[int, ...]:
+    return tuple(i for d in talk.drafts if d.request == request for i in d.token_ids)

@@ -1,0 +1,155 @@
+"""Requests that a host must refuse, each with its reason and without a seal."""
+
+from dataclasses import replace
+
+from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from replica.conversation import call_digest, key_digest
+from replica.ids import Digest, EntryId
+from replica.log import (
+    CallKey,
+    Conflict,
+    FinishReason,
+    FormatKind,
+    LogitBias,
+    Media,
+    Message,
+    ResponseFormat,
+    Sampling,
+    Speaker,
+    Text,
+    Tokens,
+    ToolChoice,
+)
+
+_case = CASES.theme("refusals").shows
+_FAR = 2**31
+
+
+async def check_refused(talk: Talk, request: EntryId, *reasons: str) -> None:
+    """Raise Violation unless a request is refused for one of the reasons, without a seal."""
+    answer = await talk.closed(request)
+    finish = FinishReason(answer.finish_reason)
+    equal(finish, FinishReason.REFUSED, "the finish reason")
+    word = answer.finish_detail.partition(":")[0]
+    check(word in reasons, f"the reason is {word}, must be {' or '.join(reasons)}")
+    check(request not in talk.held.order.seal_of, "a refused request is sealed")
+    equal(answer.token_ids, (), "the tokens of a refusal")
+
+
+async def _refuses(run: UnderTest, reason: str, **fields: object) -> None:
+    """Ask in a way that is refused, then rightly: the host goes on."""
+    async with run.talk() as talk:
+        await talk.say()
+        await check_refused(talk, await talk.request(**fields), reason)  # type: ignore[arg-type]
+        await talk.answer(await talk.request())
+
+
+@_case("HOST-24")
+async def sampling_out_of_range(run: UnderTest) -> None:
+    """A temperature below 0 is refused."""
+    await _refuses(run, "SAMPLING_INVALID", sampling=Sampling(temperature=-1.0))
+
+
+@_case("HOST-24")
+async def top_p_above_one(run: UnderTest) -> None:
+    """A top_p above 1 is refused."""
+    await _refuses(run, "SAMPLING_INVALID", sampling=Sampling(temperature=1.0, top_p=1.5))
+
+
+@_case("HOST-24")
+async def bias_of_no_token(run: UnderTest) -> None:
+    """A bias of an id outside the vocabulary is refused."""
+    bias = Sampling(logit_bias=(LogitBias(_FAR, 1.0),))
+    await _refuses(run, "SAMPLING_INVALID", sampling=bias)
+
+
+@_case("HOST-34")
+async def too_many_log_probabilities(run: UnderTest) -> None:
+    """More than 20 candidates at each token are refused."""
+    await _refuses(run, "SAMPLING_INVALID", logprobs=21)
+
+
+@_case("HOST-2")
+async def unknown_profile(run: UnderTest) -> None:
+    """A profile that the host does not offer is refused."""
+    await _refuses(run, "PROFILE_UNKNOWN", profile=Digest(b"no such profile".ljust(32, b".")))
+
+
+@_case("HOST-27")
+async def expired(run: UnderTest) -> None:
+    """A request whose time is over is refused."""
+    await _refuses(run, "REQUEST_EXPIRED", answer_by_ms=1_600_000_000_000)
+
+
+@_case("HOST-14")
+async def long_stop_string(run: UnderTest) -> None:
+    """A stop string of more than 256 bytes is refused."""
+    await _refuses(run, "STOP_INVALID", stop=("x" * 257,))
+
+
+@_case("HOST-32")
+async def unordered_stop_tokens(run: UnderTest) -> None:
+    """Stop tokens that do not ascend are refused."""
+    await _refuses(run, "STOP_INVALID", stop_tokens=(5, 3))
+
+
+@_case("HOST-44")
+async def wrong_grammar(run: UnderTest) -> None:
+    """A form that does not compile is refused."""
+    form = ResponseFormat(FormatKind.REGEX, "(")
+    await _refuses(run, "GRAMMAR_INVALID", response_format=form)
+
+
+@_case("HOST-44")
+async def choice_without_tools(run: UnderTest) -> None:
+    """A choice that demands a call is refused where no tools are offered."""
+    await _refuses(run, "TOOL_CHOICE_INVALID", tool_choice=ToolChoice.REQUIRED)
+
+
+@_case("HOST-87")
+async def repeated_call(run: UnderTest) -> None:
+    """A second request of one call and attempt is refused, as is one behind another message."""
+    async with run.talk() as talk:
+        parts = (Text("Name a colour."),)
+        key = CallKey(key_digest(talk.member.public, "kit"), call_digest(parts))
+        message = Message(Speaker.USER, parts, key)
+        first = await talk.write(message)
+        request = await talk.request(key=key)
+        await talk.answer(request)
+        await check_refused(talk, await talk.again(request, key=key), "CALL_REPEATED")
+        await talk.answer(await talk.again(request, key=replace(key, attempt=1)))
+        other = await talk.write(message, parents=first.header.parents)
+        asked = talk.request_body(key=replace(key, attempt=2))
+        behind = await talk.write(asked, parents=(other.id,), conflict=Conflict.FORK)
+        await check_refused(talk, behind.id, "CALL_REPEATED")
+
+
+@_case("HOST-14")
+async def long_context(run: UnderTest) -> None:
+    """A context without room for one token is refused."""
+    async with run.talk() as talk:
+        first = await talk.say()
+        text = "long " * min(talk.profile.context_tokens_max, 80_000)
+        await talk.say(text)
+        await check_refused(talk, await talk.request(), "CONTEXT_TOO_LONG")
+        right = await talk.write(talk.request_body(), parents=(first.id,))
+        await talk.answer(right.id)
+
+
+@_case("HOST-8")
+async def media(run: UnderTest) -> None:
+    """A picture is refused by a host that sees none."""
+    picture = Media(Digest(bytes(32)), 10, "image/png")
+    async with run.talk() as talk:
+        await talk.write(Message(Speaker.USER, (Text("What is this?"), picture)))
+        await check_refused(talk, await talk.request(), "MEDIA_UNSUPPORTED")
+
+
+@_case("HOST-4")
+async def foreign_tokens(run: UnderTest) -> None:
+    """Token ids of another tokenizer are refused."""
+    ids = Tokens((1, 2), Digest(b"no such tokenizer".ljust(32, b".")))
+    async with run.talk() as talk:
+        await talk.write(Message(Speaker.USER, (ids,)))
+        await check_refused(talk, await talk.request(), "TOKENS_FOREIGN")

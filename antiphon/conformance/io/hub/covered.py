@@ -1,0 +1,58 @@
+"""Cases of chapter 03 §5: entries that become covered, and those that no longer are."""
+
+from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.hub.run import (
+    NOTHING,
+    TABLE,
+    HubRun,
+    acked,
+    entries_of,
+    greet,
+    opened,
+    push,
+)
+from antiphon.conformance.writers import said
+from replica.link import Ack, Entries, Open
+from replica.log import Role
+
+_theme = TABLE.theme("covered")
+
+
+@_theme.shows("ORD-16", "ORD-17", "ORD-13")
+async def what_a_cut_left_out_is_kept_and_offered_once_named(run: HubRun) -> None:
+    """An acked entry behind a cut is offered to nobody, and again before an entry that names it."""
+    history = run.new()
+    writer, reader = history.writer("writer"), history.writer("reader")
+    history.grant(writer.public, Role.WRITER)
+    history.grant(reader.public, Role.READER)
+    cut_off = history.say("cut off", writer)
+    owner = await run.push_all(history)
+    await push(owner, history.revoke(writer.public))
+    caller = await run.enter(reader)
+    link = await greet(caller)
+    await link.send(Open(history.id, NOTHING, ()))
+    sent = entries_of(await link.until_pong())
+    check(cut_off.id not in sent, "an entry behind a cut was sent to a member that lacks it")
+    link = await opened(caller, history)
+    reply = history.draw(said("reply"), after=cut_off)
+    await push(owner, reply)
+    offered = entries_of(await link.until_pong())
+    equal(offered, [cut_off.id, reply.id], "the entries offered with one that names a cut-off one")
+
+
+@_theme.shows("ORD-17", "PROM-5")
+async def what_a_grant_lets_in_is_offered_behind_it(run: HubRun) -> None:
+    """An entry of a key without a role is not acked, and is offered behind its author's grant."""
+    history = run.new()
+    newcomer = history.writer("newcomer")
+    owner = await run.push_all(history)
+    reader, link = [await opened(owner, history) for _ in range(2)]
+    hello = history.draw(said("hello"), newcomer)
+    await link.send(Entries(history.id, (hello,)))
+    found = await link.until_pong()
+    equal([m for m in found if isinstance(m, Ack)], [], "the Acks before the grant")
+    equal(entries_of(await reader.until_pong()), [], "the entries offered before the grant")
+    grant = history.grant(newcomer.public, Role.WRITER)
+    await link.send(Entries(history.id, (grant,)))
+    await acked(link, grant, hello)
+    equal(entries_of(await reader.until_pong(8)), [grant.id, hello.id], "the entries offered")

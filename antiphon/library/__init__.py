@@ -1,0 +1,1 @@
+"""The library that programs import as `antiphon`: events, tools and runs over a replica."""

@@ -1,0 +1,72 @@
+"""Errors of the library itself, in addition to those of the replica.
+
+AntiphonError
+├── RequestRefused
+│   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
+│   ├── RunUnfinished     the answer of a run that has not ended
+│   ├── ToolUnsuitable    a function that can't be offered as a tool
+└── HostError
+    └── CallOpen          a call has no result, and no run here is working on it
+"""
+
+from replica.errors import HostError, RequestRefused
+
+
+class ReplicaClosed(RequestRefused):
+    """The replica is closed."""
+
+    reason = "REPLICA_CLOSED"
+    next_step = "Use the replica inside the `with` that opened it."
+
+
+class RunUnfinished(RequestRefused):
+    """The run has no answer yet.
+
+    >>> run = trip.run("Capital of France?")
+    >>> try:
+    ...     run.answer
+    ... except antiphon.RunUnfinished as error:
+    ...     print(error.next_step)
+    Iterate over the run to its end, or call its result().
+    """
+
+    reason = "RUN_UNFINISHED"
+    next_step = "Iterate over the run to its end, or call its result()."
+
+
+class ToolUnsuitable(RequestRefused):
+    """The function can't be described as a JSON schema.
+
+    >>> try:
+    ...     antiphon.tool(lambda city: city)
+    ... except antiphon.ToolUnsuitable as error:
+    ...     print(error)
+    'city' has no annotation
+    """
+
+    reason = "TOOL_UNSUITABLE"
+    next_step = (
+        "Give a function of its own name, each parameter annotated as str, int, float, bool,"
+        " list, dict or a Literal."
+    )
+
+
+class CallOpen(HostError):
+    """A call of this key has no result, and no run of this replica is working on it.
+
+    >>> error = antiphon.CallOpen("'book' was started", call_id="1", effect_key="ab12")
+    >>> error.reason, error.call_id
+    ('CALL_OPEN', '1')
+    """
+
+    reason = "CALL_OPEN"
+    next_step = (
+        "Run it again with its key and tools. If that ends with this error too, find out whether"
+        " the effect happened; then pass its result to finish(), or abandon() it."
+    )
+
+    def __init__(self, detail: str = "", *, call_id: str = "", effect_key: str = "") -> None:
+        """Name the call, and the key of its effect."""
+        super().__init__(detail)
+        self.call_id = call_id
+        self.effect_key = effect_key

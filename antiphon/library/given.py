@@ -1,0 +1,109 @@
+"""The arguments of a run, checked before anything is written. Pure."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from antiphon.library import events as e
+from antiphon.library.tools import Tool
+from replica.conversation import call_digest, key_digest
+from replica.ids import ID_BYTES, PublicKey
+from replica.log import CallKey, LogitBias, Part, Sampling, Text
+from replica.refusals import ArgumentInvalid
+
+Policy = Callable[[e.Answer], "e.Call | Awaitable[e.Call | None] | None"]
+"""The program's own decision after an answer: the next call, or None where it is done."""
+_SAMPLING = tuple(one.name for one in fields(Sampling))
+_WHOLE = frozenset({"top_k", "penalty_window", "seed"})
+_OPTIONAL = frozenset({"max_tokens", "timeout_s"})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of a run."""
+
+    parts: tuple[Part, ...]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    key: str | None = None
+    retries: int = 0
+    policy: Policy | None = None
+    timeout_s: float | None = None
+    max_tokens: int | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what no type checker sees. Raises ArgumentInvalid."""
+        if self.key is not None and not check_text(self.key, "key"):
+            raise ArgumentInvalid("key is empty")
+        _check_number("max_tokens", self.max_tokens, 1, int)
+        _check_number("retries", self.retries, 0, int)
+        _check_number("timeout_s", self.timeout_s, 0, int | float)
+        if self.policy is not None and not callable(self.policy):
+            raise ArgumentInvalid(f"policy is {self.policy!r}, and no function")
+        for name, value in self.sampling.items():
+            if name not in _SAMPLING:
+                known = ", ".join(_SAMPLING)
+                raise ArgumentInvalid(f"there is no option '{name}'; of sampling: {known}")
+            if name == "logit_bias":
+                _check_biases(value)
+            else:
+                _check_number(name, value, None, int if name in _WHOLE else int | float)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of each request."""
+        return {"output_tokens_max": self.max_tokens, "changes": dict(self.sampling)}
+
+    def call_key(self, author: PublicKey, attempt: int) -> CallKey | None:
+        """Return the key of a request in the log, None for a run without a key."""
+        if self.key is None:
+            return None
+        return CallKey(key_digest(author, self.key), call_digest(self.parts), attempt)
+
+
+def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
+    """Return a text, or parts, as parts. Raises ArgumentInvalid."""
+    if isinstance(content, str):
+        return (Text(check_text(content, "the text")),)
+    if not isinstance(content, Iterable):
+        raise ArgumentInvalid(f"a message is a text or parts, not {content!r}")
+    parts = tuple(content)
+    for one in parts:
+        if not isinstance(one, Part):
+            raise ArgumentInvalid(f"a message is a text or parts, and {one!r} is none")
+    return parts
+
+
+def _check_biases(value: Any) -> None:
+    is_list = isinstance(value, Sequence) and all(isinstance(one, LogitBias) for one in value)
+    if not is_list:
+        raise ArgumentInvalid(f"logit_bias is {value!r}, and no list of LogitBias")
+
+
+def _check_number(name: str, value: Any, least: int | None, kind: Any) -> None:
+    """Check a number, which may be None where its field may. Raises ArgumentInvalid."""
+    if value is None and name in _OPTIONAL:
+        return
+    if not isinstance(value, kind) or isinstance(value, bool):
+        whole = "a whole number" if kind is int else "a number"
+        raise ArgumentInvalid(f"{name} is {value!r}, not {whole}")
+    if least is not None and not value >= least:
+        raise ArgumentInvalid(f"{name} is {value}, not {least} or more")
+
+
+def check_id(one: bytes, name: str) -> None:
+    """Check an id, 32 bytes. Raises ArgumentInvalid."""
+    if not isinstance(one, bytes) or len(one) != ID_BYTES:
+        step = "; bytes.fromhex reads a text of hex digits" if isinstance(one, str) else ""
+        raise ArgumentInvalid(f"{name} is {one!r}, and no id of {ID_BYTES} bytes{step}")
+
+
+def check_text(text: str, name: str) -> str:
+    """Return a text that has bytes. Raises ArgumentInvalid."""
+    if not isinstance(text, str):
+        raise ArgumentInvalid(f"{name} is {text!r}, and no text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentInvalid(f"{name} has an unpaired surrogate at {error.start}") from error
+    return text

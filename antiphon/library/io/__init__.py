@@ -1,0 +1,1 @@
+"""The drivers of the library: the async form, and the blocking form above it."""

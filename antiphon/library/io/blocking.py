@@ -1,0 +1,206 @@
+"""The blocking form of the library: what people get from `import antiphon`.
+
+Each method is that of the async form, run in a thread of its own (portal.py).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from antiphon.library import events as e
+from antiphon.library.io import conversation as conversations
+from antiphon.library.io import local as local_form
+from antiphon.library.io import replica as replicas
+from antiphon.library.io import run as runs
+from antiphon.library.io.portal import (
+    Blocking,
+    all_of,
+    blocking,
+    iterate,
+    iterating,
+    returning,
+    running_portal,
+)
+from replica.ids import ConversationId, EntryId, PublicKey
+
+
+class Run(Blocking):
+    """One turn in progress: iterate over its events, then read its `answer`.
+
+    Nothing happens before the first step of the iteration. A run under a `key` goes on
+    where an earlier one ended, whatever ended it. One that is not read on keeps its key for
+    half a minute, and from a ToolStarted to its result; then another may go on under the key,
+    and is followed from the next read on.
+
+    >>> run = trip.run("Capital of France?", key="job-17")
+    >>> for event in run:
+    ...     match event:
+    ...         case antiphon.Answered(answer):
+    ...             print(answer.text)
+    Paris.
+    >>> run.answer.finish.name
+    'STOP'
+    """
+
+    result = blocking(runs.Run.result)
+    close = blocking(runs.Run.close)
+
+    @property
+    def answer(self) -> e.Answer:
+        """The last answer. Raises RunUnfinished before the run has ended."""
+        answer: e.Answer = self._core.answer
+        return answer
+
+    def __iter__(self) -> Iterator[e.Event]:
+        """Iterate over the rest of the events; leaving the loop stops following."""
+        return iterate(self._portal, aiter(self._core))
+
+
+class Conversation(Blocking):
+    """One conversation: ask, say, run tools, read, branch.
+
+    What is written through it follows the branch of its last turn; at first, the branch
+    with the latest activity.
+
+    >>> answer = trip.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+
+    ask = blocking(conversations.Conversation.ask)
+    say = blocking(conversations.Conversation.say)
+    run = returning(Run, conversations.Conversation.run)
+    cancel = blocking(conversations.Conversation.cancel)
+    switch = blocking(conversations.Conversation.switch)
+    history = blocking(conversations.Conversation.history)
+    events = iterating(conversations.Conversation.events)
+    title = blocking(conversations.Conversation.title)
+    rename = blocking(conversations.Conversation.rename)
+    sync = blocking(conversations.Conversation.sync)
+    open_calls = blocking(conversations.Conversation.open_calls)
+    finish = blocking(conversations.Conversation.finish)
+    abandon = blocking(conversations.Conversation.abandon)
+    grant = blocking(conversations.Conversation.grant)
+    remove = blocking(conversations.Conversation.remove)
+    invite = blocking(conversations.Conversation.invite)
+
+    def at(self, entry: EntryId) -> "Branch":
+        """Return a new branch right behind an entry, such as an answer's."""
+        return Branch(self._portal, self._core.at(entry))
+
+    def branches(self) -> "tuple[Branch, ...]":
+        """Return the branches, the one with the latest activity last."""
+        found = self._portal.call(self._core.branches)
+        return tuple(Branch(self._portal, one) for one in found)
+
+    @property
+    def id(self) -> ConversationId:
+        """The id, 32 bytes."""
+        found: ConversationId = self._core.id
+        return found
+
+
+class Branch(Conversation):
+    """One branch of a conversation; what is written through it stays on it.
+
+    >>> first = trip.ask("Capital of France?")
+    >>> other = trip.at(first.entry)
+    >>> answer = other.ask("And of Italy?")
+    >>> len(trip.branches())
+    1
+    >>> answer = trip.at(first.entry).ask("And of Spain?")
+    >>> len(trip.branches())
+    2
+    """
+
+
+class Replica(Blocking):
+    """The conversations of one key on this machine; works offline.
+
+    >>> found = me.conversation("trip", system="Be brief.")
+    >>> found.id in [one.id for one in me.conversations()]
+    True
+    """
+
+    conversation = returning(Conversation, replicas.Replica.conversation)
+    conversations = returning(all_of(Conversation), replicas.Replica.conversations)
+    get = returning(Conversation, replicas.Replica.get)
+    join = returning(Conversation, replicas.Replica.join)
+    events = iterating(replicas.Replica.events)
+    sync = blocking(replicas.Replica.sync)
+
+    @property
+    def key(self) -> PublicKey:
+        """The public key of this replica."""
+        key: PublicKey = self._core.key
+        return key
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the hub is linked now."""
+        return bool(self._core.is_linked)
+
+
+@contextmanager
+def open_replica(
+    folder: str | Path,
+    *,
+    hub: str | None = None,
+    host: str | PublicKey | None = None,
+    label: str | None = None,
+) -> Iterator[Replica]:
+    """Open a replica in a folder, created if needed, and link it to a hub; closes it at the end.
+
+    See `antiphon.aio.open`, of which this is the blocking form.
+
+    >>> with antiphon.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
+    ...     trip = me.conversation("trip")
+    ...     answer = trip.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+    with running_portal() as portal:
+        opening = replicas.open_replica(folder, hub=hub, host=host, label=label)
+        with portal.within(opening) as core:
+            yield Replica(portal, core)
+
+
+@contextmanager
+def join(
+    code: str, folder: str | Path, *, timeout_s: float | None = None
+) -> Iterator[Conversation]:
+    """Join with a code as the replica in a folder, created if needed; closes it at the end.
+
+    See `antiphon.aio.join`, of which this is the blocking form.
+
+    >>> code = trip.invite("bob")
+    >>> with antiphon.join(code, "~/bob") as shared:
+    ...     answer = shared.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+    with running_portal() as portal:
+        opening = replicas.join(code, folder, timeout_s=timeout_s)
+        with portal.within(opening) as core:
+            yield Conversation(portal, core)
+
+
+@contextmanager
+def local_replica(
+    folder: str | Path = local_form.FOLDER,
+    *,
+    model: str | None = None,
+    host_module: str = "model_host",
+) -> Iterator[Replica]:
+    """Start a hub and a model host as children, and open a replica on them; stops all at the end.
+
+    See `antiphon.aio.local`, of which this is the blocking form.
+
+    >>> with antiphon.local() as me:
+    ...     me.sync()
+    True
+    """
+    with running_portal() as portal:
+        opening = local_form.local_replica(folder, model=model, host_module=host_module)
+        with portal.within(opening) as core:
+            yield Replica(portal, core)

@@ -1,0 +1,304 @@
+"""A conversation of a replica, and its branches, in the async form."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+from antiphon.library import events as e
+from antiphon.library import news
+from antiphon.library.given import Given, Policy, check_id, check_text, parts_of
+from antiphon.library.io.feed import Feed
+from antiphon.library.io.handle import Cursor, append
+from antiphon.library.io.members import Members
+from antiphon.library.io.run import Run
+from antiphon.library.tools import Tool, as_tools
+from replica.conversation import (
+    Conversation as Held,
+)
+from replica.conversation import (
+    calls_behind,
+    goes_behind,
+    result_place,
+)
+from replica.ids import EntryId, PublicKey, short
+from replica.io import documents, turns
+from replica.log import (
+    Message,
+    Part,
+    Speaker,
+    Text,
+    ToolResult,
+)
+from replica.order import tail
+from replica.refusals import ArgumentInvalid
+
+
+class Conversation(Members):
+    """One conversation: ask, say, run tools, read, branch.
+
+    What is written through it follows the branch of its last turn; at first, the branch
+    with the latest activity.
+
+    >>> answer = await trip.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+
+    # --- asking -------------------------------------------------------------------------
+
+    async def ask(self, content: str | Sequence[Part], /, **options: Any) -> e.Answer:
+        """Say something and return the answer; it goes after whatever is being answered.
+
+        The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
+        HostMissing, AnswerOverdue, KeyReused.
+
+        >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
+        >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
+        True
+        """
+        return await self.run(content, **options).result()
+
+    def run(
+        self,
+        content: str | Sequence[Part],
+        /,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        key: str | None = None,
+        retries: int = 0,
+        max_tokens: int | None = None,
+        policy: Policy | None = None,
+        timeout_s: float | None = None,
+        **sampling: Any,
+    ) -> Run:
+        """Return a turn whose events can be iterated over; it begins with the iteration.
+
+        `key` names the call: under the same key it goes on after any crash, and a finished
+        one is answered from the log. Without a key nothing finds an unfinished run again:
+        `finish` or `abandon` its open calls, or the branch waits for them. `retries` are
+        further requests after a refusal or an interruption, until a tool with an effect was
+        started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
+        bounds the time without news, in seconds.
+        `max_tokens` is the conversation's limit, else 512, unless it is given.
+        Other names are fields of Sampling, such as `temperature` and `seed`.
+
+        >>> run = trip.run("Book in Rome.", tools=[book], key="job-17", retries=1)
+        >>> (await run.result()).text
+        'You said: booked in Rome'
+        """
+        said, offered = parts_of(content), as_tools(tools)
+        given = Given(said, offered, key, retries, policy, timeout_s, max_tokens, sampling)
+        return Run(self, given)
+
+    async def say(self, content: str | Sequence[Part]) -> EntryId:
+        """Say something without asking for an answer; return its entry. Works offline.
+
+        >>> entry = await trip.say("To be asked about later.")
+        >>> [event.entry == entry for event in await trip.history()]
+        [True]
+        """
+        place = await self.place()
+        entry = await turns.say(self.replica, self.id, parts_of(content), place)
+        if self._cursor.at is not None:
+            self._cursor.at = entry.id
+        return entry.id
+
+    async def cancel(self, request: EntryId | None = None) -> None:
+        """End the answer of a request, by default of the last turn here.
+
+        >>> answer = await trip.ask("Capital of France?")
+        >>> await trip.cancel(answer.request)  # too late: nothing changes
+        >>> len(await trip.history())
+        2
+        """
+        request = request or self._cursor.request
+        if request is None:
+            raise ArgumentInvalid("no turn was begun here: name the request")
+        check_id(request, "the request")
+        if request not in (await self._held()).order.requests:
+            raise ArgumentInvalid(f"{short(request)} is no request of this conversation")
+        await turns.cancel(self.replica, self.id, request)
+
+    # --- branches -----------------------------------------------------------------------
+
+    def at(self, entry: EntryId) -> "Branch":
+        """Return a new branch right behind an entry, such as an answer's.
+
+        Raises ArgumentInvalid for what is no id; what uses it does if no such entry is here.
+
+        >>> first = await trip.ask("Capital of France?")
+        >>> answer = await trip.at(first.entry).ask("And of Italy?")
+        >>> answer.text
+        'You said: And of Italy?'
+        """
+        check_id(entry, "the entry")
+        return Branch(self.replica, self.id, self._shared, Cursor(at=entry))
+
+    async def branches(self) -> "tuple[Branch, ...]":
+        """Return the branches, the one with the latest activity last.
+
+        >>> first = await trip.ask("Capital of France?")
+        >>> answers = [await trip.at(first.entry).ask(text) for text in ("Italy?", "Spain?")]
+        >>> len(await trip.branches())
+        2
+        """
+        held = await self._held()
+        return tuple(self._branch(node.seal.request) for node in held.order.tips())
+
+    async def switch(self, branch: "Branch | EntryId") -> None:
+        """Go on with a branch from now on: a Branch, or any entry of one.
+
+        >>> first = await trip.ask("Capital of France?")
+        >>> answers = [await trip.at(first.entry).ask(text) for text in ("Italy?", "Spain?")]
+        >>> await trip.switch(answers[0].entry)
+        >>> (await trip.history())[-1].answer.text
+        'You said: Italy?'
+        """
+        if isinstance(branch, Branch):
+            self._cursor = Cursor(branch._cursor.at, branch._cursor.request)
+            return
+        held = await self._held()
+        tips = [node for node in held.order.tips() if _holds(held, node.id, branch)]
+        if not tips:
+            raise ArgumentInvalid("no branch holds this entry")
+        self._cursor = Cursor(request=tips[-1].seal.request)
+
+    def _branch(self, request: EntryId) -> "Branch":
+        return Branch(self.replica, self.id, self._shared, Cursor(request=request))
+
+    # --- reading ------------------------------------------------------------------------
+
+    async def history(self) -> tuple[e.Event, ...]:
+        """Return the branch from its beginning, as the model sees it, and what is not sealed yet.
+
+        Said, ToolCalled, ToolDone and Answered, in order.
+
+        >>> answer = await trip.ask("Capital of France?")
+        >>> [type(event).__name__ for event in await trip.history()]
+        ['Said', 'Answered']
+        """
+        held, place = await self._held(), await self.place()
+        node = goes_behind(held, place)
+        entries = held.order.context(node.id) if node is not None else []
+        if node is not None and node.generation is not None:
+            entries = [*entries, held.log.entries[node.generation]]
+        entries = [*entries, *tail(held.order, node)]
+        shown = (e.Said, e.ToolCalled, e.ToolDone, e.Answered)
+        found = news.events_of(held, dict.fromkeys(entries), self.replica.public)
+        return tuple(event for event in found if isinstance(event, shown))
+
+    def events(self) -> AsyncGenerator[e.Event, None]:
+        """Return an iterator over what happens in the conversation from now on, for ever.
+
+        >>> events = trip.events()
+        >>> entry = await trip.say("Good morning.")
+        >>> async for event in events:
+        ...     if isinstance(event, antiphon.Said):
+        ...         print(event.text)
+        ...         break
+        Good morning.
+        """
+        return Feed(self.replica, self.id).events()
+
+    async def title(self) -> str | None:
+        """Return the title, from the shared document.
+
+        >>> await trip.title() == "title"
+        True
+        """
+        return documents.title_of(await self._held())
+
+    async def rename(self, title: str) -> None:
+        """Set the title for all members.
+
+        >>> await trip.rename("A trip")
+        >>> await trip.title()
+        'A trip'
+        """
+        await documents.set_title(self.replica, self.id, check_text(title, "the title"))
+
+    async def sync(self, timeout_s: float = 20.0) -> bool:
+        """Wait until hub and replica hold the same; False after the timeout.
+
+        >>> await trip.sync(timeout_s=5.0)
+        True
+        """
+        return await self.replica.wait_synced(self.id, timeout_s)
+
+    # --- tools --------------------------------------------------------------------------
+
+    async def open_calls(self) -> tuple[e.Call, ...]:
+        """Return the calls without a result, of which this replica's key is executor.
+
+        >>> await trip.open_calls()
+        ()
+        """
+        me = self.replica.public
+        found = await self._open()
+        return tuple(call for call, asked, _ in found if asked == me)
+
+    async def finish(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+        """Append the result of an open call that this replica's key executes.
+
+        >>> run = trip.run("Book in Rome.", tools=[book])
+        >>> async for event in run:
+        ...     if isinstance(event, antiphon.ToolStarted):
+        ...         break
+        >>> call, = await trip.open_calls()
+        >>> await trip.finish(call.id, "booked by hand")
+        >>> await trip.open_calls()
+        ()
+        """
+        await self._close(call_id, result, is_error)
+
+    async def abandon(self, call_id: str) -> None:
+        """Close an open call as its requester or an owner; its branch goes on without a result.
+
+        >>> run = trip.run("Book in Rome.", tools=[book])
+        >>> async for event in run:
+        ...     if isinstance(event, antiphon.ToolCalled):
+        ...         break
+        >>> await trip.abandon(event.call.id)
+        >>> (await trip.ask("Capital of France?")).text
+        'Paris.'
+        """
+        await self._close(call_id, "abandoned", True)
+
+    async def _open(self) -> list[tuple[e.Call, PublicKey, EntryId]]:
+        held = await self._held()
+        answered = [r for r in held.order.requests if held.order.generation_of(r) is not None]
+        return [
+            (e.Call(one.call.call_id, one.call.name, one.call.arguments_json),
+             one.asked.executor, request)
+            for request in answered
+            for one in calls_behind(held, request)[0]
+        ]  # fmt: skip
+
+    async def _close(self, call_id: str, text: str, is_error: bool) -> None:
+        found = [request for call, _, request in await self._open() if call.id == call_id]
+        if not found:
+            raise ArgumentInvalid(f"no call {call_id} is open here")
+        place = result_place(await self._held(), found[0])
+        result = ToolResult(call_id, (Text(text),), is_error)
+        await append(self, Message(Speaker.TOOL, (result,)), place)
+
+
+class Branch(Conversation):
+    """One branch of a conversation; what is written through it stays on it.
+
+    >>> first = await trip.ask("Capital of France?")
+    >>> other = trip.at(first.entry)
+    >>> answer = await other.ask("And of Italy?")
+    >>> len(await trip.branches())
+    1
+    >>> answer = await trip.at(first.entry).ask("And of Spain?")
+    >>> len(await trip.branches())
+    2
+    """
+
+
+def _holds(held: Held, tip: EntryId, entry: EntryId) -> bool:
+    """Say whether the branch that ends in the seal `tip` holds an entry."""
+    for node in held.order.nodes[tip].chain():
+        if entry in (node.id, node.generation) or entry in node.seal.entries:
+            return True
+    return False

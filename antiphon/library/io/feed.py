@@ -1,0 +1,93 @@
+"""The events of a replica as an endless iterator: entries, drafts, and changes of the link."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+from antiphon.library import events as e
+from antiphon.library import news
+from replica.ids import ConversationId, EntryId
+from replica.io import Replica
+from replica.link import DraftReceived, EntriesAdmitted, Event, StateChanged, Welcomed
+
+QUEUED_MAX = 10_000
+"""Events kept for a reader that does not read; then the oldest are dropped."""
+
+
+class Feed:
+    """The events since a moment, of one conversation or of all.
+
+    It collects from its creation on, until `stop`; reading may begin later.
+    """
+
+    def __init__(self, replica: Replica, conversation: ConversationId | None = None) -> None:
+        """Collect the events of a conversation, or of all."""
+        self._replica = replica
+        self._conversation = conversation
+        self._events: list[e.Event] = []
+        self._awake = asyncio.Event()
+        self._runs: dict[EntryId, int] = {}
+        self._lost: dict[ConversationId, int] = {}
+        self.stop: Callable[[], None] = replica.listen(self._receive)
+
+    def collected(self) -> list[e.Event]:
+        """Return the events since the last call."""
+        self._awake.clear()
+        found, self._events = self._events, []
+        return found
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until there is an event to collect, at most `timeout_s` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._awake.wait()
+
+    async def events(self) -> AsyncGenerator[e.Event, None]:
+        """Yield events as they come, for ever."""
+        try:
+            while True:
+                for event in self.collected():
+                    yield event
+                await self._awake.wait()
+        finally:
+            self.stop()
+
+    def _receive(self, event: Event) -> None:
+        match event:
+            case EntriesAdmitted(conversation) | StateChanged(conversation):
+                if self._conversation not in (None, conversation):
+                    return
+            case DraftReceived(draft) if self._conversation not in (None, draft.conversation):
+                return
+            case _:
+                pass
+        self._events += self._translated(event)
+        del self._events[:-QUEUED_MAX]
+        if self._events:
+            self._awake.set()
+
+    def _translated(self, event: Event) -> list[e.Event]:
+        match event:
+            case EntriesAdmitted(conversation, entries):
+                held = self._replica.shelf.get(conversation)
+                if held is None:
+                    return []
+                found = list(news.events_of(held, entries, self._replica.public))
+                lost = len(held.damage.missing)
+                before, self._lost[conversation] = self._lost.get(conversation, lost), lost
+                return [*found, e.Repaired(before - lost, conversation)] if before > lost else found
+            case StateChanged(conversation, state):
+                return [e.SyncChanged(state.value, conversation)]
+            case DraftReceived(draft):
+                found = []
+                if self._runs.setdefault(draft.request, draft.run) != draft.run:
+                    self._runs[draft.request] = draft.run
+                    found.append(e.Discarded(draft.request, draft.conversation))
+                if draft.data:
+                    text = draft.data.decode(errors="replace")
+                    found.append(e.Draft(text, draft.request, draft.conversation))
+                return found
+            case Welcomed(welcome):
+                return [e.HostChanged(tuple(host.key for host in welcome.hosts))]
+            case _:
+                return []

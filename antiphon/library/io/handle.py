@@ -1,0 +1,110 @@
+"""A handle of a conversation: where its next entry goes, and how its requests are made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from replica.conversation import Conversation as Held
+from replica.conversation import Place, newest_place, place_at, place_on_branch
+from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io import Replica, begin, turns
+from replica.log import Body, CallKey, Grant, Role
+from replica.refusals import ArgumentInvalid
+
+SYNC_S = 5.0
+"""Seconds to wait for a linked hub before going on with what is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The parts that all handles of a replica share."""
+
+    pinned: PublicKey | None
+    """The model host to grant new conversations to; else one the hub vouches for."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """The place of a handle: behind an entry, on the branch of a request, or the newest."""
+
+    at: EntryId | None = None
+    request: EntryId | None = None
+
+
+class Handle:
+    """The part of a conversation that its runs use too."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        conversation: ConversationId,
+        shared: Shared,
+        cursor: Cursor | None = None,
+    ) -> None:
+        """Use `Replica.conversation`."""
+        self.replica = replica
+        self.id = conversation
+        self._shared = shared
+        self._cursor = cursor or Cursor()
+
+    def __repr__(self) -> str:
+        """Return the kind of handle and the beginning of the id."""
+        return f"<{type(self).__name__} {short(self.id)}>"
+
+    async def place(self) -> Place:
+        """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""
+        held, cursor = await self._held(), self._cursor
+        if cursor.at is not None and cursor.at not in held.log.entries:
+            raise ArgumentInvalid(f"no entry {short(cursor.at)} of this conversation is here")
+        if cursor.at is not None:
+            return place_at(held, cursor.at)
+        if cursor.request is not None and cursor.request in held.log.entries:
+            return place_on_branch(held, cursor.request)
+        return newest_place(held)
+
+    def went_on(self, request: EntryId) -> None:
+        """Follow the branch of a request from now on."""
+        self._cursor = Cursor(request=request)
+
+    async def options(self, *, key: CallKey | None, **given: Any) -> turns.RequestOptions:
+        """Return the options of a request; a conversation without a host is granted to one.
+
+        Raises NoHost, and HostMissing where this key may grant nothing.
+        """
+        held = await self._held()
+        if not has_host(held):
+            await self.grant_host()
+            held = await self._held()
+        return begin.request_options(self.replica, held, key=key, **given)
+
+    async def grant_host(self) -> None:
+        """Grant the conversation to the host pinned, or vouched for by the hub. Raises NoHost."""
+        if Role.OWNER not in (await self._held()).log.membership.roles[self.replica.public]:
+            raise turns.HostMissing
+        wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
+        choice = await begin.choose_host_to_grant(self.replica, self._shared.pinned, None, wait_s)
+        await begin.grant(self.replica, self.id, Grant(choice.key, Role.HOST))
+
+    async def caught_up(self) -> None:
+        """Wait for what a linked hub holds, so that the calls of other devices are found."""
+
+        def is_decided() -> bool:
+            hub = self.replica.hub
+            return (hub.last_error is not None and not hub.is_linked) or hub.is_in_sync(self.id)
+
+        if self.replica.hub.is_configured:
+            await self.replica.wait_for(is_decided, SYNC_S)
+
+    async def _held(self) -> Held:
+        return await self.replica.load(self.id)
+
+
+async def append(at: Handle, body: Body, place: Place) -> None:
+    """Write one entry of this replica's key at a place of a conversation."""
+    await at.replica.append(at.id, body, parents=place.parents, basis=place.basis)
+
+
+def has_host(held: Held) -> bool:
+    """Say whether a model host is a member."""
+    membership = held.log.membership
+    hosts = (key for key, roles in membership.roles.items() if Role.HOST in roles)
+    return any(membership.is_member(key) for key in hosts)

@@ -1,0 +1,64 @@
+"""The members of a conversation: grants, removals, invitations."""
+
+from antiphon.library.given import check_id, check_text
+from antiphon.library.io.handle import SYNC_S, Handle
+from replica.conversation import encode_invitation
+from replica.ids import PublicKey
+from replica.io import begin, invite, require_link
+from replica.log import Grant, Role
+from replica.refusals import ArgumentInvalid
+
+
+class Members(Handle):
+    """The part of a conversation that changes who is a member."""
+
+    async def grant(self, key: PublicKey, role: str = "writer") -> None:
+        """Give a key a role: reader, writer, owner or host. Raises NotAllowed.
+
+        >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
+        ...     await trip.grant(bob.key, "reader")
+        ...     shared = await bob.get(trip.id)
+        >>> shared.id == trip.id
+        True
+        """
+        check_id(key, "the key")
+        await begin.grant(self.replica, self.id, Grant(key, _role(role)))
+
+    async def remove(self, key: PublicKey) -> None:
+        """Remove a member for good; what it wrote until now stays. Raises NotAllowed.
+
+        Only an owner can, and only keys granted after its own; any key may remove itself.
+
+        >>> async with aio.open("~/bob") as bob:
+        ...     await trip.grant(bob.key)
+        ...     await trip.remove(bob.key)
+        """
+        check_id(key, "the key")
+        await begin.remove(self.replica, self.id, key)
+
+    async def invite(self, name: str, *, role: str = "writer", address: str | None = None) -> str:
+        """Return a code with which one person can join, within 24 hours: `antiphon.join(code)`.
+
+        `role` is writer or reader, `name` this replica's own name for the newcomer. Give the code
+        to them in private: whoever has it first can join. `address` is the hub's for
+        them (host:port), where it is not the one used here, such as that of `antiphon up
+        --listen`. This replica grants the role by itself while it is open here or in a command.
+        Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner.
+
+        >>> code = await trip.invite("bob", role="reader")
+        >>> async with aio.join(code, "~/bob") as shared:
+        ...     shared.id == trip.id
+        True
+        """
+        invited = _role(check_text(role, "role"))
+        check_text(name, "name")
+        await require_link(self.replica, SYNC_S)
+        await self.replica.wait_synced(self.id, SYNC_S)
+        issued = await invite(self.replica, self.id, name, role=invited, address=address)
+        return encode_invitation(issued.invitation)
+
+
+def _role(name: str) -> Role:
+    if name.upper() not in Role.__members__:
+        raise ArgumentInvalid(f"'{name}' is none of reader, writer, owner, host")
+    return Role[name.upper()]

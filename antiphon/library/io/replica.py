@@ -1,0 +1,340 @@
+"""A replica for programs: a folder with a key and conversations, linked to a hub."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from antiphon.library import events as e
+from antiphon.library.given import check_id, check_text
+from antiphon.library.io.conversation import Conversation
+from antiphon.library.io.feed import Feed
+from antiphon.library.io.handle import SYNC_S, Shared, has_host
+from replica.conversation import Invitation, decode_invitation
+from replica.errors import Unavailable
+from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
+from replica.io import (
+    Redeeming,
+    await_grant,
+    begin,
+    check_usable,
+    documents,
+    has_joined,
+    keys,
+    require_link,
+    save_hub,
+    saved_hub,
+    turns,
+)
+from replica.io import Replica as Core
+from replica.link import Event, Listed, SyncState
+from replica.log import Sampling
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NoHost, PeerIdentityChanged
+
+_NAME = "library name "
+_SETTLED = frozenset({SyncState.SYNCHRONIZED, SyncState.DENIED, SyncState.DESYNCHRONIZED})
+
+
+class Replica:
+    """The conversations of one key on this machine; works offline.
+
+    >>> found = await me.conversation("trip", system="Be brief.")
+    >>> found.id in [one.id for one in await me.conversations()]
+    True
+    """
+
+    def __init__(self, core: Core, shared: Shared) -> None:
+        """Use `open`."""
+        self._core = core
+        self._shared = shared
+        self._listed: set[ConversationId] = set()
+        self._creating = asyncio.Lock()
+        core.listen(self._receive)
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, Listed):
+            self._listed.update(item.conversation for item in event.items)
+
+    @property
+    def key(self) -> PublicKey:
+        """The public key of this replica.
+
+        >>> len(me.key)
+        32
+        """
+        return self._core.public
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the hub is linked now.
+
+        >>> me.is_linked
+        True
+        """
+        return self._core.hub.is_linked
+
+    async def conversation(
+        self, name: str, *, system: str | None = None, sampling: Sampling | None = None
+    ) -> Conversation:
+        """Return the conversation of this name that this key began; begin it if there is none.
+
+        The name is the title in the shared document. `system` and `sampling` count for a
+        new one. A linked hub is asked first, so that another device of this key
+        finds it too; of two begun apart the older one is returned.
+
+        >>> found = await me.conversation("Lisbon", system="Be brief.")
+        >>> await found.title()
+        'Lisbon'
+        """
+        check_text(name, "the name")
+        if system is not None:
+            check_text(system, "the system text")
+        if not isinstance(sampling, Sampling | None):
+            raise ArgumentInvalid(f"sampling is {sampling!r}, and no Sampling")
+        claim = self._core.processes.exclusive((_NAME + name).encode())
+        async with self._creating, claim:
+            found = await self._remembered(name)
+            if found is None:
+                await self._hear_of_all()
+                found = await self._titled(name)
+            if found is None:
+                found = await begin.begin(self._core, sampling, (), None)
+                await self._core.store.put_meta(_NAME + name, found)
+            held = await self._core.load(found)
+            handle = self._handle(found)
+            if documents.title_of(held) is None:  # new, or its beginning was cut off
+                await self._complete(handle, name, system)
+        await self._core.store.put_meta(_NAME + name, found)
+        await self._core.follow(found)
+        return handle
+
+    async def get(self, conversation: ConversationId) -> Conversation:
+        """Return a conversation by its id; one that a hub lists comes first from there.
+
+        Raises ConversationUnknown, ArgumentInvalid.
+
+        >>> found = await me.get(trip.id)
+        >>> found.id == trip.id
+        True
+        """
+        check_id(conversation, "the conversation")
+        await self._core.follow(conversation)
+        if self._core.hub.is_configured:
+            await self._core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
+        held = await self._core.load(conversation)
+        if held.log.genesis is None and not held.is_blocked:
+            raise ConversationUnknown  # nothing of it is here, and the hub has refused it
+        return self._handle(conversation)
+
+    async def conversations(self) -> tuple[Conversation, ...]:
+        """Return all conversations held here, in the order of their ids.
+
+        >>> trip.id in [one.id for one in await me.conversations()]
+        True
+        """
+        stored = await self._core.store.conversations()
+        return tuple(self._handle(one.conversation) for one in stored)
+
+    async def join(self, code: str, *, timeout_s: float | None = None) -> Conversation:
+        """Join a conversation at this replica's hub with a code of `Conversation.invite`.
+
+        Waits until the inviter's replica has answered, at most `timeout_s` seconds, else until
+        the code expires. Calling it again with the same code goes on. `antiphon.join` opens a
+        replica for a code. Raises JoinPending after the timeout, InviteInvalid, InviteExpired,
+        HubUnreachable, the inviter's refusal, and PeerIdentityChanged where the code is for
+        another hub.
+
+        >>> code = await trip.invite("bob")
+        >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
+        ...     shared = await bob.join(code)
+        >>> shared.id == trip.id
+        True
+        """
+        invitation = decode_invitation(check_text(code, "the code"))
+        await check_usable(self._core.store, invitation, self.key)
+        return await self._join(invitation, timeout_s)
+
+    async def _join(self, invitation: Invitation, timeout_s: float | None) -> Conversation:
+        try:
+            await require_link(self._core, SYNC_S)
+        except Unavailable:
+            if await has_joined(self._core.store, invitation, self.key):
+                return await self.get(invitation.conversation)  # the hub is not needed for it
+            raise
+        if self._core.hub.key != invitation.hub_key:
+            raise PeerIdentityChanged(
+                f"the code is for the hub {short(invitation.hub_key)} at {invitation.hub_address};"
+                " antiphon.join(code, folder) opens a replica there"
+            )
+        await await_grant(self._core, invitation, timeout_s=timeout_s)
+        return await self.get(invitation.conversation)
+
+    def events(self) -> AsyncGenerator[e.Event, None]:
+        """Return an iterator over what happens in all conversations from now on, for ever.
+
+        >>> events = me.events()
+        >>> entry = await trip.say("Good morning.")
+        >>> async for event in events:
+        ...     if isinstance(event, antiphon.Said):
+        ...         break
+        >>> event.conversation == trip.id, event.text
+        (True, 'Good morning.')
+        """
+        return Feed(self._core).events()
+
+    async def sync(self, timeout_s: float = 20.0) -> bool:
+        """Wait until the hub and this replica hold the same everywhere; False after the timeout.
+
+        >>> await me.sync(timeout_s=5.0)
+        True
+        """
+        stored = [one.conversation for one in await self._core.store.conversations()]
+
+        def is_done() -> bool:
+            known = {*stored, *self._listed}
+            return self.is_linked and all(self._core.hub.is_in_sync(one) for one in known)
+
+        return await self._core.wait_for(is_done, timeout_s)
+
+    # --- names --------------------------------------------------------------------------
+
+    def _handle(self, conversation: ConversationId) -> Conversation:
+        return Conversation(self._core, conversation, self._shared)
+
+    async def _remembered(self, name: str) -> ConversationId | None:
+        """Return the conversation that this replica knows by a name, unless it is renamed."""
+        saved = await self._core.store.get_meta(_NAME + name)
+        if saved is None or not await self._core.store.has(ConversationId(saved)):
+            return None
+        held = await self._core.load(ConversationId(saved))
+        return held.id if documents.title_of(held) in (None, name) else None
+
+    async def _titled(self, name: str) -> ConversationId | None:
+        found = []
+        for stored in await self._core.store.conversations():
+            held = await self._core.load(stored.conversation)
+            genesis = held.log.entries.get(EntryId(held.id))
+            # Any writer sets a title: what somebody else began must not pass for ours.
+            is_own = genesis is not None and genesis.header.author == self.key
+            if genesis is not None and is_own and documents.title_of(held) == name:
+                found.append((genesis.header.create_time_ms, held.id))
+        return min(found)[1] if found else None
+
+    async def _complete(self, handle: Conversation, name: str, system: str | None) -> None:
+        held = await self._core.load(handle.id)
+        if system is not None and len(held.log) == 1:
+            place = await handle.place()
+            await turns.say_as_system(self._core, handle.id, system, place)
+        if not has_host(held):
+            with suppress(NoHost):  # offline, or none is there yet: the first request asks again
+                await handle.grant_host()
+        await handle.rename(name)
+
+    async def _hear_of_all(self) -> None:
+        """Wait until the conversations that the hub lists for this key are here."""
+        core = self._core
+        if not core.hub.is_configured:
+            return
+        await core.wait_for(lambda: self.is_linked or core.hub.last_error is not None, SYNC_S)
+        if not self.is_linked:
+            return
+        try:
+            # The listing is sent with the Welcome, before any later answer on the connection.
+            await core.calls().authenticate()
+        except Unavailable:
+            return
+        await core.wait_for(lambda: all(map(self._is_settled, self._listed)), SYNC_S)
+
+    def _is_settled(self, conversation: ConversationId) -> bool:
+        hub = self._core.hub
+        away = hub.last_error is not None and not hub.is_linked
+        return away or hub.state(conversation) in _SETTLED
+
+
+@asynccontextmanager
+async def open_replica(
+    folder: str | Path,
+    *,
+    hub: str | None = None,
+    host: str | PublicKey | None = None,
+    label: str | None = None,
+) -> AsyncIterator[Replica]:
+    """Open a replica in a folder, created if needed, and link it to a hub; closes it at the end.
+
+    The folder holds a key and a store. Several processes may open it, an agent and its
+    person's command for example; one of them writes the store for all. `label` names this one
+    in the messages it writes, at most 64 bytes. Without `hub` the one where this replica joined
+    is used, if any. It follows every conversation of its key, and answers newcomers it has
+    invited. `host` is the key of a model host to grant new conversations to; without it the
+    hub's vouched host is used. Raises StoreLocked, KeyFileInvalid and other StoreErrors. An
+    unreachable hub is no error.
+
+    >>> async with aio.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
+    ...     trip = await me.conversation("trip")
+    ...     answer = await trip.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    address = hub or saved_hub(path)
+    async with _opened(path, address, None, _host_key(host), label) as replica:
+        yield replica
+
+
+@asynccontextmanager
+async def join(
+    code: str, folder: str | Path, *, timeout_s: float | None = None
+) -> AsyncIterator[Conversation]:
+    """Join with a code as the replica in a folder, created if needed; closes it at the end.
+
+    The code names the hub and its key; the folder keeps both, so that `antiphon.open(folder)`
+    links there from then on. Waits as `Replica.join` does, and raises the same.
+
+    >>> code = await trip.invite("bob")
+    >>> async with aio.join(code, "~/bob") as shared:
+    ...     answer = await shared.ask("Capital of France?")
+    >>> answer.text
+    'Paris.'
+    """
+    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    invitation = decode_invitation(check_text(code, "the code"))
+    key = keys.load_or_create(path / "identity.key")
+    async with Core.open(path / "log" / "log.db", key, shared=True) as core:
+        await check_usable(core.store, invitation, core.public)
+    opening = _opened(path, invitation.hub_address, invitation.hub_key, None)
+    async with opening as replica:
+        joined = await replica._join(invitation, timeout_s)
+        save_hub(path, invitation.hub_address)
+        yield joined
+
+
+@asynccontextmanager
+async def _opened(
+    path: Path,
+    hub: str | None,
+    hub_key: PublicKey | None,
+    host: PublicKey | None,
+    label: str | None = None,
+) -> AsyncIterator[Replica]:
+    key = keys.load_or_create(path / "identity.key")
+    opening = Core.open(
+        path / "log" / "log.db", key, hub, hub_key=hub_key, follow=True, shared=True, label=label
+    )
+    async with opening as core:
+        for stored in await core.store.conversations():
+            await core.follow(stored.conversation)
+        redeeming = Redeeming(core, lambda _joined: None)  # MemberChanged says who has joined
+        redeeming.start()
+        try:
+            yield Replica(core, Shared(host))
+        finally:
+            await redeeming.stop()
+
+
+def _host_key(host: str | PublicKey | None) -> PublicKey | None:
+    if host is None or isinstance(host, bytes):
+        return host
+    try:
+        return key_from_hex(host)
+    except ValueError as error:
+        raise ArgumentInvalid(str(error)) from error

@@ -1,0 +1,353 @@
+"""A run: ask, run the tools the model calls, ask again, until it is done (spec/02-entry §7).
+
+The log says how far a run is; replica/conversation/runs.py decides its next step.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import anyio
+
+from antiphon.library import events as e
+from antiphon.library.errors import RunUnfinished
+from antiphon.library.given import Given, Policy
+from antiphon.library.io.feed import Feed
+from antiphon.library.io.handle import Handle, append
+from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
+from antiphon.library.io.steps import Steps
+from antiphon.library.io.tool_calls import call_tool, called
+from antiphon.library.news import answer_of
+from antiphon.library.tools import Tool, text_of_result
+from replica.conversation import (
+    Ask,
+    AskAnew,
+    Await,
+    CallStarted,
+    Done,
+    KeyedRun,
+    OpenCall,
+    Perform,
+    Place,
+    Say,
+    find_run,
+    has_started,
+    is_last_open,
+    next_step,
+    offered_tools,
+    result_place,
+    retry_place,
+)
+from replica.conversation import (
+    Conversation as Held,
+)
+from replica.ids import EntryId, tagged_sha256
+from replica.io import turns
+from replica.log import (
+    Body,
+    FinishReason,
+    Message,
+    Speaker,
+    Text,
+    ToolCall,
+    ToolResult,
+    Tools,
+    ToolStarted,
+)
+from replica.refusals import ArgumentInvalid
+
+POLICY_TAG = b"antiphon/v1/policy-call"
+_REPEATED = "CALL_REPEATED: "
+_AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
+
+
+class Run:
+    """One turn in progress: iterate over its events, then read its `answer`.
+
+    Nothing happens before the first step of the iteration. A run under a `key` goes on
+    where an earlier one ended, whatever ended it. One that is not read on keeps its key for
+    half a minute, and from a ToolStarted to its result; then another may go on under the key,
+    and is followed from the next read on.
+
+    >>> run = trip.run("Capital of France?", key="job-17")
+    >>> async for event in run:
+    ...     match event:
+    ...         case antiphon.Answered(answer):
+    ...             print(answer.text)
+    Paris.
+    >>> run.answer.finish.name
+    'STOP'
+    """
+
+    def __init__(self, conversation: Handle, given: Given) -> None:
+        """Use `Conversation.run`."""
+        self._at = conversation
+        self._replica = conversation.replica
+        self._given = given
+        self._run = KeyedRun()
+        self._claim = RunClaim(self._replica, conversation.id, given.key, given.timeout_s)
+        self._answer: e.Answer | None = None
+        self._steps = Steps(self._all_steps())
+
+    @property
+    def answer(self) -> e.Answer:
+        """The last answer. Raises RunUnfinished before the run has ended, or where it was left.
+
+        >>> run = trip.run("Capital of France?")
+        >>> answer = await run.result()
+        >>> run.answer.text
+        'Paris.'
+        """
+        if self._answer is None and self._steps.is_ended:
+            raise RunUnfinished("it was closed, or ended with an error; run it again with its key")
+        if self._answer is None:
+            raise RunUnfinished
+        return self._answer
+
+    async def __aiter__(self) -> AsyncGenerator[e.Event, None]:
+        """Iterate over the rest of the events; leaving the loop stops following."""
+        try:
+            async for event in self._steps:
+                yield event
+        finally:
+            await self.close()
+
+    async def result(self) -> e.Answer:
+        """Go on to the end and return the last answer. Raises the refusal, CallOpen.
+
+        >>> (await trip.run("Capital of France?").result()).text
+        'Paris.'
+        """
+        async for _ in self:
+            pass
+        return self.answer
+
+    async def close(self) -> None:
+        """Stop following; the turn itself stays in the log. A running tool is finished first.
+
+        >>> run = trip.run("Capital of France?", key="job-17")
+        >>> await run.close()
+        >>> (await trip.ask("Capital of France?", key="job-17")).text
+        'Paris.'
+        """
+        await self._steps.aclose()
+
+    # --- steps --------------------------------------------------------------------------
+
+    async def _all_steps(self) -> AsyncGenerator[e.Event, None]:
+        feed = Feed(self._replica, self._at.id)
+        others = partial(self._others, feed)
+        try:
+            async with aclosing(self._claim.events(feed, others)) as meanwhile:
+                async for event in meanwhile:
+                    yield event
+            await self._look()
+            feed.collected()  # what came with the look is no news
+            held = self._claim.held_for(self._work(feed), self._look, feed, others)
+            async with aclosing(held) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._claim.release()
+            feed.stop()
+
+    async def _work(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
+        while self._answer is None:
+            async for event in self._step(feed):
+                yield event
+            for event in self._others(feed):
+                yield event
+
+    def _others(self, feed: Feed) -> Iterator[e.Event]:
+        """Yield the events since the last call, without drafts, which `_follow` shows."""
+        for event in feed.collected():
+            match event:
+                case e.Draft(request=request) | e.Discarded(request=request):
+                    if request not in self._run.requests:
+                        yield event
+                case _:
+                    yield event
+
+    async def _look(self) -> None:
+        """Go on from what the log holds of the run, whoever wrote it."""
+        await self._replica.processes.barrier()
+        key, found = self._given.call_key(self._replica.public, 0), self._run
+        if key is not None:
+            await self._at.caught_up()
+            found = find_run(await self._held(), self._replica.public, key.key, key.call)
+        self._go_on(found)
+
+    async def _step(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
+        held = await self._held()
+        match next_step(held, self._run):
+            case Say():
+                await self._begin(held)
+            case Ask(place):
+                await self._ask(held, place, self._run.attempt)
+            case Await(request):
+                async for event in self._follow(request, feed):
+                    yield event
+            case AskAnew(request, place):
+                await turns.cancel(self._replica, held.id, request)
+                await self._ask(held, place, self._run.attempt)
+            case Perform(_, calls):
+                async for event in self._perform(held, calls[0], feed):
+                    yield event
+            case Done(request):
+                await self._finish(held, request)
+
+    async def _begin(self, held: Held) -> None:
+        place = await self._at.place()
+        await check_calls_ahead(self._replica, held.id, place)
+        held, place = await self._held(), await self._at.place()
+        bodies: list[Body] = []
+        tools = tuple(tool.definition for tool in self._given.tools.values())
+        if tools and offered_tools(held, place) != tools:
+            bodies.append(Tools(tools))
+        options = await self._options(0)
+        bodies += [
+            Message(Speaker.USER, self._given.parts, options.key),
+            turns.request_body(held, options),
+        ]
+        written = await self._replica.append_chain(
+            held.id, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
+        )
+        self._go_on(KeyedRun(written[-2].id, (written[-1].id,)))
+        self._at.went_on(written[-1].id)
+
+    async def _ask(self, held: Held, place: Place, attempt: int) -> None:
+        body = turns.request_body(held, await self._options(attempt))
+        entry = await self._replica.append(
+            held.id, body, parents=place.parents, basis=place.basis, conflict=place.conflict
+        )
+        self._go_on(self._run.asked(entry.id, attempt))
+        self._at.went_on(entry.id)
+
+    async def _follow(self, request: EntryId, feed: Feed) -> AsyncGenerator[e.Event, None]:
+        """Yield drafts of the answer, and everything else that happens meanwhile."""
+        watch = turns.AnswerWatch(self._replica, self._at.id, request)
+        ahead = CallsAhead(self._replica, request)
+        self._at.went_on(request)
+        try:
+            while True:
+                # Collected first, so that an answer is announced behind the last of its drafts.
+                others, finished = list(self._others(feed)), False
+                for event in await watch.news():
+                    match event:
+                        case turns.Delta(text):
+                            yield e.Draft(text, request, self._at.id)
+                        case turns.Discarded():
+                            yield e.Discarded(request, self._at.id)
+                        case turns.Finished():
+                            finished = True
+                        case _:
+                            pass
+                for other in others:
+                    yield other
+                if finished or isinstance(next_step(await self._held(), self._run), AskAnew):
+                    return
+                look_s = ahead.look(await self._held())
+                await watch.wait(self._given.timeout_s, look_s)
+        finally:
+            watch.stop()
+
+    async def _finish(self, held: Held, request: EntryId) -> None:
+        answer, generation = answer_of(held, request), held.order.answer(request)
+        assert answer is not None and generation is not None, "the step says so"
+        if generation.finish_detail.startswith(_REPEATED) and self._given.key is not None:
+            await self._look()  # another device was first: its turn is ours too
+            return
+        may_retry = self._run.attempt < self._given.retries and not has_started(held, self._run)
+        if answer.finish in _AGAIN and may_retry:
+            await self._ask(held, retry_place(held, request), self._run.attempt + 1)
+            return
+        turns.raise_if_refused(generation)
+        call = await _decided(self._given.policy, answer)
+        if call is None:
+            await self._replica.flush()  # so that its events were delivered
+            self._answer = answer
+            return
+        number = tagged_sha256(POLICY_TAG, answer.entry)[:12].hex()
+        part = ToolCall(call.id or number, call.name, call.arguments_json)
+        place = result_place(held, request)
+        await append(self._at, Message(Speaker.ASSISTANT, (part,)), place)
+
+    def _go_on(self, run: KeyedRun) -> None:
+        self._run = run
+        self._claim.add(run.requests)
+
+    # --- tools --------------------------------------------------------------------------
+
+    async def _perform(
+        self, held: Held, one: OpenCall, feed: Feed
+    ) -> AsyncGenerator[e.Event, None]:
+        """Run the tool of one call, or learn what became of it, and append the result."""
+        known = self._given.tools.get(one.call.name)
+        if known is None and one.started is not None:
+            raise call_open(one, one.started)  # its effect may have happened
+        if known is None:
+            names = ", ".join(self._given.tools) or "none"
+            await self._close(one, f"There is no tool {one.call.name!r}; known: {names}.", True)
+            return
+        if one.started is not None:
+            done = await _resolved(known, one)
+            if done is not None:
+                await self._close(one, text_of_result(done), False)
+                return
+        elif known.effect:
+            start = ToolStarted(one.call.call_id, one.effect_key)
+            place = Place((one.opened_by,), result_place(held, self._run.requests[-1]).basis)
+            try:
+                await append(self._at, Message(Speaker.TOOL, (start,)), place)
+            except CallStarted as error:
+                raise call_open(one, one.effect_key) from error
+            with self._claim.needed():  # the tool runs as soon as this is read
+                for event in self._others(feed):
+                    yield event
+        # What a thread has begun ends, and its result is kept, before a run is closed.
+        with anyio.CancelScope(shield=not inspect.iscoroutinefunction(known.function)):
+            await self._close(one, *await call_tool(known, one))
+
+    async def _close(self, one: OpenCall, text: str, is_error: bool) -> None:
+        """Append the result of a call, and the next request behind the last result.
+
+        Both in one commit: a turn of another thread that came between would be asked first.
+        """
+        held = await self._held()
+        place = result_place(held, self._run.requests[-1])
+        result = ToolResult(one.call.call_id, (Text(text),), is_error)
+        bodies: list[Body] = [Message(Speaker.TOOL, (result,))]
+        if is_last_open(held, one):
+            bodies.append(turns.request_body(held, await self._options(self._run.attempt)))
+        _, *requests = await self._replica.append_chain(
+            held.id, bodies, parents=place.parents, basis=place.basis
+        )
+        for request in requests:
+            self._go_on(self._run.asked(request.id, self._run.attempt))
+            self._at.went_on(request.id)
+
+    # --- helpers ------------------------------------------------------------------------
+
+    async def _held(self) -> Held:
+        return await self._replica.load(self._at.id)
+
+    async def _options(self, attempt: int) -> turns.RequestOptions:
+        key = self._given.call_key(self._replica.public, attempt)
+        return await self._at.options(key=key, **self._given.options)
+
+
+async def _decided(policy: Policy | None, answer: e.Answer) -> e.Call | None:
+    decided = await called(policy, answer) if policy is not None else None
+    if decided is None or isinstance(decided, e.Call):
+        return decided
+    raise ArgumentInvalid(f"policy returns a Call or None, not {decided!r}")
+
+
+async def _resolved(known: Tool, one: OpenCall) -> Any:
+    """Return the result of a started call, None if it did not happen. Raises CallOpen."""
+    assert one.started is not None, "the caller looked"
+    if known.resolve is None:
+        raise call_open(one, one.started)
+    return await called(known.resolve, one.started)

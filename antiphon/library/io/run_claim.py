@@ -1,0 +1,212 @@
+"""The claims of a run, on its key and on its requests (DECISIONS D343, D368).
+
+With the claim on the key one run at a time goes on under it. By the claims on its requests
+others see that a run works on their calls.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
+
+import anyio
+import anyio.lowlevel
+
+from antiphon.library import events as e
+from antiphon.library.errors import CallOpen
+from antiphon.library.io.feed import Feed
+from antiphon.library.io.tool_calls import is_performed_here
+from replica.conversation import Conversation as Held
+from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queued_place
+from replica.ids import ConversationId, EntryId
+from replica.io import LOOK_AGAIN_S, Replica, turns
+
+CLAIM_S = 0.5
+"""Seconds within which a run claims a request that it has written."""
+LEFT_TURNS = 10
+"""Turns of the event loop in which it closes a run whose `async for` was just left."""
+UNREAD_S = 30.0
+"""Seconds after which a run whose events nobody reads lets another one go on."""
+GONE_S = 5.0
+"""Seconds without a claim after which a turn that is in the log waits no more for a run."""
+
+
+class RunClaim:
+    """The claims of one run; others follow it meanwhile."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        conversation: ConversationId,
+        key: str | None,
+        silence_max_s: float | None = None,
+    ) -> None:
+        """Claim nothing yet; without a key nobody else can go on with the run."""
+        self._replica = replica
+        self._conversation = conversation
+        self._name = conversation + key_digest(replica.public, key) if key is not None else None
+        self._silence_max_s = silence_max_s
+        self._is_held = False
+        self._is_needed = False
+        self._has_lapsed = False
+        self._requests: set[EntryId] = set()
+
+    async def events(
+        self, feed: Feed, collected: Callable[[], Iterable[e.Event]]
+    ) -> AsyncGenerator[e.Event, None]:
+        """Yield what happens while another run has the claim; it is held at the end.
+
+        Raises AnswerOverdue if nothing happens for too long.
+        """
+        heard_at = time.monotonic()
+        while not self._is_claimed():
+            for event in collected():
+                yield event
+                heard_at = time.monotonic()
+            silent_s = time.monotonic() - heard_at
+            if self._silence_max_s is not None and silent_s >= self._silence_max_s:
+                detail = f"another run has the key, and gave no news for {silent_s:.0f} s"
+                raise turns.AnswerOverdue(detail)
+            await feed.wait(LOOK_AGAIN_S)
+
+    async def held_for(
+        self,
+        events: AsyncGenerator[e.Event, None],
+        look: Callable[[], Awaitable[None]],
+        feed: Feed,
+        collected: Callable[[], Iterable[e.Event]],
+    ) -> AsyncGenerator[e.Event, None]:
+        """Yield the events of the run, which has its claims meanwhile (DECISIONS D384).
+
+        One that is not read for UNREAD_S loses them until the next read; `look` then tells
+        the run what another one did.
+        """
+        async with aclosing(events):
+            async for event in events:
+                with self._unread():
+                    yield event
+                if self._has_lapsed:
+                    async for other in self.events(feed, collected):
+                        yield other
+                    self._has_lapsed = False
+                    await look()
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Keep the claims, read or not."""
+        self._is_needed = True
+        try:
+            yield
+        finally:
+            self._is_needed = False
+
+    @contextmanager
+    def _unread(self) -> Iterator[None]:
+        timer = asyncio.get_running_loop().call_later(UNREAD_S, self._lapse)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _lapse(self) -> None:
+        if not self._is_needed:
+            self._has_lapsed = True
+            self.release()
+
+    def _is_claimed(self) -> bool:
+        processes = self._replica.processes
+        # Another run of this replica keeps the claim too.
+        self._is_held = self._name is None or (
+            not processes.is_claimed(self._name) and processes.claim(self._name)
+        )
+        return self._is_held
+
+    def add(self, requests: Iterable[EntryId]) -> None:
+        """Claim requests of the run, so that what they call is known to be worked on."""
+        for request in requests:
+            if request not in self._requests and self._replica.processes.claim(
+                self._conversation + request
+            ):
+                self._requests.add(request)
+
+    def release(self) -> None:
+        """Leave the run to another one."""
+        while self._requests:
+            self._replica.processes.release(self._conversation + self._requests.pop())
+        if self._is_held and self._name is not None:
+            self._replica.processes.release(self._name)
+        self._is_held = False
+
+
+async def check_calls_ahead(replica: Replica, conversation: ConversationId, place: Place) -> None:
+    """Let a turn be written where it waits behind no call that no run works on.
+
+    A call without a claim is looked at again after CLAIM_S, since its run may be about to
+    claim it. Raises CallOpen.
+    """
+    held = await replica.load(conversation)
+    ahead = calls_ahead(held, place)
+    _check_own(ahead)
+    for _ in range(LEFT_TURNS if ahead else 0):
+        await anyio.lowlevel.checkpoint()
+    if not any(_without_run(replica, held, ahead)):
+        return
+    await anyio.sleep(CLAIM_S)
+    held = await replica.load(conversation)
+    for one in _without_run(replica, held, calls_ahead(held, place)):
+        raise call_open(one, one.started or one.effect_key)
+
+
+class CallsAhead:
+    """The calls that a turn in the log waits behind, whose runs may end meanwhile."""
+
+    def __init__(self, replica: Replica, request: EntryId) -> None:
+        """Look at the calls ahead of a request."""
+        self._replica = replica
+        self._request = request
+        self._gone_at: float | None = None
+
+    def look(self, held: Held) -> float | None:
+        """Return the seconds after which to look again, None where nothing is waited behind.
+
+        Raises CallOpen once no run has worked on a call of this key for GONE_S.
+        """
+        place = queued_place(held, self._request)
+        ahead = calls_ahead(held, place) if place is not None else ()
+        _check_own(ahead)
+        gone = next(_without_run(self._replica, held, ahead), None)
+        now = time.monotonic()
+        if gone is None:
+            self._gone_at = None
+        elif self._gone_at is None:
+            self._gone_at = now
+        elif now - self._gone_at >= GONE_S:
+            where = "this turn is in the log and goes on behind the result"
+            raise call_open(gone, gone.started or gone.effect_key, where)
+        return CLAIM_S if ahead else None
+
+
+def _without_run(replica: Replica, held: Held, calls: Iterable[OpenCall]) -> Iterator[OpenCall]:
+    """Yield the calls of this key that no run here works on."""
+    for one in calls:
+        is_own = one.asked.executor == replica.public
+        if is_own and not replica.processes.is_claimed(held.id + one.request):
+            yield one
+
+
+def _check_own(calls: Iterable[OpenCall]) -> None:
+    """Refuse a turn that waits for the tool which makes it. Raises CallOpen."""
+    for one in calls:
+        if is_performed_here(one.request):
+            detail = f"'{one.call.name}' would wait for its own end: a tool asks on another branch"
+            raise CallOpen(
+                f"{detail}, or in another conversation",
+                call_id=one.call.call_id, effect_key=one.effect_key,
+            )  # fmt: skip
+
+
+def call_open(one: OpenCall, effect_key: str, more: str = "") -> CallOpen:
+    """Return the error of a call without a result."""
+    state = "was started, and its result is not known" if one.started else "waits for its run"
+    detail = "; ".join(filter(None, (f"'{one.call.name}' {state}", more)))
+    return CallOpen(detail, call_id=one.call.call_id, effect_key=effect_key)

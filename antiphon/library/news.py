@@ -1,0 +1,161 @@
+"""The events that entries of the log stand for. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from antiphon.library import events as e
+from replica.conversation import Conversation
+from replica.ids import EntryId, PublicKey
+from replica.log import (
+    Entry,
+    FinishReason,
+    Generation,
+    Grant,
+    Kind,
+    Member,
+    Message,
+    Part,
+    Request,
+    Role,
+    Seal,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+    reach,
+    text_of,
+)
+
+
+def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
+    """Return the logged answer of a request, None while there is none."""
+    generation_id, generation = held.order.generation_of(request), held.order.answer(request)
+    if generation_id is None or generation is None:
+        return None
+    calls = tuple(_call(part) for part in generation.parts if isinstance(part, ToolCall))
+    finish = FinishReason(generation.finish_reason)
+    text = text_of(generation.parts)
+    return e.Answer(text, generation.usage, generation_id, request, finish, calls)
+
+
+def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> Iterator[e.Event]:
+    """Yield the events of admitted entries, in their order; void entries have none.
+
+    `me` is the key whose branch is `mine` where the entries begin another one.
+    """
+    for entry in entries:
+        membership = held.log.membership
+        if entry.header.kind == Kind.MEMBER:
+            if membership.counts(entry):
+                yield from _of_member(held, entry)
+        elif membership.is_visible(entry):
+            yield from _of_entry(held, entry, me)
+        if len(held.log.lane_tips(entry.header.lane)) > 1:
+            yield e.Diverged(entry.header.author, entry.id, held.id)
+
+
+def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Event]:
+    who, at, here = entry.header.author, entry.id, held.id
+    match held.log.body(at):
+        case Message(parts=parts, label=label):
+            words = text_of(tuple(p for p in parts if not isinstance(p, ToolResult)))
+            if words:
+                yield e.Said(who, words, at, here, label=label)
+            yield from _of_parts(held, entry, parts)
+        case Request():
+            yield e.Asked(who, at, here)
+        case Seal(request=request) if at in held.order.nodes:
+            yield e.Sealed(request, at, here)
+            yield from _forks(held, at, me)
+        case Generation():
+            yield from _of_generation(held, entry)
+        case _:
+            pass
+
+
+def _of_parts(held: Conversation, entry: Entry, parts: Iterable[Part]) -> Iterator[e.Event]:
+    for part in parts:
+        match part:
+            case ToolCall():
+                yield e.ToolCalled(_call(part), entry.id, held.id)
+            case ToolStarted(call_id, effect_key):
+                call = call_before(held, entry, call_id)
+                yield e.ToolStarted(call, effect_key, entry.id, held.id)
+            case ToolResult(call_id, inner, is_error):
+                call = call_before(held, entry, call_id)
+                yield e.ToolDone(call, text_of(inner), is_error, entry.id, held.id)
+            case _:
+                pass
+
+
+def _of_generation(held: Conversation, entry: Entry) -> Iterator[e.Event]:
+    request = request_of(held, entry)
+    if request is None:
+        return
+    answer, generation = answer_of(held, request), held.order.answer(request)
+    assert answer is not None and generation is not None, "it answers the request"
+    if answer.finish == FinishReason.REFUSED:
+        reason, _, detail = generation.finish_detail.partition(": ")
+        yield e.Refused(reason, detail, request, held.id)
+        return
+    for call in answer.calls:
+        yield e.ToolCalled(call, entry.id, held.id)
+    yield e.Answered(answer, held.id)
+
+
+def request_of(held: Conversation, entry: Entry) -> EntryId | None:
+    """Return the request that a generation answers, None if it does not count."""
+    if len(entry.header.parents) != 1:
+        return None
+    parent = entry.header.parents[0]
+    node = held.order.nodes.get(parent)
+    request = node.seal.request if node is not None else parent
+    return request if held.order.generation_of(request) == entry.id else None
+
+
+def _forks(held: Conversation, seal: EntryId, me: PublicKey) -> Iterator[e.Event]:
+    node = held.order.nodes[seal]
+    siblings = node.parent.children if node.parent is not None else held.order.roots
+    others = [one for one in siblings if one.id != seal]
+    if not others:
+        return
+
+    def asked_by_me(request: EntryId) -> bool:
+        return held.log.entries[request].header.author == me
+
+    other = next((one for one in others if asked_by_me(one.seal.request)), others[0])
+    if asked_by_me(node.seal.request):
+        yield e.Forked(seal, other.id, held.id)
+    else:
+        yield e.Forked(other.id, seal, held.id)
+
+
+def _of_member(held: Conversation, entry: Entry) -> Iterator[e.Event]:
+    match held.log.body(entry.id):
+        case Member(Grant(key, role)) if role in Role.__members__.values():
+            yield e.MemberChanged(key, Role(role).name.lower(), held.id)
+        case Member(Grant()) | None:
+            pass
+        case Member(change):
+            yield e.MemberChanged(change.key, None, held.id)
+        case _:
+            pass
+
+
+def call_before(held: Conversation, entry: Entry, call_id: str) -> e.Call:
+    """Return the call of an id among an entry's ancestors; without a name if it is not there."""
+    entries = held.log.entries
+
+    def is_request(at: EntryId) -> bool:
+        return entries[at].header.kind == Kind.REQUEST
+
+    # The call stands behind the last request before its result.
+    before = reach(entry.header.parents, lambda i: entries[i].header.parents, is_request)
+    for at in before:
+        body = held.log.body(at)
+        for part in body.parts if isinstance(body, (Message, Generation)) else ():
+            if isinstance(part, ToolCall) and part.call_id == call_id:
+                return _call(part)
+    return e.Call(call_id, "")
+
+
+def _call(part: ToolCall) -> e.Call:
+    return e.Call(part.call_id, part.name, part.arguments_json)

@@ -1,0 +1,162 @@
+"""Tools: functions that a model may call, described by their annotations (spec/07-host §8).
+
+Pure: running a tool is the driver's.
+"""
+
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
+
+from antiphon.library.errors import ToolUnsuitable
+from replica.limits import BODY_BYTES_MAX
+from replica.log import ToolDefinition
+
+EFFECT_PARAMETER = "effect_key"
+"""A parameter of this name gets the key of the effect, and the model does not see it."""
+RESULT_BYTES_MAX = BODY_BYTES_MAX - 4096
+"""The rest of a body is for the call's id and what surrounds it."""
+_NAMES: Mapping[Any, str] = {
+    str: "string", int: "integer", float: "number", bool: "boolean", list: "array",
+    dict: "object", type(None): "null",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may call; see `tool`.
+
+    >>> book.name, book.effect, book("Rome")
+    ('book', True, 'booked in Rome')
+    """
+
+    function: Callable[..., Any]
+    definition: ToolDefinition
+    effect: bool = False
+    resolve: Callable[[str], Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """The name the model calls it by."""
+        return self.definition.name
+
+    @property
+    def wants_key(self) -> bool:
+        """Whether the function has a parameter for the key of its effect."""
+        return EFFECT_PARAMETER in inspect.signature(self.function).parameters
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    effect: bool = False,
+    resolve: Callable[[str], Any] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: bool = False,
+    resolve: Callable[[str], Any] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool; its annotations and its docstring describe it to the model.
+
+    With `effect` its start is durable before it runs, and after a crash it is not run
+    again: `resolve(effect_key)` returns the result if the effect happened and None if it
+    did not; without `resolve` the call stays open (CALL_OPEN). A parameter
+    `effect_key` gets that key. The function may be async. Raises ToolUnsuitable.
+
+    >>> @tool
+    ... def add(a: int, b: int = 1) -> int:
+    ...     "Add two numbers."
+    ...     return a + b
+    >>> add.definition.description, add(1, 2)
+    ('Add two numbers.', 3)
+    """
+
+    def make(wrapped: Callable[..., Any]) -> Tool:
+        schema = json.dumps(schema_of(wrapped), ensure_ascii=False)
+        doc = inspect.getdoc(wrapped) or ""
+        definition = ToolDefinition(
+            name or wrapped.__name__, description if description is not None else doc, schema
+        )
+        return Tool(wrapped, definition, effect, resolve)
+
+    return make if function is None else make(function)
+
+
+def as_tools(given: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """Return tools by name; plain functions become tools without an effect."""
+    if not isinstance(given, Iterable):
+        raise ToolUnsuitable(f"tools are a list of functions, not {given!r}")
+    made = [one if isinstance(one, Tool) else tool(one) for one in given]
+    by_name = {one.name: one for one in made}
+    if len(by_name) < len(made):
+        raise ToolUnsuitable("two tools have the same name")
+    return by_name
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the JSON schema of a function's parameters. Raises ToolUnsuitable."""
+    if not inspect.isroutine(function):
+        raise ToolUnsuitable(f"{function!r} is no function")
+    hints = get_type_hints(function)
+    properties, required = {}, []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == EFFECT_PARAMETER:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise ToolUnsuitable(f"'{parameter.name}' can't be passed by name")
+        if parameter.kind is parameter.VAR_KEYWORD or parameter.name not in hints:
+            raise ToolUnsuitable(f"'{parameter.name}' has no annotation")
+        properties[parameter.name] = _schema(hints[parameter.name], parameter.name)
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    return schema | {"required": required, "additionalProperties": False}
+
+
+def _schema(hint: Any, name: str) -> dict[str, Any]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(one, name) for one in arguments]}
+    if origin is list:
+        return {"type": "array", "items": _schema(arguments[0], name)}
+    if origin is dict and arguments[0] is str:
+        return {"type": "object", "additionalProperties": _schema(arguments[1], name)}
+    if hint is Any:
+        return {}
+    if hint not in _NAMES:
+        raise ToolUnsuitable(f"'{name}' has an annotation without a JSON type: {hint!r}")
+    return {"type": _NAMES[hint]}
+
+
+def text_of_result(value: Any) -> str:
+    """Return a tool's value as text: text as it is, anything else as JSON.
+
+    A message has room for RESULT_BYTES_MAX; a longer text is cut there, and says so.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    data = text.encode(errors="replace")  # half of a pair of surrogates has no bytes
+    if len(data) <= RESULT_BYTES_MAX:
+        return data.decode()
+    kept = data[:RESULT_BYTES_MAX].decode(errors="ignore")
+    return f"{kept}\n[cut here: the result has {len(data):,} bytes]"

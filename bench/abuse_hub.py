@@ -1,0 +1,329 @@
+"""What one peer can cost a real hub, and its other members: attacks over gRPC.
+
+Each attack is measured at n = 10^2 and 10^4 (10^5 with `--long`) entries of the
+conversation: the hub's CPU time of one frame and the longest step of its loop, then a
+flood of such frames for some seconds, with its CPU time per MB, the growth of the hub's
+memory, and the appends of another member beside it: idle and attacked rounds alternate.
+At last all attacks at once, within the memory that a hub allows all peers.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from antiphon.v1 import sync_pb2 as pb
+from bench.hostile_attacks import ATTACKS, NEIGHBOUR, Attack, Stage, grown, messages
+from bench.hostile_logs import Pen, Talk, said
+from bench.raw_peer import Figures, RawPeer, TimedHub, timed_hub
+from bench.result import Goal, report, say, sized_parser
+from replica.io import Store
+from replica.limits import MEMORY_BYTES_MAX
+from replica.log import entry_to_pb
+
+SIZES, LONG = (100, 10_000), 100_000
+HOLD_MS, CPU_S_PER_MB, MEMORY_RATIO, APPEND_RATIO, GROWTH = 20.0, 2.0, 8.0, 2.0, 1.5
+FLOOR_MS, APPEND_FLOOR_MS = 1.0, 10.0
+"""Times below these count as these: less is no difference on a shared machine."""
+MEMORY_FLOOR_BYTES = 16 << 20
+"""Growth of memory that the allocator and gRPC's buffers may have in any case."""
+MEMORY_FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""The disk is not measured, where there is a file system in memory."""  # the disk is not measured
+PROBES, ROUNDS, IDLE_S = 7, 2, 1.0
+ATTACKER_NICE = 10
+"""The attacker has a lower priority than hub and neighbour: it would be another machine."""
+ALL_AT_ONCE = "all at once"
+
+
+@dataclass
+class Row:
+    """One attack at one size."""
+
+    attack: str
+    line: int
+    n: int
+    frame_ms: float = 0.0
+    """CPU time of the hub for one frame."""
+    hold_ms: float = 0.0
+    """Longest step of the loop, alone or in the flood."""
+    step: str = ""
+    collection_ms: float = 0.0
+    """Longest pass of the garbage collector."""
+    flood_cpu_s: float = 0.0
+    flood_bytes: int = 0
+    grown_bytes: int = 0
+    descriptors: int = 0
+    idle_p99_ms: float = 0.0
+    beside_p99_ms: float = 0.0
+    idle_cpu_p99_ms: float = 0.0
+    """CPU time of the hub from an append to its answer, with all that it did meanwhile."""
+    beside_cpu_p99_ms: float = 0.0
+    answers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def cpu_per_mb(self) -> float:
+        """CPU seconds per MB of the flood, of at least one MB a round."""
+        return self.flood_cpu_s / max(ROUNDS, self.flood_bytes / 1e6)
+
+
+# --- another member ---------------------------------------------------------------------
+
+
+def _cpu_ms(pid: int) -> float:
+    """Return the CPU time of another process."""
+    return 1_000 * time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid has it
+
+
+def _append_beside(hub: TimedHub, talk: Talk, pen: Pen, pipe: Any) -> None:
+    """Append as a writer whenever asked, in a process of its own; answer with the times."""
+
+    async def run() -> None:
+        writer = await RawPeer(pen, hub.address).enter()
+        while (seconds := await asyncio.to_thread(pipe.recv)) is not None:
+            times, until = [], time.monotonic() + seconds
+            while time.monotonic() < until or len(times) < 5:
+                entry = pen.write(said(), talk.top)
+                data = pb.PushRequest(
+                    conversation=talk.id, entries=[entry_to_pb(entry)]
+                ).SerializeToString()
+                began, cpu_began = time.perf_counter(), _cpu_ms(hub.process.pid)
+                await writer.call("SyncService/Push", data)
+                cpu_ms = _cpu_ms(hub.process.pid) - cpu_began
+                times.append((1_000 * (time.perf_counter() - began), cpu_ms))
+                await asyncio.sleep(0.01)
+            pipe.send(times)
+
+    asyncio.run(run())
+
+
+class Neighbour:
+    """Another member, whose appends are timed."""
+
+    def __init__(self, hub: TimedHub, stage: Stage) -> None:
+        """Start its process."""
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_append_beside, args=(hub, stage.talk, stage.pens[NEIGHBOUR], theirs)
+        )
+        self._process.start()
+        theirs.close()
+
+    def begin(self, seconds: float) -> None:
+        """Begin to append for some seconds."""
+        self._pipe.send(seconds)
+
+    async def times(self) -> list[tuple[float, float]]:
+        """Return the times of the appends that were begun, in ms: elapsed, and the hub's CPU."""
+        found: list[tuple[float, float]] = await asyncio.to_thread(self._pipe.recv)
+        return found
+
+    def end(self) -> None:
+        """End its process."""
+        self._pipe.send(None)
+        self._process.join(5.0)
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
+
+
+def p99(times: list[float]) -> float:
+    """Return the 99th percentile."""
+    return quantiles(times, n=100)[98] if len(times) > 1 else times[0]
+
+
+# --- one attack --------------------------------------------------------------------------
+
+
+async def stored(folder: Path, *talks: Talk) -> None:
+    """Make the folder of a hub that holds conversations."""
+    await asyncio.to_thread((folder / "log").mkdir, parents=True)
+    async with await Store.open(folder / "log" / "log.db") as store:
+        entries = [entry for talk in talks for entry in talk.entries]
+        for at in range(0, len(entries), 1_000):
+            await store.append(entries[at : at + 1_000])
+
+
+async def _probe(attack: Attack, stage: Stage, hub: TimedHub, row: Row) -> None:
+    """Measure single frames, each with the work that it leaves."""
+    link = await stage.peer.link()
+    await link.ping()
+    costs = []
+    for frame in attack.frames(stage, PROBES):
+        before = hub.figures()
+        await link.write(frame)
+        is_up = await link.ping()
+        after = hub.figures()
+        costs.append(1_000 * (after.cpu_s - before.cpu_s))
+        _note_hold(row, after)
+        if not is_up:
+            link = await stage.peer.link()
+    row.frame_ms = median(costs) if costs else 0.0
+    link.end()
+
+
+def _note_hold(row: Row, figures: Figures) -> None:
+    if figures.hold_ms > row.hold_ms:
+        row.hold_ms, row.step = figures.hold_ms, figures.step
+    row.collection_ms = max(row.collection_ms, figures.collection_ms)
+
+
+async def _attack(
+    row: Row,
+    hub: TimedHub,
+    neighbour: Neighbour,
+    stages: list[tuple[Attack, Stage]],
+    seconds: float,
+) -> None:
+    """Alternate idle and attacked rounds, each with the appends of another member."""
+    os.nice(ATTACKER_NICE)
+    idle, beside = list[tuple[float, float]](), list[tuple[float, float]]()
+    started = hub.figures()
+    _note_hold(row, started)
+    for _ in range(ROUNDS):
+        neighbour.begin(min(IDLE_S, seconds))
+        idle += await neighbour.times()
+        before, until = hub.figures(), time.monotonic() + seconds
+        _note_hold(row, before)
+        sent = sum(stage.peer.sent_bytes for _, stage in stages)
+        neighbour.begin(seconds)
+        await asyncio.gather(*(attack.flood(stage, until) for attack, stage in stages))
+        beside += await neighbour.times()
+        after = hub.figures()
+        _note_hold(row, after)
+        row.flood_cpu_s += after.cpu_s - before.cpu_s
+        row.flood_bytes += sum(stage.peer.sent_bytes for _, stage in stages) - sent
+    row.idle_p99_ms, row.idle_cpu_p99_ms = (p99(list(times)) for times in zip(*idle, strict=True))
+    row.beside_p99_ms, row.beside_cpu_p99_ms = (
+        p99(list(times)) for times in zip(*beside, strict=True)
+    )
+    row.grown_bytes, row.descriptors = after.rss_bytes - started.rss_bytes, after.descriptors
+    for _, stage in stages:
+        row.answers |= stage.peer.reasons
+        await stage.peer.leave()
+    neighbour.end()
+
+
+async def measure(attack: Attack, n: int, seconds: float, folder: Path) -> Row:
+    """Measure one attack over a conversation that was grown to n."""
+    row = Row(attack.name, attack.line, n)
+    stage = grown(attack, n)
+    await stored(folder, stage.talk)
+    with timed_hub(folder) as hub:
+        neighbour = Neighbour(hub, stage)  # a fork, before this process uses gRPC
+        hub.figures()
+        stage.peer = await RawPeer(stage.pens[attack.by], hub.address).enter()
+        await _probe(attack, stage, hub, row)
+        await _attack(row, hub, neighbour, [(attack, stage)], seconds)
+    return row
+
+
+async def measure_all(n: int, seconds: float, folder: Path) -> Row:
+    """Measure all floods at once, each from a connection of its own."""
+    row = Row(ALL_AT_ONCE, 12, n)
+    mixed = [attack for attack in ATTACKS if attack.grow is messages]
+    stage = grown(mixed[0], n)
+    await stored(folder, stage.talk)
+    with timed_hub(folder) as hub:
+        neighbour, stages = Neighbour(hub, stage), []
+        for attack in mixed:
+            peer = await RawPeer(stage.pens[attack.by], hub.address).enter()
+            stages.append((attack, replace(stage, peer=peer)))
+        await _attack(row, hub, neighbour, stages, seconds)
+    return row
+
+
+def _in_process(job: Callable[..., Coroutine[None, None, Row]], n: int, seconds: float) -> Row:
+    """Measure in a process of its own, whose priority no later one inherits."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER) as name:
+            theirs.send(asyncio.run(job(n, seconds, Path(name) / "hub")))
+
+    process = context.Process(target=work)
+    process.start()
+    theirs.close()
+    try:
+        row: Row = ours.recv()
+    finally:
+        process.join()
+    return row
+
+
+def run(names: list[str], sizes: tuple[int, ...], seconds: float) -> Iterator[Row]:
+    """Run the attacks, each at all sizes."""
+    jobs: list[tuple[str, Callable[..., Coroutine[None, None, Row]]]]
+    jobs = [(attack.name, partial(measure, attack)) for attack in ATTACKS]
+    jobs.append((ALL_AT_ONCE, measure_all))
+    for attack_name, job in jobs:
+        if names and attack_name not in names:
+            continue
+        for n in sizes:
+            row = _in_process(job, n, seconds)
+            say(
+                f"{row.line:3} {row.attack:26} n={n:<6} {row.frame_ms:8.2f} ms/frame "
+                f"hold {row.hold_ms:7.1f} ms (gc {row.collection_ms:.0f})  "
+                f"{row.cpu_per_mb:5.2f} s/MB ({row.flood_cpu_s:.2f} s, "
+                f"{row.flood_bytes / 1e6:.2f} MB)  +{row.grown_bytes / 1e6:.0f} MB  "
+                f"append {row.idle_p99_ms:.0f} -> {row.beside_p99_ms:.0f} ms "
+                f"(hub's CPU {row.idle_cpu_p99_ms:.0f} -> {row.beside_cpu_p99_ms:.0f})  "
+                f"{row.answers}"
+            )
+            if row.hold_ms > HOLD_MS:
+                say(f"      {row.step}")
+            yield row
+
+
+def goals(rows: list[Row]) -> list[Goal]:
+    """Return the bars."""
+    found = []
+    by_attack: dict[str, list[Row]] = {}
+    for row in rows:
+        by_attack.setdefault(row.attack, []).append(row)
+    for name, of_it in by_attack.items():
+        most = of_it[-1]
+        memory = max(0, most.grown_bytes - MEMORY_FLOOR_BYTES) / max(1, most.flood_bytes)
+        idle = max(APPEND_FLOOR_MS, most.idle_p99_ms)
+        growth = max(FLOOR_MS, most.frame_ms) / max(FLOOR_MS, of_it[0].frame_ms)
+        if name == ALL_AT_ONCE:
+            grown_mb = most.grown_bytes / 1e6
+            found.append(Goal(f"{name}: memory, MB", grown_mb, MEMORY_BYTES_MAX / 1e6, False))
+        found += [
+            Goal(f"{name}: longest step, ms", most.hold_ms, HOLD_MS, False),
+            Goal(f"{name}: CPU s per MB", most.cpu_per_mb, CPU_S_PER_MB, False),
+            Goal(f"{name}: memory per byte", memory, MEMORY_RATIO, False),
+            Goal(f"{name}: p99 of appends beside / idle", most.beside_p99_ms / idle,
+                 APPEND_RATIO, False),
+            Goal(f"{name}: p99 of the hub's CPU for appends beside / idle",
+                 most.beside_cpu_p99_ms / max(APPEND_FLOOR_MS, most.idle_cpu_p99_ms),
+                 APPEND_RATIO, False),
+            Goal(f"{name}: growth of a frame", growth, GROWTH, False),
+        ]  # fmt: skip
+    return found
+
+
+def main() -> int:
+    """Run all attacks, or those named; return 1 if a bar was missed."""
+    parser = sized_parser(__doc__ or "")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a flood")
+    parser.add_argument("--sizes", type=int, nargs="*", help="other sizes")
+    flags = parser.parse_args()
+    sizes = tuple(flags.sizes) if flags.sizes else (*SIZES, LONG) if flags.long else SIZES
+    rows = list(run(flags.names, sizes, flags.seconds))
+    raw = {"rows": [vars(row) for row in rows]}
+    return report("abuse_hub", goals(rows), raw, json_only=flags.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

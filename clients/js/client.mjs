@@ -1,0 +1,253 @@
+// A level-1 client: Authenticate, Push, Watch, and no log of its own (spec/13-level-1).
+// Its folder keeps the key, the hub's key, the conversation and its host, and what is not acked yet.
+import grpc from '@grpc/grpc-js';
+import loader from '@grpc/proto-loader';
+import { randomBytes } from 'node:crypto';
+import { EventEmitter } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as e from './encode.mjs';
+
+const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname], keepCase: true, longs: String, defaults: true };
+const loaded = loader.loadSync('antiphon/v1/sync.proto', PROTO);
+const { SyncService } = grpc.loadPackageDefinition(loaded).antiphon.v1;
+
+const CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
+const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000,
+  'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
+// Without an ErrorInfo the error is gRPC's or a proxy's: these codes say that nothing was decided.
+const TRANSPORT = ['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL', 'UNKNOWN', 'RESOURCE_EXHAUSTED'];
+
+export class Refused extends Error {
+  constructor(reason, detail, nextStep, { retryable = false, waitMs = 0 } = {}) {
+    super(`${reason}: ${detail} ${nextStep}`.trim());
+    Object.assign(this, { reason, retryable, waitMs });
+  }
+}
+
+// Return the typed error of a failed call, from its trailer (spec/10-errors §2).
+export function refusal(error) {
+  if (error instanceof Refused) return error;
+  if (error.code === undefined) throw error; // a bug here, not an answer
+  const trailer = error.metadata?.get('grpc-status-details-bin')[0];
+  const none = Buffer.alloc(0), details = {};
+  for (const any of trailer ? e.read(trailer)(3) : []) {
+    details[String(e.read(any)(1)[0]).split('google.rpc.')[1]] = e.read(e.read(any)(2)[0] ?? none);
+  }
+  const { ErrorInfo: info, RetryInfo: retry } = details;
+  const code = grpc.status[error.code];
+  if (!info) return new Refused(code, error.details, '', { retryable: TRANSPORT.includes(code) });
+  const metadata = Object.fromEntries(info(3).map((pair) => [1, 2].map((n) => String(e.read(pair)(n)[0]))));
+  const delay = e.read(retry?.(1)[0] ?? none), int = (n) => Number(delay(n)[0] ?? 0n);
+  return new Refused(String(info(1)[0]), error.details, metadata.next_step,
+    { retryable: Boolean(retry), waitMs: int(1) * 1000 + int(2) / 1e6 });
+}
+
+// Events: draft {text}, answer {request, text, refused}, warning, refused, retry, durable, failed.
+export class Client extends EventEmitter {
+  constructor(address, folder) {
+    super();
+    this.file = path.join(folder, 'client.json');
+    fs.mkdirSync(folder, { recursive: true });
+    this.kept = fs.existsSync(this.file) ? JSON.parse(fs.readFileSync(this.file)) : { unacked: [] };
+    this.kept.seed ??= randomBytes(32).toString('hex');
+    this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
+    this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // loopback only
+    this.beginEpoch();
+    this.texts = new Map(); // of generations, by id
+    this.cursor = new Map(); // lane heads as of the last Hint
+    this.hinted = new Promise((resolve) => this.once('hint', resolve));
+    this.draft = {};
+    this.flushing = Promise.resolve();
+  }
+
+  // Begin fresh lanes: with each process, and where the hub refused an entry of the present ones.
+  beginEpoch() {
+    this.epoch = randomBytes(8).readBigUInt64LE() || 1n;
+    this.last = {}; // per track: seq, id and lamport of the last entry
+  }
+
+  // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
+  save() {
+    fs.writeFileSync(`${this.file}.new`, JSON.stringify(this.kept), { mode: 0o600, flush: true });
+    fs.renameSync(`${this.file}.new`, this.file);
+  }
+
+  unary(name, request, metadata = new grpc.Metadata()) {
+    return new Promise((resolve, reject) => {
+      this.stub[name](request, metadata, { deadline: Date.now() + CALL_MS },
+        (error, response) => (error ? reject(refusal(error)) : resolve(response)));
+    });
+  }
+
+  async authenticate() {
+    const first = { client_key: this.key.public, client_nonce: randomBytes(32) };
+    const { challenge } = await this.unary('Authenticate', first);
+    const shown = challenge.hub_key.toString('hex');
+    if (shown !== (this.kept.hub ??= shown)) throw new Refused('PEER_IDENTITY_CHANGED', shown, 'Ask the operator.');
+    const bytes = (role) => e.transcript(role, this.key.public, first.client_nonce, challenge);
+    if (challenge.certificate_digest.length || Number(challenge.expire_time_ms) <= Date.now()
+      || !e.isSigned(challenge.hub_key, challenge.hub_signature, bytes(1))) {
+      throw new Refused('PROOF_INVALID', 'the hub does not prove its key', 'Compare clocks and keys.');
+    }
+    const { ticket } = await this.unary('Authenticate', { ...first, challenge, client_signature: this.key.sign(bytes(2)) });
+    (this.metadata = new grpc.Metadata()).set('antiphon-ticket-bin', ticket);
+    // A proof on this connection extends its Watch, too.
+    this.renewal ??= setInterval(() => this.authenticate().catch(() => {}), RENEWAL_MS).unref();
+  }
+
+  async call(name, request) {
+    if (!this.metadata) await this.authenticate();
+    return this.unary(name, request, this.metadata);
+  }
+
+  // Repeat an action until it works or fails for good.
+  async retried(action) {
+    for (let attempt = 0; !this.closed; attempt++) {
+      try {
+        return await action(() => (attempt = 0));
+      } catch (error) {
+        const known = refusal(error);
+        if (known.reason === 'TICKET_INVALID') this.metadata = undefined;
+        else if (!known.retryable) throw known;
+        if (!this.closed) this.emit('retry', known);
+        await sleep(Math.max(known.waitMs, BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length - 1)]));
+      }
+    }
+  }
+
+  // Write an entry behind `parents`; `lamport` is that of an entry on a fresh lane.
+  write(kind, content, { track, parents, basis, lamport }) {
+    const prev = track && this.last[track];
+    const place = { conversation: this.conversation, track, parents, basis, prev: prev?.id,
+      seq: prev ? prev.seq + 1 : 0, lamport: prev ? Math.max(lamport, prev.lamport + 1) : lamport };
+    const drawn = { salt: randomBytes(16), timeMs: Date.now() };
+    const entry = e.signed(this.key, this.epoch, kind, content, place, drawn);
+    this.kept.unacked.push(Object.fromEntries(Object.entries(entry).map(([name, b]) => [name, b.toString('base64')])));
+    const written = { seq: place.seq, id: entry.id, lamport: place.lamport };
+    if (track) this.last[track] = written; // the genesis is on no track, and its lane ends with it
+    return written;
+  }
+
+  get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
+
+  // Begin a conversation with the first host the hub vouches for (LINK-31); return the next place.
+  async begin() {
+    const { hosts } = await this.retried(() => this.call('Hosts', {}));
+    if (!hosts[0]?.vouched) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
+    this.kept.host = hosts[0].info.key.toString('hex');
+    const genesis = this.write(e.KIND.GENESIS, e.genesis(this.key.public), { lamport: 0 });
+    this.kept.conversation = genesis.id.toString('hex');
+    const place = { parents: [genesis.id], lamport: 1 };
+    this.write(e.KIND.MEMBER, e.grantHost(hosts[0].info.key), { ...place, track: e.TRACK.MEMBERSHIP });
+    return place;
+  }
+
+  // Say something and ask the host to answer; return the request's id. Works offline after the first Hint.
+  async ask(text) {
+    if (this.conversation && !this.hint) await this.hinted;
+    const place = this.conversation ? this.hint : await this.begin();
+    const at = { ...place, track: e.TRACK.CONVERSATION };
+    const said = this.write(e.KIND.MESSAGE, e.said(text), at);
+    const after = { ...at, parents: [said.id], lamport: said.lamport + 1 };
+    const asked = this.write(e.KIND.REQUEST, e.request(Buffer.from(this.kept.host, 'hex')), after);
+    this.hint = { ...place, parents: [asked.id], lamport: asked.lamport + 1 }; // until the hub sends one
+    this.save();
+    this.flush();
+    return asked.id.toString('hex');
+  }
+
+  // Push what is not acked, always as the same bytes, until each entry has an outcome.
+  flush() {
+    this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error));
+  }
+
+  async pushAll() {
+    const bytes = (text) => Buffer.from(text, 'base64');
+    const entries = this.kept.unacked.map(({ header, signature, body }) => (
+      { header: bytes(header), signature: bytes(signature), body: bytes(body) }));
+    if (entries.length) await this.retried(async () => this.settle(await this.call('Push', { entries })));
+    if (this.conversation) this.watch();
+  }
+
+  settle({ outcomes }) {
+    for (const { id, durable, fault, warning } of outcomes) {
+      this.kept.unacked = this.kept.unacked.filter((one) => one.id !== id.toString('base64'));
+      if (warning) this.emit('warning', warning);
+      if (durable) this.emit('durable', id.toString('hex'));
+      else this.emit('refused', fault, id.toString('hex'));
+      if (!durable) this.beginEpoch(); // the lane has a gap now
+      if (!durable) this.hint = this.latest;
+    }
+    this.save();
+  }
+
+  watch() {
+    this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error));
+  }
+
+  async watchOnce(worked) {
+    if (!this.metadata) await this.authenticate();
+    const request = { conversation: this.conversation, cursor: [...this.cursor.values()], drafts: true };
+    const stream = this.stream = this.stub.Watch(request, this.metadata);
+    const seen = new Map(this.cursor);
+    const silence = setTimeout(() => stream.cancel(), SILENCE_MS); // three Beats are missing
+    try {
+      for await (const event of stream) {
+        silence.refresh();
+        worked();
+        this.receive(event, seen);
+      }
+    } catch (error) {
+      const known = refusal(error);
+      if (known.reason !== 'CURSOR_DIVERGED') throw known;
+      this.cursor.clear();
+    } finally {
+      clearTimeout(silence);
+    }
+    throw new Refused('UNAVAILABLE', 'the Watch ended', '', { retryable: true });
+  }
+
+  receive(event, seen) { // a Beat is nothing but a sign of life
+    if (event.entries) event.entries.entries.forEach((raw) => this.receiveEntry(raw, seen));
+    else if (event.draft) this.receiveDraft(event.draft);
+    else if (event.answered) this.receiveAnswer(event.answered);
+    else if (event.hint) {
+      const { parents, basis, lamport, own_heads: heads } = event.hint;
+      const own = this.last[e.TRACK.CONVERSATION];
+      this.latest = { parents, basis, lamport: Number(lamport) };
+      // A hint of the time before our last entry would place the next one beside it.
+      if (!own || heads.some((head) => head.id.equals(own.id))) this.hint = this.latest;
+      this.cursor = new Map(seen);
+      this.emit('hint');
+    }
+  }
+
+  receiveEntry(raw, seen) {
+    const { id, author, epoch, track, seq, kind } = e.opened(raw);
+    seen.set(`${author.toString('hex')} ${epoch} ${track}`, { author, epoch: String(epoch), track, seq: String(seq), id });
+    const isOurs = kind === e.KIND.GENERATION && author.toString('hex') === this.kept.host; // the host we named
+    if (isOurs && raw.body?.length) this.texts.set(id.toString('hex'), e.shown(raw.body));
+  }
+
+  receiveDraft({ request, run, byte_offset: offset, data }) {
+    if (offset === 0) this.draft = { request, run, size: 0, text: '' }; // a new run, or a new Watch
+    if (run !== this.draft.run || offset !== this.draft.size || !data.length) return;
+    this.draft.size += data.length;
+    this.draft.text += data;
+    this.emit('draft', this.draft.text);
+  }
+
+  receiveAnswer({ request, seal, generation }) {
+    const { text, detail } = this.texts.get(generation.toString('hex')) ?? { text: '', detail: 'no body' };
+    this.emit('answer', { request: request.toString('hex'), text, refused: seal.length ? '' : detail });
+  }
+
+  close() {
+    this.closed = true;
+    clearInterval(this.renewal);
+    this.stream?.cancel();
+    this.stub.close();
+  }
+}

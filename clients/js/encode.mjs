@@ -1,0 +1,113 @@
+// Bytes of level 1: the strict wire subset, ids, signatures, headers and bodies (spec/02-entry).
+// Entries are encoded by hand: protobuf libraries write set defaults, and lose 64-bit numbers.
+import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
+
+export const KIND = { GENESIS: 1, MEMBER: 2, MESSAGE: 3, REQUEST: 5, GENERATION: 7 };
+export const TRACK = { CONVERSATION: 1, MEMBERSHIP: 3 };
+const USER = 2, HOST = 4;
+const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
+
+export const sha256 = (...parts) => createHash('sha256').update(Buffer.concat(parts)).digest();
+
+export const le8 = (number) => Buffer.from(new BigUint64Array([BigInt(number)]).buffer); // on little-endian machines
+
+export const pae = (tag, data) => Buffer.concat([le8(tag.length), Buffer.from(tag), le8(data.length), data]);
+
+function varint(value) {
+  const bytes = [];
+  let rest = BigInt(value);
+  for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
+  return Buffer.from([...bytes, Number(rest)]);
+}
+
+function field(number, value) {
+  if (value?.fixed !== undefined) return Buffer.concat([varint((number << 3) | 1), le8(value.fixed)]);
+  const content = value?.present ?? value;
+  if (!Buffer.isBuffer(content)) return Buffer.concat([varint(number << 3), varint(content)]);
+  return Buffer.concat([varint((number << 3) | 2), varint(content.length), content]);
+}
+
+// Encode {number: value}: a Buffer, a number, {fixed} for fixed64, an array for a repeated field,
+// {present} for a message that may be empty. Defaults are left out; JavaScript sorts the numbers.
+export function message(fields) {
+  const isSet = (v) => v?.fixed !== undefined || v?.present || (Buffer.isBuffer(v) ? v.length : v);
+  return Buffer.concat(Object.entries(fields).flatMap(([number, value]) =>
+    (Array.isArray(value) ? value.map((one) => ({ present: one })) : [value].filter(isSet))
+      .map((one) => field(Number(number), one))));
+}
+
+// Return a function of a field number: all values of that field, numbers as BigInt.
+export function read(bytes) {
+  const found = new Map();
+  let at = 0;
+  const number = () => {
+    for (let value = 0n, shift = 0n; ; shift += 7n) {
+      const byte = bytes[at++];
+      if (byte === undefined) throw new Error('the message is cut off');
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  const content = (length) => bytes.subarray(at, (at += length));
+  while (at < bytes.length) {
+    const tag = Number(number()), wire = tag & 7;
+    if (![0, 1, 2, 5].includes(wire)) throw new Error(`wire type ${wire}`);
+    const value = wire === 0 ? number() : wire === 2 ? content(Number(number()))
+      : wire === 1 ? content(8).readBigUInt64LE() : content(4);
+    found.set(tag >> 3, [...(found.get(tag >> 3) ?? []), value]);
+  }
+  return (one) => found.get(one) ?? [];
+}
+
+export class Key {
+  constructor(seed) {
+    this.private = createPrivateKey({ key: Buffer.concat([PKCS8, seed]), format: 'der', type: 'pkcs8' });
+    this.public = Buffer.from(createPublicKey(this.private).export({ format: 'jwk' }).x, 'base64url');
+  }
+
+  sign = (data) => sign(null, data, this.private);
+}
+
+export function isSigned(by, signature, data) {
+  const jwk = { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') };
+  return verify(null, data, createPublicKey({ key: jwk, format: 'jwk' }), signature);
+}
+
+// The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3).
+export function transcript(role, clientKey, clientNonce, challenge) {
+  const certificate = challenge.certificate_digest.length ? challenge.certificate_digest : Buffer.alloc(32);
+  return pae('antiphon/v1/authenticate', Buffer.concat([challenge.hub_key, clientKey, clientNonce,
+    challenge.hub_nonce, certificate, le8(challenge.expire_time_ms), Buffer.from([role])]));
+}
+
+export const entryId = (header) => sha256(pae('antiphon/v1/entry', header));
+// Sign an entry. `place` has conversation, track, seq, prev, parents, basis and lamport.
+export function signed(key, epoch, kind, content, place, { salt, timeMs }) {
+  const body = Buffer.concat([salt, content]);
+  const header = message({
+    1: place.conversation, 2: key.public, 3: { fixed: epoch }, 4: place.track, 5: place.seq, 6: place.prev,
+    7: [...(place.parents ?? [])].sort(Buffer.compare), 8: place.basis, 9: place.lamport, 10: kind,
+    12: sha256(body), 13: body.length, 14: timeMs, // conflict is left out: QUEUE
+  });
+  return { id: entryId(header), header, signature: key.sign(pae('antiphon/v1/signature', header)), body };
+}
+
+export const genesis = (owner) => message({ 1: [owner] });
+export const grantHost = (host) => message({ 1: message({ 1: host, 2: HOST }) });
+export const said = (text) => message({ 1: USER, 2: [message({ 1: message({ 1: Buffer.from(text) }) })] });
+export const request = (host) => message({ 1: host, 3: { present: Buffer.alloc(0) } }); // greedy
+
+// Return the text of a MESSAGE's or GENERATION's body, and why a GENERATION ended.
+export function shown(body) {
+  const content = read(body.subarray(16));
+  const texts = content(2).flatMap((part) => read(part)(1)).flatMap((text) => read(text)(1));
+  return { text: texts.map(String).join(''), detail: content(5).map(String).join('') };
+}
+
+// Read an entry of a peer: its id is computed, its body and signature are checked.
+export function opened({ header, signature, body }) {
+  const fields = read(header), bytes = (n) => fields(n)[0] ?? Buffer.alloc(0), int = (n) => fields(n)[0] ?? 0n;
+  if (!isSigned(bytes(2), signature, pae('antiphon/v1/signature', header))) throw new Error('not signed');
+  if (body?.length && !sha256(body).equals(bytes(12))) throw new Error('another body');
+  return { id: entryId(header), author: bytes(2), epoch: int(3), track: Number(int(4)), seq: int(5), kind: Number(int(10)) };
+}

@@ -1,0 +1,34 @@
+// Ask a model: `node main.mjs ADDRESS FOLDER`. Each line of the input is one turn; each line of the
+// output is one event, as JSON. It ends with its input, once every turn has its answer.
+import readline from 'node:readline';
+import { Client } from './client.mjs';
+
+const client = new Client(...process.argv.slice(2));
+const open = new Set();
+let ended = false;
+const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));
+const finish = () => ended && !open.size && client.close();
+const fail = ({ reason, message, next_step: step }) => {
+  print('failed', { reason, detail: message ?? step });
+  process.exit(1);
+};
+
+client.on('draft', (text) => print('draft', { text }));
+client.on('durable', (id) => print('durable', { id }));
+client.on('warning', ({ reason, detail }) => print('warning', { reason, detail }));
+client.on('retry', ({ reason, message }) => print('retry', { reason, message }));
+for (const name of ['refused', 'failed']) client.on(name, fail);
+client.on('answer', (answer) => {
+  print('answer', answer);
+  open.delete(answer.request);
+  finish();
+});
+
+client.flush(); // send what an earlier process left, and follow the conversation
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const request = await client.ask(line).catch(fail);
+  open.add(request);
+  print('asked', { request });
+}
+ended = true;
+finish();

@@ -1,0 +1,43 @@
+"""An agent with two tools. Kill it at any time, and start it again: it goes on.
+
+python examples/agent.py FOLDER HUB [--host KEY]
+"""
+
+import argparse
+from pathlib import Path
+
+import antiphon
+
+options = argparse.ArgumentParser()
+options.add_argument("folder", type=Path)
+options.add_argument("hub")
+options.add_argument("--host")
+given = options.parse_args()
+ledger = given.folder / "bookings.txt"  # stands for the service that books
+
+
+@antiphon.tool
+def weather(city: str) -> str:
+    """Say how the weather is in a city."""
+    return f"sunny in {city}"
+
+
+def was_booked(effect_key: str) -> str | None:
+    """Ask the service about an earlier booking."""
+    return "booked" if ledger.exists() and effect_key in ledger.read_text() else None
+
+
+@antiphon.tool(effect=True, resolve=was_booked)
+def book(city: str, nights: int, effect_key: str) -> str:
+    """Book nights in a city."""
+    with ledger.open("a") as file:
+        file.write(f"{effect_key} {city} {nights}\n")
+    return "booked"
+
+
+with antiphon.open(given.folder, hub=given.hub, host=given.host) as me:
+    trip = me.conversation("trip", system="Plan trips.")
+    run = trip.run("Book two nights where it is sunny.", tools=[weather, book], key="job-17")
+    for event in run:
+        print(type(event).__name__, flush=True)
+    print("done:", run.answer.text)

@@ -1,0 +1,42 @@
+"""Compile the grammar on stdin, and write its problem to stdout; nothing if it has none.
+
+The system ends this process where it takes too much time, memory or stack.
+"""
+
+import resource
+import signal
+import sys
+import threading
+
+from model_host.grammar_engine import check
+
+CPU_S_MAX = 2.0
+"""CPU time of one grammar; common ones take some milliseconds."""
+MEMORY_BYTES_MAX = 1024**3
+OUT_OF_MEMORY = 3
+STACK_BYTES_MAX = 4 * 1024**2
+"""Half of what a thread of the host has: what passes here has room there."""
+
+
+def _compile(grammar: str, problems: list[str]) -> None:
+    problems.append(check(grammar))
+
+
+def main() -> int:
+    """Compile one grammar within the limits; return the exit status."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    grammar = sys.stdin.read()
+    # The timer's signal ends the process also inside the engine.
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
+    threading.stack_size(STACK_BYTES_MAX)
+    problems: list[str] = []
+    thread = threading.Thread(target=_compile, args=(grammar, problems))
+    thread.start()
+    thread.join()
+    sys.stdout.writelines(problems)
+    return 0 if problems else OUT_OF_MEMORY
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The grammar of an answer: a request's form, or calls of the tools in effect (spec/07-host §9).
+
+Pure. A source is text for the engine; nothing is compiled here.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llguidance import LLMatcher
+
+from model_host.refusals import GrammarInvalid, ToolChoiceInvalid
+from model_host.tool_formats import ToolFormat
+from replica.ids import Digest, tagged_sha256
+from replica.limits import BODY_BYTES_MAX
+from replica.log import FormatKind, Request, ResponseFormat, ToolChoice, ToolDefinition
+
+JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""One spelling of white space: a model that may always add some need never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarSource:
+    """A grammar in the engine's own form."""
+
+    text: str
+
+    @property
+    def digest(self) -> Digest:
+        """The digest recorded in the answer."""
+        return tagged_sha256(b"antiphon/v1/grammar", self.text.encode())
+
+
+def may_call(request: Request, tools: Sequence[ToolDefinition]) -> bool:
+    """Say whether the answer to a request may call tools."""
+    free = request.response_format is None and request.tool_choice != ToolChoice.NONE
+    return bool(tools) and free
+
+
+def source_for(
+    request: Request, tools: Sequence[ToolDefinition], known: ToolFormat
+) -> GrammarSource | None:
+    """Return the grammar of the answer to a request; None where it is free text.
+
+    `tools` are those in effect. Raises GrammarInvalid, ToolChoiceInvalid.
+    """
+    _check_choice(request, tools)
+    if request.response_format is not None:
+        return _source([_of_format(request.response_format)])
+    if not tools or (request.tool_choice == ToolChoice.NONE and not known.call_begins):
+        return None
+    if request.tool_choice == ToolChoice.NONE:
+        return _source([_lark("answer", _without(known))])
+    if request.tool_choice == ToolChoice.NAMED:
+        tools = [tool for tool in tools if tool.name == request.tool_name][-1:]
+    return _source(_calls(tools, known, request.tool_choice))
+
+
+def _check_choice(request: Request, tools: Sequence[ToolDefinition]) -> None:
+    if request.tool_choice not in set(ToolChoice):
+        raise ToolChoiceInvalid(f"choice {request.tool_choice} is not defined")
+    if (request.tool_choice == ToolChoice.NAMED) != bool(request.tool_name):
+        raise ToolChoiceInvalid("a tool is named exactly where the choice is NAMED")
+    if request.tool_choice not in (ToolChoice.REQUIRED, ToolChoice.NAMED):
+        return
+    if request.response_format is not None:
+        raise ToolChoiceInvalid("an answer has a form of its own, or calls tools")
+    if not tools:
+        raise ToolChoiceInvalid("no tools are in effect")
+    if request.tool_name and request.tool_name not in {tool.name for tool in tools}:
+        raise ToolChoiceInvalid(f"no tool in effect is named {request.tool_name!r}")
+
+
+def _source(grammars: list[dict[str, Any]]) -> GrammarSource:
+    text = json.dumps({"grammars": grammars}, ensure_ascii=True, separators=(",", ":"))
+    if len(text) > BODY_BYTES_MAX:
+        raise GrammarInvalid(f"the grammar has {len(text)} bytes, at most {BODY_BYTES_MAX}")
+    return GrammarSource(text)
+
+
+def _of_format(wanted: ResponseFormat) -> dict[str, Any]:
+    match wanted.kind:
+        case FormatKind.JSON_SCHEMA:
+            return _json("answer", wanted.text)
+        case FormatKind.REGEX:
+            found = json.loads(LLMatcher.grammar_from_regex(wanted.text))["grammars"][0]
+            return _lark("answer", found["lark_grammar"])
+        case FormatKind.LARK:
+            return _lark("answer", wanted.text)
+
+
+def _lark(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "lark_grammar": text}
+
+
+def _json(name: str, text: str) -> dict[str, Any]:
+    try:
+        schema = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise GrammarInvalid(f"the schema is not JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise GrammarInvalid("the schema is not a JSON object")
+    # Options in the schema itself could switch off the check of its keywords.
+    return {"name": name, "json_schema": {**schema, "x-guidance": JSON_OPTIONS}}
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+# --- calls --------------------------------------------------------------------------------
+
+_ANY_TEXT = r"/(.|\n)*/"
+
+
+def _calls(tools: Sequence[ToolDefinition], known: ToolFormat, choice: int) -> list[dict[str, Any]]:
+    """Return the grammar of calls, or with AUTO of text that may hold calls."""
+    rules = _marked(known, choice) if known.call_begins else _bare(choice)
+    names = [f"call_{number}" for number in range(len(tools))]
+    rules.append(f"call: {' | '.join(names)}")
+    grammars = []
+    for number, tool in enumerate(tools):
+        head, tail = known.around_arguments(tool.name)
+        rules.append(f"call_{number}: {_quote(head)} @args_{number} {_quote(tail)}")
+        try:
+            grammars.append(_json(f"args_{number}", tool.parameters_json or "{}"))
+        except GrammarInvalid as error:
+            raise GrammarInvalid(f"tool {tool.name!r}: {error.detail}") from error
+    return [_lark("calls", "\n".join(rules)), *grammars]
+
+
+def _marked(known: ToolFormat, choice: int) -> list[str]:
+    begins, ends = _quote(known.call_begins), _quote(known.call_ends)
+    match choice:
+        case ToolChoice.NAMED:
+            return [f"start: {begins} call {ends}"]
+        case ToolChoice.REQUIRED:
+            return [r'start: one ("\n" one)*', f"one: {begins} call {ends}"]
+        case _:
+            mark = known.call_begins.strip()
+            after = _quote(known.call_begins.removeprefix(mark))
+            return [
+                f"start: (trigger {after} call {ends})* tail",
+                "tail: TEXT",
+                f"TEXT: {_ANY_TEXT}",
+                f"trigger[lazy]: TEXT {_quote(mark)}",
+            ]
+
+
+def _bare(choice: int) -> list[str]:
+    if choice == ToolChoice.AUTO:
+        return ["start: text | call", "text: TEXT", r"TEXT: /(\s*[^{\s](.|\n)*)?/"]
+    return ["start: call"]
+
+
+def _without(known: ToolFormat) -> str:
+    """Return the grammar of text in which no call begins."""
+    mark = known.call_begins.strip()
+    return f"start: TEXT\nTEXT: {_ANY_TEXT} & ~ /(.|\\n)*{_escaped(mark)}(.|\\n)*/"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=True)
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "_<>" else f"\\{c}" for c in text)

@@ -1,0 +1,116 @@
+"""Archives as files without a name, and their way into the store (spec/08-checkpoint §8)."""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+
+from model_host.errors import ArchiveForeign, ArchiveInvalid, CheckpointCorrupt
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.kv import (
+    ARCHIVE_CHUNK_BYTES,
+    ARCHIVE_HEADER_BYTES,
+    ARCHIVE_SALT_BYTES,
+    Archive,
+    Manifest,
+    encrypt_archive,
+)
+from replica.ids import ConversationId, Digest
+from replica.io import typed_errors
+
+
+def prepared_folder(folder: Path) -> Path:
+    """Return the folder of such files, created, without what a crash left. Raises StoreError."""
+    with typed_errors():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in folder.glob("*.archive"):
+            left.unlink(missing_ok=True)
+    return folder
+
+
+def unnamed_file(folder: Path) -> FileIO:
+    """Open a new file that is gone once it is closed. Raises StoreError."""
+    with typed_errors():
+        descriptor, name = tempfile.mkstemp(suffix=".archive", dir=folder)
+        Path(name).unlink()
+    return FileIO(descriptor, "r+")
+
+
+async def append(file: FileIO, data: bytes) -> None:
+    """Write all bytes, in a thread. Raises StoreFull or StoreError."""
+    with typed_errors():
+        await asyncio.to_thread(_write_all, file, data)
+
+
+def write_archive(
+    file: FileIO, pages: Checkpoints, ring_key: bytes, conversation: bytes, manifest: Manifest
+) -> tuple[Digest, int]:
+    """Write the archive of a checkpoint; return its SHA-256 and its size in bytes.
+
+    Raises CheckpointCorrupt or StoreError.
+    """
+    payloads = (pages.read(conversation, piece) for piece in manifest.pieces)
+    salt = os.urandom(ARCHIVE_SALT_BYTES)
+    hasher, size = hashlib.sha256(), 0
+    for part in encrypt_archive(ring_key, conversation, salt, manifest, payloads):
+        hasher.update(part)
+        size += len(part)
+        with typed_errors():
+            _write_all(file, part)
+    return Digest(hasher.digest()), size
+
+
+def store_archive(
+    file: FileIO,
+    pages: Checkpoints,
+    ring_key: bytes,
+    conversation: ConversationId,
+    namespace: bytes,
+    token_bytes: int,
+    expected: tuple[int, bytes] | None = None,
+) -> Manifest:
+    """Store the checkpoint of an archive that has arrived as a whole; nothing of a bad one.
+
+    `expected` are its tokens and its lineage key, where they are known. Raises ArchiveInvalid,
+    ArchiveForeign, or what `Checkpoints.add` raises.
+    """
+    file.seek(0)
+    header = file.read(ARCHIVE_HEADER_BYTES) or b""
+    archive = Archive(ring_key, namespace, header, _chunks(file))
+    if archive.conversation != conversation:
+        raise ArchiveInvalid("It is of another conversation.")
+    manifest = archive.manifest()
+    if manifest.namespace != namespace:
+        raise ArchiveForeign
+    if expected is not None and expected != (manifest.tokens, manifest.lineage):
+        raise ArchiveInvalid("It holds other tokens than its entry states.")
+    starts = (0, *(piece.stop for piece in manifest.pieces[:-1]))
+    for start, piece in zip(starts, manifest.pieces, strict=True):
+        if piece.length != (piece.stop - start) * token_bytes:
+            raise ArchiveInvalid("A payload has another length than its tokens.")
+    try:
+        return pages.add(conversation, manifest, archive.payloads(manifest))
+    except CheckpointCorrupt as error:
+        raise ArchiveInvalid(error.detail) from error
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def _chunks(file: FileIO) -> Iterator[bytes]:
+    """Yield the chunks of an archive behind its header."""
+    buffer = bytearray(ARCHIVE_CHUNK_BYTES)
+    while True:
+        at = 0
+        while at < ARCHIVE_CHUNK_BYTES and (count := file.readinto(memoryview(buffer)[at:])):
+            at += count
+        if at:
+            yield bytes(buffer[:at])
+        if at < ARCHIVE_CHUNK_BYTES:
+            return

@@ -1,0 +1,157 @@
+"""Export and Import of HostService: checkpoints that travel (spec/08-checkpoint §8)."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.errors import (
+    ArchiveInvalid,
+    ArchiveTooLarge,
+)
+from model_host.io.archive_files import append, store_archive, unnamed_file
+from model_host.io.callers import Callers
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.offers import Offer
+from model_host.io.profiles import Loaded, Profiles
+from model_host.kv import (
+    ARCHIVE_SALT_BYTES,
+    Manifest,
+    conversation_of,
+    encrypt_archive,
+)
+from model_host.page_map import last_seal
+from replica.conversation import Conversation
+from replica.ids import EntryId, short
+from replica.io import rpc
+from replica.limits import ARCHIVE_BYTES_MAX
+from replica.log import Kind
+from replica.refusals import NotAllowed
+
+log = structlog.get_logger()
+
+IMPORTS_MAX = 2
+"""Archives that are received at the same time; others wait."""
+IMPORT_TIMEOUT_S = 600.0
+
+
+class ArchiveService:
+    """The two calls; an archive is opened only once it has arrived as a whole."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        profiles: Profiles,
+        pages: Checkpoints,
+        ring_key: bytes,
+        folder: Path,
+    ) -> None:
+        """Encrypt with `ring_key`; receive into `folder`, which exists."""
+        self._callers = callers
+        self._profiles = profiles
+        self._pages = pages
+        self._ring_key = ring_key
+        self._folder = folder
+        self._importing = asyncio.Semaphore(IMPORTS_MAX)
+
+    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """Return the byte-level handlers by name."""
+        return {
+            "Export": rpc.server_stream(pb.ExportRequest, self.export),
+            "Import": rpc.both_streams(pb.ImportRequest, self.import_),
+        }
+
+    async def _writable(self, conversation: bytes, context: rpc.Context) -> Conversation:
+        """Return a conversation in which the caller may ask for answers."""
+        held, peer = await self._callers.member(conversation, context)
+        if not held.log.membership.may_write(peer, Kind.REQUEST):
+            raise NotAllowed("readers neither export nor import")
+        return held
+
+    async def export(
+        self, request: pb.ExportRequest, context: rpc.Context
+    ) -> AsyncIterator[pb.ExportResponse]:
+        """Yield an archive of the newest checkpoint. Raises CheckpointMissing."""
+        held = await self._writable(request.conversation, context)
+        offer = await self._stored_offer(held)
+        async with self._profiles.using(offer) as loaded:
+            namespace = loaded.namespaces.stored(held)
+        manifest = await asyncio.to_thread(self._pages.newest, held.id, namespace)
+        payloads = (self._pages.read(held.id, piece) for piece in manifest.pieces)
+        salt = os.urandom(ARCHIVE_SALT_BYTES)
+        parts = encrypt_archive(self._ring_key, held.id, salt, manifest, payloads)
+        while (data := await asyncio.to_thread(next, parts, None)) is not None:
+            yield pb.ExportResponse(data=data)
+        log.info("exported", conversation=short(held.id), tokens=manifest.tokens)
+
+    async def _stored_offer(self, held: Conversation) -> Offer:
+        """Return the profile of the newest checkpoint; the default for another one, or none."""
+        nodes = held.order.nodes
+        for manifest in await self._profiles.manifests(held.id):
+            return self._profiles.offers.of_seal(nodes.get(EntryId(manifest.seal)))
+        return self._profiles.offers.default
+
+    async def import_(
+        self, requests: AsyncIterator[pb.ImportRequest], context: rpc.Context
+    ) -> AsyncIterator[pb.ImportResponse]:
+        """Store the checkpoint of an archive; nothing of a bad one is kept. Raises ArchiveError.
+
+        It has to be of the profile of the conversation's last seal, or else of the default.
+        """
+        rpc.caller(self._callers.authenticator, context)  # before anything is parsed
+        first = await anext(requests, pb.ImportRequest())
+        held = await self._writable(conversation_of(first.data), context)
+        yield pb.ImportResponse(conversation=held.id)
+        async with self._importing, self._received(first.data, requests) as file:
+            offer = self._profiles.offers.of_seal(last_seal(held))
+            async with self._profiles.using(offer) as loaded:
+                add = partial(self._add, held, file, loaded)
+                manifest = await loaded.thread.stored(add)
+        log.info("imported", conversation=short(held.id), tokens=manifest.tokens)
+        yield pb.ImportResponse(conversation=held.id, checkpoint=checkpoint_to_pb(manifest))
+
+    @asynccontextmanager
+    async def _received(
+        self, first: bytes, requests: AsyncIterator[pb.ImportRequest]
+    ) -> AsyncIterator[FileIO]:
+        """Receive an archive into a file without a name."""
+        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+            await append(file, first)
+            try:
+                async with asyncio.timeout(IMPORT_TIMEOUT_S):
+                    await _write_rest(file, len(first), requests)
+            except TimeoutError as error:
+                raise ArchiveInvalid("It did not arrive in time.") from error
+            yield file
+
+    def _add(self, held: Conversation, file: FileIO, loaded: Loaded) -> Manifest:
+        token_bytes = loaded.thread.engine.memory.bytes_per_token
+        namespace = loaded.namespaces.stored(held)
+        return store_archive(file, self._pages, self._ring_key, held.id, namespace, token_bytes)
+
+
+def checkpoint_to_pb(manifest: Manifest) -> pb.CheckpointInfo:
+    """Return a checkpoint's description."""
+    return pb.CheckpointInfo(
+        seal=manifest.seal,
+        generation=manifest.generation,
+        tokens=manifest.tokens,
+        size_bytes=manifest.nbytes,
+    )
+
+
+async def _write_rest(file: FileIO, size: int, requests: AsyncIterator[pb.ImportRequest]) -> None:
+    """Write what arrives behind the first `size` bytes. Raises ArchiveTooLarge."""
+    async for request in requests:
+        size += len(request.data)
+        if size > ARCHIVE_BYTES_MAX:
+            raise ArchiveTooLarge(f"More than {ARCHIVE_BYTES_MAX} bytes.")
+        await append(file, request.data)

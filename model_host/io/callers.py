@@ -1,0 +1,98 @@
+"""Who calls HostService, and which conversation it may ask about (spec/07-host §6, HOST-22)."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from model_host.errors import OwnerNotServed
+from model_host.io.offers import Offer, Offers
+from replica.conversation import Conversation
+from replica.errors import Unavailable
+from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, PublicKey
+from replica.io import Replica, rpc
+from replica.link import Authenticator
+from replica.log import Kind
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
+
+RETRY_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Checks callers of a host against its own log."""
+
+    replica: Replica
+    authenticator: Authenticator
+
+    async def member(
+        self, conversation: bytes, context: rpc.Context
+    ) -> tuple[Conversation, PublicKey]:
+        """Return a conversation and the caller, who is a member; it stays open for the call.
+
+        Raises ConversationUnknown, and OwnerNotServed for the creator of one that the
+        host's policy leaves out.
+        """
+        peer = rpc.caller(self.authenticator, context)
+        if len(conversation) != ID_BYTES:
+            raise ArgumentInvalid("conversation: 32 bytes")
+        asked = ConversationId(conversation)
+        if asked not in self.replica.shelf:
+            await self.replica.on_demand.ask(asked)
+        held = self.replica.shelf.get(asked)
+        if held is None or not held.is_member(peer):
+            selection = self.replica.on_demand.selection
+            if selection.creator(asked) == peer and not selection.may_open(asked):
+                raise OwnerNotServed
+            raise ConversationUnknown
+        using = ExitStack()
+        using.enter_context(self.replica.on_demand.using(asked))
+
+        def done(_context: object) -> None:
+            using.close()
+
+        context.add_done_callback(done)  # type: ignore[arg-type]  # any callable serves
+        return held, peer
+
+
+def check_asker(held: Conversation, peer: PublicKey) -> None:
+    """Raise ConversationUnknown or NotAllowed unless a key may write requests now."""
+    if not held.is_member(peer):
+        raise ConversationUnknown
+    if not held.log.membership.may_write(peer, Kind.REQUEST):
+        raise NotAllowed("readers cause no computation")
+
+
+def offer_of(offers: Offers, profile: bytes) -> Offer:
+    """Return the offer that a call names, or the default.
+
+    Raises ArgumentInvalid or ProfileUnknown.
+    """
+    if len(profile) not in (0, ID_BYTES):
+        raise ArgumentInvalid("profile: 32 bytes, or none")
+    return offers.choose(Digest(profile) if profile else None)
+
+
+def entry_of(at: bytes) -> EntryId:
+    """Return an entry's id. Raises ArgumentInvalid."""
+    if len(at) != ID_BYTES:
+        raise ArgumentInvalid("at: 32 bytes")
+    return EntryId(at)
+
+
+class Places:
+    """A bound on calls of one kind that run at once."""
+
+    def __init__(self, count: int) -> None:
+        """Let `count` calls run."""
+        self._free = count
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Hold a place for the block. Raises Unavailable if none is free."""
+        if not self._free:
+            raise Unavailable("too many such calls run now", retry_after_s=RETRY_AFTER_S)
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1

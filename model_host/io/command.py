@@ -1,0 +1,55 @@
+"""The command `python -m model_host`: its arguments, its errors, and its exit status."""
+
+import asyncio
+import gc
+import sys
+
+from model_host.engine import torch_import
+from model_host.io import fetch
+from model_host.io.config import HostConfig
+from replica.errors import AntiphonError
+from replica.io import explain, log_to_stderr, read_settings, stop_with_supervisor
+
+USAGE = "Run a model host: python -m model_host serve | pull | list."
+SWITCH_S = 0.0005
+"""Seconds that the event loop may keep the interpreter while the engine's thread wants it."""
+FLAGS = {"operator_keys": "--operator-key", "owner_keys": "--owner-key"}
+"""Flags whose name differs from the setting's."""
+
+
+def _serve(arguments: list[str]) -> int:
+    config = read_settings(
+        HostConfig,
+        arguments,
+        prog="python -m model_host serve",
+        description="Run an Antiphon model host.",
+        flags=FLAGS,
+    )
+    log_to_stderr(config.log_format)
+    stop_with_supervisor()
+    # What is imported and loaded from here on stays; `serve` switches collection on again.
+    gc.disable()
+    sys.setswitchinterval(SWITCH_S)
+    torch_import.import_torch()  # `pull` and `list` do without it
+    from model_host.io.server import serve
+
+    asyncio.run(serve(config))
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command in `arguments`; print errors, and return the exit status."""
+    log_to_stderr()
+    command = arguments[0] if arguments else ""
+    try:
+        match command:
+            case "serve":
+                return _serve(arguments[1:])
+            case "pull" | "list":
+                return fetch.main(arguments)
+            case _:
+                print(USAGE, file=sys.stderr)
+                return 2
+    except AntiphonError as error:
+        print(explain("model_host", error), file=sys.stderr)
+        return 1

@@ -1,0 +1,68 @@
+"""Compiles the grammars of members in processes of their own, before the host does (D160)."""
+
+import asyncio
+import sys
+from collections import OrderedDict
+
+from model_host.grammar_source import GrammarSource
+from model_host.refusals import GrammarInvalid
+from replica.errors import HostError
+from replica.ids import Digest
+
+WALL_S_MAX = 60.0
+"""Time in which a process must end; CPU time, which is limited more tightly, ends it before."""
+VERDICTS_KEPT = 1024
+PROCESSES_MAX = 2
+"""Most processes at once: many requests with new grammars wait for one another."""
+
+
+class GrammarChecker:
+    """Checks grammars, and keeps the verdicts."""
+
+    def __init__(self) -> None:
+        """Start without verdicts."""
+        self._problems: OrderedDict[Digest, str] = OrderedDict()
+        self._places = asyncio.Semaphore(PROCESSES_MAX)
+
+    async def check(self, source: GrammarSource) -> None:
+        """Raise GrammarInvalid for a grammar that the engine can't compile within limits.
+
+        Raises HostError where the process does not run.
+        """
+        if source.digest not in self._problems:
+            async with self._places:
+                self._keep(source.digest, await _problem_of(source))
+        if problem := self._problems[source.digest]:
+            raise GrammarInvalid(problem)
+
+    def _keep(self, digest: Digest, problem: str) -> None:
+        self._problems[digest] = problem
+        if len(self._problems) > VERDICTS_KEPT:
+            self._problems.popitem(last=False)
+
+
+async def _problem_of(source: GrammarSource) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "model_host.grammar_process",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(WALL_S_MAX):
+            problem, _ = await process.communicate(source.text.encode())
+    except TimeoutError:
+        problem = b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    match process.returncode:
+        case 0:
+            return problem.decode(errors="replace")
+        case status if status in (1, 2):
+            raise HostError("The process that checks grammars does not run here.")
+        case _:
+            return "compiling it takes too much time, memory or stack"

@@ -1,0 +1,354 @@
+"""The hub tier: archives of checkpoints in the hub's blob store (spec/08-checkpoint §9).
+
+A conversation that has been idle for a while has its newest checkpoint uploaded, and a
+CHECKPOINT entry says so. Before a context is computed, the archive of such an entry is
+stored on this host's disk, if neither memory nor disk reach as far and if it is sooner; the
+restore from disk then does the rest, with all of its checks.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+
+import structlog
+
+from model_host.errors import ArchiveError, CheckpointError, PrefillCancelled
+from model_host.io.archive_files import append, store_archive, unnamed_file, write_archive
+from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.located import memory_tokens, stored_tokens
+from model_host.io.offers import Offer
+from model_host.io.profiles import Loaded, Profiles
+from model_host.kv import Manifest, RestoreCost
+from model_host.traveling import Offered, offered, surplus, usable
+from replica.conversation import Conversation
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, Digest, EntryId, short
+from replica.io import BlobCalls, Replica, now_ms
+from replica.limits import ARCHIVE_BYTES_MAX, BLOB_CHUNK_BYTES
+from replica.log import Checkpoint, Kind
+from replica.refusals import BlobMissing
+
+log = structlog.get_logger()
+
+Ids = list[int] | tuple[int, ...]
+
+FETCH_S = 30.0
+"""Longest download while it is not known how long computing takes."""
+FETCH_S_MIN = 1.0
+FETCHES_MAX = 2
+DUE_MAX = 1024
+"""Conversations that wait for their upload; of one more, the oldest is left out."""
+REFUSED_MAX = 1024
+"""Entries remembered whose archives failed a check."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubTier:
+    """The settings of uploads."""
+
+    bytes_max: int
+    """Bytes of all archives of this host at the hub; 0 for no uploads."""
+    idle_s: float
+    lifetime_s: float
+    tokens_min: int
+
+
+@dataclass(slots=True)
+class HubTierCounters:
+    """Counts since start."""
+
+    uploaded: int = 0
+    upload_failures: int = 0
+    restored: int = 0
+    """Archives stored on disk for a context to come."""
+    refused: int = 0
+    """Archives that failed a check."""
+    missed: int = 0
+    """Archives that the hub no longer had, or that did not come in time."""
+    declined: int = 0
+    """Archives not fetched, because computing was sooner."""
+    removed: int = 0
+
+
+class HubCheckpoints:
+    """Uploads, finds and fetches archives; no failure of it fails an answer."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        profiles: Profiles,
+        pages: Checkpoints,
+        ring_key: bytes,
+        folder: Path,
+        tier: HubTier,
+    ) -> None:
+        """Encrypt with `ring_key`; pass archives through files without a name in `folder`."""
+        self.counters = HubTierCounters()
+        self._replica = replica
+        self._profiles = profiles
+        self._pages = pages
+        self._ring_key = ring_key
+        self._folder = folder
+        self._tier = tier
+        self._cost = RestoreCost()
+        self._fetching = asyncio.Semaphore(FETCHES_MAX)
+        self._due: dict[ConversationId, tuple[float, Offer]] = {}
+        self._noted = asyncio.Event()
+        self._kept: dict[ConversationId, list[Offered]] = {}
+        self._refused: deque[EntryId] = deque(maxlen=REFUSED_MAX)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of this host's archives at the hub, as far as it knows."""
+        return sum(each.body.size_bytes for each in self._all_kept())
+
+    # --- restore ----------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        held: Conversation,
+        loaded: Loaded,
+        ids: Ids,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Store an archive of a prefix of `ids` on disk, if that is sooner than computing it.
+
+        Whatever fails is counted and logged, and the host computes. It ends early once it is
+        not wanted any more.
+        """
+        first = ids[: len(ids) - 1]  # at least one token is left to compute
+        namespace = loaded.namespaces.stored(held)
+        known = (one for one in offered(held) if one.id not in self._refused)
+        found = usable(known, namespace, first, now_ms())
+        if not found:
+            return
+        try:
+            async with asyncio.timeout(self._patience_s(found[0], loaded)), self._fetching:
+                await self._fetch_first(held, loaded, found[0], first, is_wanted)
+        except PrefillCancelled:
+            log.info("fetch cancelled", conversation=short(held.id))
+        except (ArchiveError, CheckpointError) as error:
+            self.counters.refused += 1
+            self._refused.append(found[0].id)
+            log.warning("checkpoint from the hub refused", **_fields(held, error))
+        except AntiphonError as error:
+            self.counters.missed += 1
+            if isinstance(error, BlobMissing):
+                self._refused.append(found[0].id)
+            log.warning("checkpoint at the hub not reached", **_fields(held, error))
+        except TimeoutError:
+            self.counters.missed += 1
+            log.warning("checkpoint from the hub came too slowly", conversation=short(held.id))
+
+    def _patience_s(self, offer: Offered, loaded: Loaded) -> float:
+        """Return how long a download may take: not longer than computing, where that is known."""
+        row_s = loaded.thread.cost.rates.row_s
+        return max(FETCH_S_MIN, offer.body.tokens * row_s) if row_s is not None else FETCH_S
+
+    async def _fetch_first(
+        self,
+        held: Conversation,
+        loaded: Loaded,
+        best: Offered,
+        ids: Ids,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        missing = await self._missing(held, loaded.offer, best.body.tokens, ids)
+        token_bytes = loaded.thread.engine.memory.bytes_per_token
+        self._cost.set_row(loaded.thread.cost.rates.row_s)
+        if not missing:
+            return
+        # All of an archive is fetched, whatever of it is missing.
+        if not self._cost.decide(missing, token_bytes * best.body.tokens // missing):
+            self.counters.declined += 1
+            return
+        began = time.monotonic()
+        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+            first_s = await self._download(file, held, best.body, is_wanted) - began
+            store = partial(self._store, file, held, loaded, best.body, token_bytes)
+            manifest = await asyncio.to_thread(store)
+        self._cost.observe_restored(
+            find_s=first_s, load_s=time.monotonic() - began - first_s, nbytes=manifest.nbytes
+        )
+        self.counters.restored += 1
+        log.info("fetched from the hub", conversation=short(held.id), tokens=manifest.tokens)
+
+    async def _missing(self, held: Conversation, offer: Offer, tokens: int, ids: Ids) -> int:
+        """Return how many of the first tokens are neither on disk nor in memory."""
+        # The disk first: looking at the memory waits for a step.
+        kept = await stored_tokens(self._profiles, held, offer, ids)
+        if kept < tokens:
+            kept = max(kept, *await memory_tokens(self._profiles, held, offer, ids))
+        return max(0, tokens - kept)
+
+    async def _download(
+        self, file: FileIO, held: Conversation, body: Checkpoint, is_wanted: Callable[[], bool]
+    ) -> float:
+        """Write a blob to a file; return the time of its first bytes.
+
+        Raises BlobMissing, or PrefillCancelled.
+        """
+        blobs, size, first_at = BlobCalls(self._replica.calls()), 0, 0.0
+        async for part in blobs.read(held.id, body.blob):
+            if not is_wanted():
+                raise PrefillCancelled
+            first_at = first_at or time.monotonic()
+            size += len(part)
+            if size > body.size_bytes:
+                raise BlobMissing("the hub's blob is longer than its entry states")
+            await append(file, part)
+        return first_at
+
+    def _store(
+        self, file: FileIO, held: Conversation, loaded: Loaded, body: Checkpoint, token_bytes: int
+    ) -> Manifest:
+        return store_archive(
+            file,
+            self._pages,
+            self._ring_key,
+            held.id,
+            loaded.namespaces.stored(held),
+            token_bytes,
+            (body.tokens, body.lineage),
+        )
+
+    # --- upload -----------------------------------------------------------------------
+
+    def note(self, held: Conversation, offer: Offer) -> None:
+        """Upload the checkpoint of an answer, unless another answer follows soon."""
+        if not self._tier.bytes_max:
+            return
+        self._due.pop(held.id, None)
+        if len(self._due) >= DUE_MAX:
+            del self._due[next(iter(self._due))]
+        self._due[held.id] = (time.monotonic() + self._tier.idle_s, offer)
+        self._noted.set()
+
+    async def run(self) -> None:
+        """Upload what is due, one archive at a time, until cancelled."""
+        while True:
+            conversation, offer = await self._next_due()
+            held = self._replica.shelf.get(conversation)
+            if held is None:
+                continue
+            try:
+                await self._upload(held, offer)
+            except AntiphonError as error:
+                self.counters.upload_failures += 1
+                log.warning("checkpoint not uploaded", **_fields(held, error))
+
+    async def _next_due(self) -> tuple[ConversationId, Offer]:
+        """Wait for the conversation that is due first, and remove it from those that wait."""
+        while True:
+            self._noted.clear()
+            if not self._due:
+                await self._noted.wait()
+                continue
+            conversation, (due, offer) = next(iter(self._due.items()))
+            wait_s = due - time.monotonic()
+            if wait_s <= 0:
+                del self._due[conversation]
+                return conversation, offer
+            await asyncio.sleep(wait_s)  # what is noted meanwhile is due later
+
+    async def _upload(self, held: Conversation, offer: Offer) -> None:
+        """Upload the newest checkpoint of a profile, if it is worth it and there is room."""
+        spaces = self._profiles.namespaces(offer)
+        manifests = await self._profiles.manifests(held.id)
+        namespace = spaces.stored(held) if spaces is not None else b""
+        manifest = next((m for m in manifests if m.namespace == namespace), None)
+        if manifest is None or not self._is_wanted(held, manifest):
+            return
+        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+            write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)
+            blob, size = await asyncio.to_thread(write)
+            if size > min(self._tier.bytes_max, ARCHIVE_BYTES_MAX):
+                log.info(
+                    "checkpoint too large for the hub", conversation=short(held.id), bytes=size
+                )
+                return
+            superseded = [o for o in self._kept_of(held) if o.body.namespace == namespace]
+            others = [o for o in self._all_kept() if o not in superseded]
+            await self._remove(surplus(others, size, self._tier.bytes_max))
+            expire_ms = now_ms() + int(self._tier.lifetime_s * 1000)
+            body = Checkpoint(
+                Digest(namespace), Digest(manifest.lineage), manifest.tokens, blob, size, expire_ms
+            )
+            read = partial(_read, file)
+            await BlobCalls(self._replica.calls()).write(held.id, blob, size, read, expire_ms)
+        await self._announce(held, manifest, body)
+        await self._remove(superseded)
+
+    def _is_wanted(self, held: Conversation, manifest: Manifest) -> bool:
+        """Say whether a checkpoint can be announced, and says more than those announced."""
+        generation = EntryId(manifest.generation)
+        if manifest.tokens < self._tier.tokens_min or generation not in held.log.entries:
+            return False
+        if any(one.generation == generation for one in self._kept_of(held)):
+            return False
+        return held.log.membership.may_write(self._replica.public, Kind.CHECKPOINT)
+
+    async def _announce(self, held: Conversation, manifest: Manifest, body: Checkpoint) -> None:
+        generation = EntryId(manifest.generation)
+        entry = await self._replica.append(
+            held.id, body, parents=(generation,), basis=EntryId(manifest.seal)
+        )
+        one = Offered(
+            entry.id, held.id, self._replica.public, generation, body, entry.header.create_time_ms
+        )
+        self._kept[held.id] = [*self._kept_of(held), one]
+        self.counters.uploaded += 1
+        log.info("uploaded", conversation=short(held.id), tokens=body.tokens, bytes=body.size_bytes)
+
+    # --- what is kept at the hub --------------------------------------------------------
+
+    async def forget(self, held: Conversation) -> int:
+        """Remove the archives of a conversation from the hub; return their number.
+
+        One that can't be removed now expires there.
+        """
+        self._due.pop(held.id, None)
+        kept = list(self._kept_of(held))
+        try:
+            await self._remove(kept)
+        except AntiphonError as error:
+            log.warning("archives not removed", **_fields(held, error))
+        return len(kept)
+
+    async def _remove(self, archives: list[Offered]) -> None:
+        blobs = BlobCalls(self._replica.calls())
+        for each in archives:
+            kept = self._kept[each.conversation]
+            self._kept[each.conversation] = [one for one in kept if one.id != each.id]
+            self._refused.append(each.id)  # nor is it asked for any more
+            await blobs.remove(each.conversation, each.body.blob)
+            self.counters.removed += 1
+
+    def _kept_of(self, held: Conversation) -> list[Offered]:
+        """Return this host's own archives of a conversation that have not expired."""
+        if held.id not in self._kept:
+            mine = (one for one in offered(held) if one.author == self._replica.public)
+            self._kept[held.id] = list(mine)
+        now = now_ms()
+        self._kept[held.id] = [one for one in self._kept[held.id] if not one.has_expired(now)]
+        return self._kept[held.id]
+
+    def _all_kept(self) -> list[Offered]:
+        for held in self._replica.shelf.values():
+            self._kept_of(held)
+        now = now_ms()  # those of conversations that were closed since are there still
+        return [one for kept in self._kept.values() for one in kept if not one.has_expired(now)]
+
+
+def _read(file: FileIO, at: int) -> bytes:
+    file.seek(at)
+    return file.read(BLOB_CHUNK_BYTES) or b""
+
+
+def _fields(held: Conversation, error: AntiphonError) -> dict[str, str]:
+    return {"conversation": short(held.id), "reason": error.reason, "detail": error.detail}

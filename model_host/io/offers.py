@@ -1,0 +1,175 @@
+"""The profiles a host offers, known from the headers of their models (spec/07-host §1).
+
+No weights are read but for their digest, so a host describes all of its profiles before it
+has loaded any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+
+from model_host import sampler
+from model_host.contexts import Contexts
+from model_host.engine import ModelFile, Tokenizer, open_model
+from model_host.grammar import Grammars
+from model_host.grammar_engine import ENGINE
+from model_host.io.fetch import known_name
+from model_host.memory_need import context_tokens_max, weights_bytes
+from model_host.profile import Profile
+from model_host.recommended import recommended
+from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
+from model_host.render import RECIPE_DIGEST, Renderer
+from model_host.template import Template, check_template
+from replica.ids import Digest, short
+from replica.limits import HOST_PROFILES_MAX
+from replica.link import ProfileInfo
+from replica.log import Sampling
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid
+
+log = structlog.get_logger()
+
+_ENDS = ("<|im_end|>", "<|eot_id|>")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a profile comes from: a model's path, and the number formats to run it in."""
+
+    path: Path
+    numerics: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A profile this host runs requests with, loaded or not."""
+
+    profile: Profile
+    renderer: Renderer = field(repr=False)
+    tokenizer: Tokenizer = field(repr=False)
+    stop_ids: frozenset[int]
+    grammars: Grammars = field(repr=False)
+    source: Source
+    weights_bytes: int
+    """About the memory of its weights."""
+    sampling: Sampling | None = None
+    """The sampling that its makers recommend."""
+    contexts: Contexts = field(default_factory=Contexts, repr=False)
+    """The contexts it rendered last: another profile may render the same seal otherwise."""
+
+    @property
+    def info(self) -> ProfileInfo:
+        """The description for hubs and clients."""
+        return replace(self.profile.info, sampling=self.sampling)
+
+
+class Offers:
+    """The profiles of a host; the first is its default."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        """Offer these, at least one. Raises ArgumentInvalid for too many, or two that are equal."""
+        assert offers, "a host has a default"
+        if len(offers) > HOST_PROFILES_MAX:
+            raise ArgumentInvalid(
+                f"models: {len(offers)}; a host offers {HOST_PROFILES_MAX} at most"
+            )
+        self._by_digest = {offer.profile.digest: offer for offer in offers}
+        if len(self._by_digest) < len(offers):
+            raise ArgumentInvalid("models: one of them is given twice")
+        self.all = tuple(offers)
+        self.default = offers[0]
+
+    def get(self, digest: Digest) -> Offer | None:
+        """Return the offer with this digest, if there is one."""
+        return self._by_digest.get(digest)
+
+    def of_seal(self, node: SealNode | None) -> Offer:
+        """Return the offer of a seal's profile; the default for another one, or no seal."""
+        return (self.get(node.seal.profile) if node is not None else None) or self.default
+
+    def choose(self, wanted: Digest | None) -> Offer:
+        """Return the offer that a request names, or the default. Raises ProfileUnknown."""
+        if wanted is None:
+            return self.default
+        offer = self.get(wanted)
+        if offer is None:
+            names = ", ".join(f"{o.profile.name} {short(o.profile.digest)}" for o in self.all)
+            raise ProfileUnknown(f"no profile {short(wanted)} here; this host offers {names}")
+        return offer
+
+
+def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes: int) -> Offer:
+    """Read tokenizer and template of a model and pin everything by digest.
+
+    Its context is that of the model, `context_tokens` or what `kv_bytes` hold, whichever is
+    least. Raises TokenizerUnknown, TemplateUnsupported, or ArgumentInvalid where the memory
+    holds no context.
+    """
+    tokenizer = Tokenizer.shared(file.tokenizer)
+    template = Template(
+        file.template,
+        bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),
+        eos_token=_text(file.tokenizer.tokens, file.tokenizer.eos_id),
+    )
+    report = check_template(template, tokenizer)
+    if not (report.append_only and report.sentinels_equal_plain):
+        log.warning(
+            "template rewrites history",
+            append_only=report.append_only,
+            sentinels_equal_plain=report.sentinels_equal_plain,
+        )
+    renderer = Renderer.load(template, tokenizer)
+    log.info("template", local=renderer.is_local, tools=renderer.tools.format.name)
+    limit = context_tokens_max(file.config, numerics, limit=context_tokens, kv_bytes=kv_bytes)
+    if limit < 1:
+        raise ArgumentInvalid(f"kv_bytes_max: {kv_bytes} bytes hold no context of {file.name}")
+    profile = Profile(
+        known_name(file.sha256) or file.name,
+        Digest(file.sha256),
+        tokenizer.digest,
+        template.digest,
+        RECIPE_DIGEST,
+        sampler.RECIPE_DIGEST,
+        numerics,
+        limit,
+        has_tools=renderer.tools.offers,
+        grammar_engine=ENGINE,
+    )
+    ends = {file.tokenizer.eos_id, *map(tokenizer.control_id, _ENDS)}
+    stop_ids = frozenset(i for i in ends if i is not None)
+    return Offer(
+        profile,
+        renderer,
+        tokenizer,
+        stop_ids,
+        Grammars(tokenizer, stop_ids),
+        Source(file.path, numerics),
+        weights_bytes(file.config, numerics),
+        _recommended(file),
+    )
+
+
+def _recommended(file: ModelFile) -> Sampling | None:
+    """Return the recommended sampling; one that can't be used is logged."""
+    try:
+        return recommended(Digest(file.sha256), file.sampling)
+    except SamplingInvalid as error:
+        log.warning("recommended sampling not used", model=file.name, detail=error.detail)
+        return None
+
+
+def reopen(offer: Offer) -> ModelFile:
+    """Open the model of an offer again.
+
+    Raises ModelFileError, or ProfileUnavailable if it is another one now.
+    """
+    file = open_model(offer.source.path)
+    if file.sha256 != offer.profile.weights_digest:
+        raise ProfileUnavailable(f"{file.path} is another file than at the start of the host")
+    return file
+
+
+def _text(tokens: Sequence[str], token_id: int | None) -> str:
+    return tokens[token_id] if token_id is not None else ""

@@ -1,0 +1,64 @@
+"""The call Pages of HostService: where a conversation's current context is (spec/07-host §6)."""
+
+import asyncio
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.io.callers import Callers
+from model_host.io.located import locate
+from model_host.io.profiles import Profiles
+from model_host.owner import owner_of
+from model_host.page_map import entry_pages, gather_current, last_seal
+from model_host.plan import render_branch
+from replica.conversation import Conversation
+from replica.ids import EntryId
+from replica.io import rpc
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid
+
+
+class PagesCall:
+    """Answers Pages, to members (HOST-82); nothing is computed, restored or kept for it."""
+
+    def __init__(self, callers: Callers, profiles: Profiles) -> None:
+        """Look up contexts in the profile of the last seal, else in the default."""
+        self._callers = callers
+        self._profiles = profiles
+
+    async def answer(self, request: pb.PagesRequest, context: rpc.Context) -> pb.PagesResponse:
+        """Return where the tokens of each entry are found first.
+
+        Raises the refusals of the rendering, and ArgumentInvalid for an unknown seal.
+        """
+        held, peer = await self._callers.member(request.conversation, context)
+        node = _branch_end(held, request.seal)
+        branch = gather_current(held, node)
+        offer = self._profiles.offers.of_seal(node)
+        rendered = await asyncio.to_thread(render_branch, branch, offer.renderer)
+        located = await locate(self._profiles, held, offer, rendered.context.ids)
+        shows_shared = peer == owner_of(held)
+        tokens = [(entry, len(ids)) for entry, ids in rendered.tokens]
+        return pb.PagesResponse(
+            entries=[
+                pb.EntryPages(
+                    entry=one.entry,
+                    cached_tokens=one.cached_tokens,
+                    shared_tokens=one.shared_tokens,
+                    stored_tokens=one.stored_tokens,
+                    absent_tokens=one.absent_tokens,
+                )
+                for one in entry_pages(tokens, located, shows_shared=shows_shared)
+            ],
+            tokens=len(rendered.context.ids),
+            stored_tokens=located.stored_tokens,
+            seal=node.id if node is not None else b"",
+        )
+
+
+def _branch_end(held: Conversation, seal: bytes) -> SealNode | None:
+    """Return the seal that ends a branch: the one named, or the one with the latest activity."""
+    if not seal:
+        return last_seal(held)
+    node = held.order.nodes.get(EntryId(seal))
+    if node is None:
+        raise ArgumentInvalid("seal: no seal that counts has this id")
+    return node

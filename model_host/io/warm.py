@@ -1,0 +1,68 @@
+"""HostService.Warm: the keys and values of a context, and no answer (spec/07-host §6, HOST-71)."""
+
+import asyncio
+from functools import partial
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.io.callers import Callers, Places, check_asker, entry_of, offer_of
+from model_host.io.count_tokens import rendered_ids
+from model_host.io.hub_checkpoints import HubCheckpoints
+from model_host.io.profiles import Profiles
+from model_host.io.request_handler import RequestHandler
+from model_host.prospect import gather_at
+from model_host.refusals import ContextTooLong
+from replica.io import rpc
+
+WARMS_MAX = 4
+"""Most computations at once; they advance in turn."""
+
+
+class Warm:
+    """The call."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        profiles: Profiles,
+        handler: RequestHandler,
+        hub_tier: HubCheckpoints,
+    ) -> None:
+        """Compute with `profiles`, render in the thread of `handler`, restore from `hub_tier`."""
+        self._callers = callers
+        self._profiles = profiles
+        self._handler = handler
+        self._hub_tier = hub_tier
+        self._places = Places(WARMS_MAX)
+
+    async def __call__(self, request: pb.WarmRequest, context: rpc.Context) -> pb.WarmResponse:
+        """Restore or compute for a member who may write requests, until done or cancelled.
+
+        The caller's role is checked before each chunk. Raises NotAllowed, ProfileUnknown,
+        ContextTooLong or CacheBusy.
+        """
+        held, peer = await self._callers.member(request.conversation, context)
+        check_asker(held, peer)
+        offer = offer_of(self._profiles.offers, request.profile)
+        with self._places.one():
+            branch = gather_at(held, entry_of(request.at), offer.contexts)
+            loop = asyncio.get_running_loop()
+            work = partial(rendered_ids, branch, offer)
+            ids = await loop.run_in_executor(self._handler.rendering, work)
+            limit = offer.profile.context_tokens_max
+            if len(ids) >= limit:
+                raise ContextTooLong(f"the context has {len(ids)} tokens, the model holds {limit}")
+            done = cached = restored = 0
+            async with self._profiles.using(offer) as loaded:
+                await self._hub_tier.fetch(held, loaded, (*ids, 0))
+                while done < len(ids):
+                    check_asker(held, peer)
+                    # The readers, and with them the domain, may change between two chunks.
+                    domain = loaded.namespaces.pages(held)
+                    stored = loaded.namespaces.stored(held) if not done else None
+                    warmed = await loaded.thread.warm(ids, domain, held.id, stored)
+                    if not done:
+                        cached, restored = warmed.own_tokens, warmed.restored_tokens
+                    done = warmed.tokens
+        return pb.WarmResponse(
+            context_tokens=len(ids), cached_tokens=cached, restored_tokens=restored
+        )

@@ -1,0 +1,119 @@
+"""What a replay reads of a conversation: its seals, and the answers to check (spec/07-host §10).
+
+Pure. `collect` reads the conversation and returns immutable values, so that a replay may run
+in other threads while entries are admitted.
+"""
+
+from dataclasses import dataclass
+
+from model_host.plan import listing_of
+from model_host.refusals import BodyUnavailable
+from model_host.render import Listing
+from replica.conversation import Conversation
+from replica.ids import ConversationId, Digest, EntryId, short
+from replica.log import Generation, Kind, Request, Seal
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One answer of the log, with the request and the seal it belongs to."""
+
+    entry: EntryId
+    seal_id: EntryId
+    request_id: EntryId
+    request: Request
+    seal: Seal
+    recorded: Generation | None
+    """None if its body is missing here."""
+    is_cancelled: bool
+    """Whether the log has a CANCEL of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedContext:
+    """One seal: what it adds to the context of its parent, and its answer if that is checked."""
+
+    seal_id: EntryId
+    seal: Seal
+    parent: EntryId | None
+    listing: Listing | BodyUnavailable
+    """The entries it lists, or the error that names the bodies missing here."""
+    case: Case | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A conversation at one moment, as far as a replay needs it."""
+
+    conversation: ConversationId
+    log_digest: Digest
+    entries: int
+    seals: tuple[SealedContext, ...]
+    """Parents before children."""
+    order: tuple[EntryId, ...]
+    """The answers to check, in (lamport, id) order."""
+    refused: int
+    open: int
+    """Sealed requests without an answer."""
+
+
+def collect(held: Conversation, first: EntryId | None = None) -> Collected:
+    """Read the answers of a conversation; with `first`, those whose context has that entry.
+
+    That entry may be the answer itself, or its seal. Raises ArgumentInvalid for an unknown one.
+    """
+    if first is not None and first not in held.log.entries:
+        raise ArgumentInvalid(f"from_entry: {short(first)} is no entry of this conversation")
+    nodes = list(held.order.nodes.values())
+    chosen = [n for n in nodes if n.generation is not None and _follows(n, first)]
+    needed: set[EntryId] = set()
+    for node in chosen:
+        each: SealNode | None = node
+        while each is not None and each.id not in needed:
+            needed.add(each.id)
+            each = each.parent
+    answers = {node.id: _case(held, node) for node in chosen}
+    return Collected(
+        held.id,
+        held.log.digest,
+        len(held.log),
+        tuple(_sealed(held, n, answers.get(n.id)) for n in nodes if n.id in needed),
+        tuple(
+            sorted(
+                (case.entry for case in answers.values()),
+                key=lambda entry: held.log.entries[entry].order_key,
+            )
+        ),
+        len(held.order.refusal_of),
+        sum(node.generation is None for node in nodes),
+    )
+
+
+def _follows(node: SealNode, first: EntryId | None) -> bool:
+    return first is None or node.covers(first) or first in (node.id, node.generation)
+
+
+def _case(held: Conversation, node: SealNode) -> Case:
+    assert node.generation is not None, "an answer is checked"
+    request_id = node.seal.request
+    request, recorded = held.order.request(request_id), held.log.body(node.generation)
+    assert request is not None, "a seal that counts names a request"
+    # Whoever cancelled may have been revoked since: the host obeyed what it saw.
+    cancelled = any(
+        held.log.entries[child].header.kind == Kind.CANCEL
+        for child in held.log.children(request_id)
+    )
+    answer = recorded if isinstance(recorded, Generation) else None
+    return Case(node.generation, node.id, request_id, request, node.seal, answer, cancelled)
+
+
+def _sealed(held: Conversation, node: SealNode, case: Case | None) -> SealedContext:
+    listing: Listing | BodyUnavailable
+    try:
+        listing = listing_of(held, node.seal.entries, node.seal.membership_heads)
+    except BodyUnavailable as error:
+        listing = error
+    parent = node.parent.id if node.parent is not None else None
+    return SealedContext(node.id, node.seal, parent, listing, case)

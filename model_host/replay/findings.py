@@ -1,0 +1,56 @@
+"""The receipt that sums up the findings of a replay (spec/07-host §10). Pure."""
+
+from collections.abc import Mapping
+
+from model_host.replay.case import Collected
+from replica.conversation import (
+    NO_ENTRY,
+    NO_TOKEN,
+    Cause,
+    Finding,
+    Outcome,
+    Receipt,
+    ReplayMode,
+    findings_digest,
+)
+from replica.ids import Digest, EntryId, PublicKey
+
+
+def receipt_of(
+    collected: Collected,
+    findings: Mapping[EntryId, Finding],
+    *,
+    host: PublicKey,
+    mode: ReplayMode,
+    profile: Digest,
+    numerics_class: Digest,
+    from_entry: EntryId,
+    time_ms: int,
+) -> Receipt:
+    """Return the receipt of a replay, not yet signed; there is a finding for each answer."""
+    ordered = [findings[answer] for answer in collected.order]
+    counts = {outcome: sum(f.outcome == outcome for f in ordered) for outcome in Outcome}
+    worst = next((o for o in (Outcome.DIFFERS, Outcome.UNDECIDED) if counts[o]), Outcome.ACCEPTED)
+    first = next((f for f in ordered if worst is not Outcome.ACCEPTED and f.outcome == worst), None)
+    return Receipt(
+        host=host,
+        conversation=collected.conversation,
+        log_digest=collected.log_digest,
+        entries=collected.entries,
+        mode=mode,
+        outcome=worst,
+        accepted=counts[Outcome.ACCEPTED],
+        differing=counts[Outcome.DIFFERS],
+        undecided=counts[Outcome.UNDECIDED],
+        tokens=sum(f.checked_tokens for f in ordered),
+        profile=profile,
+        numerics_class=numerics_class,
+        findings_digest=findings_digest(ordered),
+        time_ms=time_ms,
+        refused=collected.refused,
+        open=collected.open,
+        from_entry=from_entry,
+        first=first.answer if first is not None else NO_ENTRY,
+        first_cause=first.cause if first is not None else Cause.NONE,
+        first_token=first.token_index if first is not None else NO_TOKEN,
+    )

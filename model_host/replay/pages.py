@@ -1,0 +1,104 @@
+"""The pages of one replay, in which it computes chunk by chunk (spec/07-host §10). Pure.
+
+They have a domain of their own, so nothing else is found in them, nor they by others. Between
+two chunks a replay holds nothing: what its pages keep may be evicted for a request, and is
+computed again then.
+"""
+
+from dataclasses import dataclass
+
+from blake3 import blake3
+
+from model_host.engine_api import Engine, Logits, Slice
+from model_host.errors import CacheBusy
+from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, PagePool
+from model_host.replay.passes import Pass, logits_max
+
+LOSSES_MAX = 8
+"""Chunks whose pages may be evicted before a replay gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A chunk that was computed: its end, and the logits [n, V] of its last n rows."""
+
+    stop: int
+    logits: Logits | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The cached positions of a slab, from `start`, that were compared with computed ones."""
+
+    start: int
+    tokens: int
+    is_equal: bool
+
+
+class ReplayPages:
+    """The pages of one replay; each call is made between two steps of the engine."""
+
+    def __init__(self, engine: Engine, pool: PagePool, key: bytes) -> None:
+        """`key`, 32 random bytes, names a domain and conversation that nobody else has."""
+        self._engine = engine
+        self._pool = pool
+        self._key = key
+        self._losses = 0
+
+    def compute(self, part: Pass, at: int, rows_max: int) -> Computed:
+        """Compute the next chunk of a pass of which the first `at` positions were computed.
+
+        Where some of these were evicted, they come first, without logits. Raises CacheBusy
+        or CacheBudgetExceeded if requests hold the memory.
+        """
+        sequence = self._pool.open(part.ids[: at + 1], self._key, self._key)
+        try:
+            found = sequence.tokens
+            if found < at:
+                self._note_loss()
+                stop, count = min(at, found + rows_max), 0
+            else:
+                stop, count = part.chunk(at, rows_max, logits_max(self._engine.config.vocab))
+            ids = part.ids[found:stop]
+            self._pool.grow(sequence, len(ids))
+            (logits,) = self._engine.step([Slice(sequence, ids, count)])
+            self._pool.advance(sequence, ids)
+        finally:
+            self._pool.close(sequence)
+        return Computed(stop, logits if count else None, len(ids))
+
+    def _note_loss(self) -> None:
+        self._losses += 1
+        if self._losses > LOSSES_MAX:
+            raise CacheBusy("Requests need the memory of this replay.")
+
+    def leave(self, done: Pass, upcoming: Pass | None) -> None:
+        """Free the pages of a pass but for those that the one after it begins with."""
+        kept = None
+        if upcoming is not None:
+            kept = self._pool.open(upcoming.ids[: upcoming.start + 1], self._key, self._key)
+        # One more id, since the last token of a context is never found.
+        self._pool.drop(self._pool.open((*done.ids, 0), self._key, self._key))
+        if kept is not None:
+            self._pool.close(kept)
+
+    def compare(self, part: Pass, start: int, conversation: bytes) -> Compared:
+        """Compare one slab of a pass, from position `start`, with what a conversation has cached.
+
+        Digests are compared over the bytes of groups of 64 positions.
+        """
+        stop = min(len(part.ids), (start // SLAB_TOKENS + 1) * SLAB_TOKENS)
+        ids, cached = part.ids[:stop], self._pool.cached
+        sources = [cached.unpinned(ids, key) for key in (self._key, conversation)]
+        stop = min(source.tokens for source in sources)
+        is_equal = True
+        for at in range(start, stop, GROUP_TOKENS):
+            end = min(at + GROUP_TOKENS, stop)
+            digests = {blake3(source.read(at, end).tobytes()).digest() for source in sources}
+            is_equal &= len(digests) == 1
+        return Compared(start, max(stop - start, 0), is_equal)
+
+    def free(self) -> None:
+        """Free all pages."""
+        self._pool.cached.evict(self._key)

@@ -1,0 +1,84 @@
+"""The contexts of a replay, rendered from the log alone (spec/07-host §10). Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from model_host.plan import rendering_of
+from model_host.refusals import BodyUnavailable
+from model_host.render import Context, Renderer
+from model_host.replay.case import Case, Collected, SealedContext
+from replica.conversation import Cause
+from replica.errors import HostError
+from replica.ids import Digest, EntryId, short
+
+
+@dataclass(frozen=True, slots=True)
+class Unequal:
+    """A context that is not the one its seal states; `entry` is where it differs first."""
+
+    cause: Cause
+    entry: EntryId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedCase:
+    """An answer with its context as rendered here; a problem means that no token is checked."""
+
+    case: Case
+    context: Context
+    problem: Unequal | None = None
+
+
+def render_cases(
+    collected: Collected, renderer: Renderer, profile: Digest
+) -> Iterator[RenderedCase]:
+    """Render every context of a conversation; yield those whose answers are checked.
+
+    `profile` is the digest of this host's profile: a seal of that profile must state the very
+    same rendering.
+    """
+    children = Counter(sealed.parent for sealed in collected.seals)
+    contexts: dict[EntryId | None, Context | HostError] = {None: renderer.empty}
+    for sealed in collected.seals:
+        base = contexts[sealed.parent]
+        children[sealed.parent] -= 1
+        if not children[sealed.parent] and sealed.parent is not None:
+            del contexts[sealed.parent]
+        context, problem = _extend(sealed, base, renderer, sealed.seal.profile == profile)
+        if children[sealed.seal_id]:
+            contexts[sealed.seal_id] = context
+        if sealed.case is not None:
+            known = context if isinstance(context, Context) else renderer.empty
+            yield RenderedCase(sealed.case, known, problem)
+
+
+def _extend(
+    sealed: SealedContext, base: Context | HostError, renderer: Renderer, is_ours: bool
+) -> tuple[Context | HostError, Unequal | None]:
+    """Render one seal's entries behind its parent's context; compare with its statements."""
+    try:
+        if isinstance(base, HostError):
+            raise base
+        if isinstance(sealed.listing, HostError):
+            raise sealed.listing
+        rendered = renderer.extend(base, (sealed.listing,))
+    except BodyUnavailable as error:
+        entry = EntryId(error.missing[0]) if error.missing else sealed.seal_id
+        return error, Unequal(Cause.PART_MISSING, entry, f"the body of {short(entry)} is missing")
+    except HostError as error:
+        return error, Unequal(_cause(is_ours), sealed.seal_id, f"{error.reason}: {error.detail}")
+    seal = sealed.seal
+    here = rendering_of(seal.entries, rendered)
+    if here == (seal.render_digest, seal.tokens_per_entry, seal.projections):
+        return rendered.context, None
+    _, counts, _ = here
+    pairs = zip(seal.entries, counts, seal.tokens_per_entry, strict=False)
+    entry = next((i for i, ours, stated in pairs if ours != stated), sealed.seal_id)
+    detail = f"rendered here, the context has {len(rendered.context.ids)} tokens of other content"
+    return rendered.context, Unequal(_cause(is_ours), entry, detail)
+
+
+def _cause(is_ours: bool) -> Cause:
+    return Cause.RENDERING if is_ours else Cause.OTHER_TEMPLATE

@@ -1,0 +1,280 @@
+"""Invitations: a code for a newcomer, and the proof that it was held (spec/09-trust §5).
+
+Pure. The code has 128 random bits that are never sent. The newcomer leaves a MAC
+under them in a mailbox at the hub, and the inviter's replica checks it. The hub
+sees a hash of the bits and MACs, so it can neither forge nor redeem a proof.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replica import limits
+from replica.errors import RequestRefused, Unavailable
+from replica.ids import ID_BYTES, KEY_BYTES, ConversationId, PublicKey, pae, tagged_sha256
+from replica.log import Grant, Log, Member, Membership, Role
+from replica.refusals import ArgumentInvalid
+
+CODE_TAG = b"antiphon/v1/invitation"
+MAILBOX_TAG = b"antiphon/v1/invitation/mailbox"
+PROOF_TAG = b"antiphon/v1/invitation/proof"
+CODE_PREFIX = "antiphon1."
+INVITATION_SECRET_BYTES = 16
+PROOF_BYTES = 32
+ROLES_INVITED = frozenset({Role.READER, Role.WRITER})
+_CHECKSUM_BYTES = 4
+_FIXED_BYTES = 3 * KEY_BYTES + 1 + 8 + INVITATION_SECRET_BYTES
+_CODE_CHARACTERS_MAX = 1_024
+_PORT_MAX = 65_535
+_ALL_INTERFACES = frozenset({"0.0.0.0", "[::]", "::"})  # noqa: S104  # compared only
+
+
+class InviteInvalid(RequestRefused):
+    """The text is not a complete invitation code."""
+
+    reason = "INVITE_INVALID"
+    next_step = "Copy the whole code, from `antiphon1.` on, or ask the inviter for another."
+
+
+class InviteExpired(RequestRefused):
+    """The invitation has expired."""
+
+    reason = "INVITE_EXPIRED"
+    next_step = "Ask the inviter for another; a code is valid for 24 hours."
+
+
+class InviteUsed(RequestRefused):
+    """Another key has joined with this invitation."""
+
+    reason = "INVITE_USED"
+    next_step = "Ask the inviter for another, and say so if you did not pass this one on."
+
+
+class InviteRevoked(RequestRefused):
+    """The inviter has revoked this invitation."""
+
+    reason = "INVITE_REVOKED"
+    next_step = "Ask the inviter for another."
+
+
+class KeyRemoved(RequestRefused):
+    """Your key was removed from the conversation, which is for good."""
+
+    reason = "KEY_REMOVED"
+    next_step = "Join with a new key, in another folder: `antiphon join CODE --data-dir FOLDER`."
+
+
+class JoinPending(Unavailable):
+    """The inviter's replica has not answered yet; it may be offline.
+
+    >>> code = trip.invite("bob")
+    >>> try:
+    ...     with antiphon.join(code, "~/bob", timeout_s=0):
+    ...         pass
+    ... except antiphon.JoinPending as error:
+    ...     print(error.reason)
+    JOIN_PENDING
+    """
+
+    reason = "JOIN_PENDING"
+    next_step = "Run `antiphon join CODE` again once the inviter is online; the proof is kept."
+
+
+class JoinVerdict(IntEnum):
+    """The inviter's answer to a proof; the numbers are those of the protocol."""
+
+    PENDING = 0
+    GRANTED = 1
+    USED = 2
+    REVOKED = 3
+    EXPIRED = 4
+    REMOVED = 5
+
+
+_REFUSALS: dict[JoinVerdict, type[RequestRefused | Unavailable]] = {
+    JoinVerdict.PENDING: JoinPending,
+    JoinVerdict.USED: InviteUsed,
+    JoinVerdict.REVOKED: InviteRevoked,
+    JoinVerdict.EXPIRED: InviteExpired,
+    JoinVerdict.REMOVED: KeyRemoved,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """The content of a code."""
+
+    hub_address: str
+    hub_key: PublicKey
+    conversation: ConversationId
+    inviter: PublicKey
+    role: Role
+    expire_time_ms: int
+    secret: bytes
+
+    @property
+    def mailbox(self) -> bytes:
+        """The name of its mailbox at the hub, 32 bytes; it reveals nothing of the secret."""
+        return tagged_sha256(MAILBOX_TAG, self.secret)
+
+    def proof(self, newcomer: PublicKey) -> bytes:
+        """Return the MAC that proves that `newcomer` holds the code, 32 bytes."""
+        stated = b"".join(
+            (
+                self.hub_key,
+                self.conversation,
+                self.inviter,
+                newcomer,
+                bytes([self.role]),
+                self.expire_time_ms.to_bytes(8, "little"),
+            )
+        )
+        return hmac.digest(self.secret, pae(PROOF_TAG, stated), hashlib.sha256)
+
+    def is_proof(self, newcomer: PublicKey, proof: bytes) -> bool:
+        """Say whether `proof` is the MAC of `newcomer`."""
+        return hmac.compare_digest(proof, self.proof(newcomer))
+
+
+def check_role(role: Role) -> None:
+    """Raise ArgumentInvalid for a role that no invitation may give."""
+    if role not in ROLES_INVITED:
+        raise ArgumentInvalid("an invitation gives the role of reader or writer, no other")
+
+
+def is_address(text: str) -> bool:
+    """Say whether a text is an address to connect to, host:port."""
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _PORT_MAX
+    return is_port and host.isprintable() and bool(host) and not set(host) & set(" /@")
+
+
+def check_public_address(address: str) -> None:
+    """Raise ArgumentInvalid for an address that nobody can connect to."""
+    if not is_address(address) or len(address.encode()) > limits.HOST_TEXT_BYTES_MAX:
+        raise ArgumentInvalid(f"'{address}' is not the hub's host:port")
+    if address.rpartition(":")[0] in _ALL_INTERFACES:
+        raise ArgumentInvalid(
+            f"{address} stands for all addresses of this machine; name one that they reach"
+        )
+
+
+def encode_invitation(invitation: Invitation) -> str:
+    """Return the code of an invitation, which is its text form."""
+    content = b"".join(
+        (
+            invitation.hub_key,
+            invitation.conversation,
+            invitation.inviter,
+            bytes([invitation.role]),
+            invitation.expire_time_ms.to_bytes(8, "little"),
+            invitation.secret,
+            invitation.hub_address.encode(),
+        )
+    )
+    content += tagged_sha256(CODE_TAG, content)[:_CHECKSUM_BYTES]
+    return CODE_PREFIX + base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def decode_invitation(code: str) -> Invitation:
+    """Read a code. Raises InviteInvalid."""
+    text = "".join(code.split())
+    if not text.startswith(CODE_PREFIX) or len(text) > _CODE_CHARACTERS_MAX:
+        raise InviteInvalid
+    data = text.removeprefix(CODE_PREFIX)
+    try:
+        raw = base64.b64decode(data + "=" * (-len(data) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InviteInvalid from error
+    content, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+    is_whole = checksum == tagged_sha256(CODE_TAG, content)[:_CHECKSUM_BYTES]
+    if len(content) <= _FIXED_BYTES or not is_whole:
+        raise InviteInvalid("the code is not complete, or has a wrong character")
+    return _invitation(content)
+
+
+def _invitation(content: bytes) -> Invitation:
+    keys = [content[at : at + ID_BYTES] for at in (0, 32, 64)]
+    rest = content[96:]
+    try:
+        role, address = Role(rest[0]), rest[25:].decode()
+        check_role(role)
+    except (ValueError, ArgumentInvalid) as error:
+        raise InviteInvalid("the code states what no invitation can") from error
+    if len(rest[25:]) > limits.HOST_TEXT_BYTES_MAX or not is_address(address):
+        raise InviteInvalid("the code states no hub's address")
+    return Invitation(
+        address,
+        PublicKey(keys[0]),
+        ConversationId(keys[1]),
+        PublicKey(keys[2]),
+        role,
+        int.from_bytes(rest[1:9], "little"),
+        rest[9:25],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An invitation as its inviter's replica records it."""
+
+    invitation: Invitation
+    name: str
+    """The inviter's name for the newcomer."""
+    create_time_ms: int
+    claimed_by: PublicKey | None = None
+    """The key it was redeemed by; recorded durably before the grant is written."""
+    is_revoked: bool = False
+
+    def is_open(self, now_ms: int) -> bool:
+        """Say whether a proof may still come that it has to answer."""
+        return now_ms < self.invitation.expire_time_ms
+
+
+def judge(
+    issued: Issued, newcomer: PublicKey, proof: bytes, membership: Membership, now_ms: int
+) -> JoinVerdict | None:
+    """Return the answer to a proof; None if it is none, which nobody answers.
+
+    GRANTED binds the invitation to `newcomer`: the caller records that first.
+    """
+    if not issued.invitation.is_proof(newcomer, proof):
+        return None
+    if issued.claimed_by is not None:
+        is_same = issued.claimed_by == newcomer
+        return JoinVerdict.GRANTED if is_same else JoinVerdict.USED
+    if issued.is_revoked:
+        return JoinVerdict.REVOKED
+    if now_ms >= issued.invitation.expire_time_ms:
+        return JoinVerdict.EXPIRED
+    if newcomer in membership.kept:
+        return JoinVerdict.REMOVED
+    return JoinVerdict.GRANTED
+
+
+def grants_elsewhere(issued: Issued, log: Log, recorded: Iterable[PublicKey]) -> bool:
+    """Say whether the log has a grant of the inviter that this store does not know of.
+
+    If so, since the invitation was made, the store is a restored backup, and the
+    invitation may have been redeemed after it.
+    """
+    known = set(recorded)
+    for entry in log.entries.values():
+        is_ours = entry.header.author == issued.invitation.inviter
+        if not is_ours or entry.header.create_time_ms < issued.create_time_ms:
+            continue
+        match log.body(entry.id):
+            case Member(Grant(key, _)) if key not in known:
+                return True
+    return False
+
+
+def check_verdict(verdict: int) -> None:
+    """Raise the error of any answer but GRANTED; an unknown one counts as PENDING."""
+    if verdict != JoinVerdict.GRANTED:
+        known = verdict in set(JoinVerdict)
+        raise _REFUSALS[JoinVerdict(verdict) if known else JoinVerdict.PENDING]

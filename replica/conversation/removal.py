@@ -1,0 +1,53 @@
+"""The removal of a key, as its own replica knows it (DECISIONS D383).
+
+A hub sends a removed key nothing more, the entry that removes it included, and answers as
+if the conversation did not exist (LINK-9). So the log says who removed the key only if that
+entry came another way, in a bundle for example.
+"""
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.invitation import KeyRemoved
+from replica.errors import AntiphonError
+from replica.ids import PublicKey, short
+from replica.log import Member, Revocation
+from replica.refusals import ConversationUnknown
+
+_KEPT = "what is here can still be read"
+
+
+def removal_of(held: Conversation, key: PublicKey) -> KeyRemoved | None:
+    """Return the error of a key that the log says was removed, with the name of who did it."""
+    membership = held.log.membership
+    if key not in membership.kept:
+        return None
+    by = _removed_by(held, key)
+    who = "it removed itself" if by is None or by == key else f"{short(by)} removed it"
+    return KeyRemoved(f"your key {short(key)} is no member any more: {who}; {_KEPT}")
+
+
+def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> AntiphonError:
+    """Return what a hub's refusal of a conversation means to a key that the log grants a role.
+
+    A hub that lost the conversation gets it back from this replica. One that goes on to say
+    that there is none has judged the key by a removal that is not here.
+    """
+    if not isinstance(error, ConversationUnknown) or not held.log.membership.roles.get(key):
+        return error
+    return removal_of(held, key) or KeyRemoved(
+        f"the hub takes nothing from your key {short(key)} any more: an owner removed it, and who"
+        f" did is not told to a removed key; {_KEPT}"
+    )
+
+
+def _removed_by(held: Conversation, key: PublicKey) -> PublicKey | None:
+    """Return the author of the first revocation of a key that counts."""
+    membership = held.log.membership
+    for entry in sorted(held.log.entries.values(), key=lambda entry: entry.order_key):
+        author = entry.header.author
+        match held.log.body(entry.id):
+            case Member(Revocation(key=removed)) if removed == key and membership.counts(entry):
+                if author == key or membership.ranks[author] < membership.ranks[key]:
+                    return author
+            case _:
+                pass
+    return None

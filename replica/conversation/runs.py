@@ -1,0 +1,288 @@
+"""The next step of a run: a message, a request, tools, and the next request (spec/02-entry §7).
+
+Pure. A run has no state but the log, so that it goes on after a crash where it was.
+
+    Say ─► Ask ─► Await ─► Perform ─► Ask ─► Await … ─► Done
+"""
+
+from dataclasses import dataclass
+
+from replica.conversation.conversation import Conversation
+from replica.conversation.keys import KeyedRun
+from replica.conversation.obligations import Asked, Ledger
+from replica.conversation.place import Place
+from replica.ids import EntryId, PublicKey, tagged_sha256
+from replica.log import (
+    Conflict,
+    Entry,
+    Generation,
+    Kind,
+    Message,
+    Part,
+    Role,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Tools,
+    ToolStarted,
+    reach,
+)
+from replica.order import ends
+
+EFFECT_TAG = b"antiphon/v1/effect"
+_LEDGER = (ToolCall, ToolResult)
+_TURN_KINDS = frozenset({Kind.REQUEST, Kind.SEAL, Kind.GENERATION})
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Append the message of the call, and its first request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Append the next request at a place."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait for the answer of a request."""
+
+    request: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class AskAnew:
+    """Cancel a request that waits behind an abandoned call, and append it again at a place."""
+
+    request: EntryId
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call without a result, and the key of its effect if it was started."""
+
+    opened_by: EntryId
+    call: ToolCall
+    asked: Asked
+    request: EntryId
+    """The request whose answer the call follows."""
+    started: str | None = None
+
+    @property
+    def effect_key(self) -> str:
+        """The key by which a tool can be asked whether the effect happened."""
+        pre_image = self.opened_by + self.call.call_id.encode()
+        return tagged_sha256(EFFECT_TAG, pre_image)[:16].hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Run the tools of open calls, and append their results."""
+
+    request: EntryId
+    calls: tuple[OpenCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The last request has an answer without open calls."""
+
+    request: EntryId
+    generation_id: EntryId
+    generation: Generation
+
+
+Step = Say | Ask | Await | AskAnew | Perform | Done
+
+
+def next_step(held: Conversation, run: KeyedRun) -> Step:
+    """Return the next step of a run."""
+    if not run.requests:
+        if run.message is None:
+            return Say()
+        basis = held.log.entries[run.message].header.basis
+        return Ask(Place((run.message,), basis))
+    request = run.requests[-1]
+    generation_id = held.order.generation_of(request)
+    generation = held.order.answer(request)
+    if generation_id is None or generation is None:
+        place = _place_past_abandoned(held, request)
+        return Await(request) if place is None else AskAnew(request, place)
+    calls, was_called = calls_behind(held, request)
+    if calls:
+        return Perform(request, calls)
+    if was_called:
+        return Ask(result_place(held, request))
+    return Done(request, generation_id, generation)
+
+
+def calls_behind(held: Conversation, request: EntryId) -> tuple[tuple[OpenCall, ...], bool]:
+    """Return the open calls of a request's answer, and whether there are calls at all.
+
+    The calls of the answer count, and those that its executor wrote behind it. For
+    "was it started?" void entries count too.
+    """
+    generation_id = held.order.generation_of(request)
+    assert generation_id is not None, "the request has an answer"
+    entries, membership = held.log.entries, held.log.membership
+    asked = _asked(held, request)
+    owners = {key for key, roles in membership.roles.items() if Role.OWNER in roles}
+    ledger, opened = Ledger(asked=asked), dict[str, tuple[EntryId, ToolCall]]()
+    started: dict[str, str] = {}
+    for entry in (entries[generation_id], *_messages_behind(held, generation_id)):
+        body = held.log.body(entry.id)
+        assert isinstance(body, (Generation, Message, type(None))), "of these two kinds"
+        for part in body.parts if body is not None else ():
+            if isinstance(part, ToolStarted):
+                started.setdefault(part.call_id, part.effect_key)
+        if not membership.is_visible(entry):
+            continue
+        author = entry.header.author
+        ledger, _ = ledger.after(author, body, answered=asked, owners=owners)
+        for call in _calls_of(body):
+            if call.call_id in ledger.calls:
+                opened.setdefault(call.call_id, (entry.id, call))
+    open_calls = tuple(
+        OpenCall(*opened[call_id], asked, request, started.get(call_id))
+        for call_id in ledger.open_calls
+    )
+    return open_calls, bool(ledger.calls)
+
+
+def is_last_open(held: Conversation, call: OpenCall) -> bool:
+    """Say whether no other call behind the same answer is open."""
+    open_calls, _ = calls_behind(held, call.request)
+    return [one.call.call_id for one in open_calls] == [call.call.call_id]
+
+
+def calls_ahead(held: Conversation, place: Place) -> tuple[OpenCall, ...]:
+    """Return the open calls of the last answer on a branch, which a QUEUE request waits behind."""
+    if place.conflict is not Conflict.QUEUE:
+        return ()
+    end = held.order.branch_end(held.order.nodes[place.basis] if place.basis is not None else None)
+    if end is None or end.generation is None:
+        return ()
+    return calls_behind(held, end.seal.request)[0]
+
+
+def queued_place(held: Conversation, request: EntryId) -> Place | None:
+    """Return the place of a request in the log that waits for its turn, None if it does not."""
+    header = held.log.entries[request].header
+    if request in held.order.seal_of or header.conflict != Conflict.QUEUE:
+        return None
+    return Place(header.parents, header.basis, Conflict.QUEUE)
+
+
+def has_started(held: Conversation, run: KeyedRun) -> bool:
+    """Say whether a tool with an effect was started in a run; it is then not tried again."""
+    answers = [held.order.generation_of(request) for request in run.requests]
+    behind = [m for answer in answers if answer is not None for m in _messages_behind(held, answer)]
+    parts = [part for message in behind for part in _parts_of(held, message)]
+    return any(isinstance(part, ToolStarted) for part in parts)
+
+
+def result_place(held: Conversation, request: EntryId) -> Place:
+    """Return the place behind the results of a request's answer, for a result or a request."""
+    generation_id = held.order.generation_of(request)
+    assert generation_id is not None, "the request has an answer"
+    parents = ends(held.log, _closing(held, request)) or (generation_id,)
+    return Place(parents, held.order.seal_of.get(request))
+
+
+def retry_place(held: Conversation, request: EntryId) -> Place:
+    """Return the place of another try of a request: where it was, beside its answer if it has one.
+
+    A request that was refused before its seal is queued again.
+    """
+    header = held.log.entries[request].header
+    conflict = Conflict.FORK if request in held.order.seal_of else Conflict.QUEUE
+    return Place(header.parents, header.basis, conflict)
+
+
+def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:
+    """Return where a queued request is asked anew, None while it just waits.
+
+    Its context never holds the result by which an owner or the requester abandons a call
+    ahead of it, since it does not follow that. The executor is gone, and asks no more.
+    """
+    order, entries = held.order, held.log.entries
+    entry = entries[request]
+    end = order.branch_end(order.resolve_basis(entry))
+    waits = request not in order.seal_of and entry.header.conflict == Conflict.QUEUE
+    if not waits or end is None or end.generation is None:
+        return None
+    ahead = end.seal.request
+    executor = _asked(held, ahead).executor
+    abandoning = [
+        e for e in _closing(held, ahead) if e.header.author != executor and _is_error(held, e)
+    ]
+    if not abandoning:
+        return None  # the rule, without a walk to the beginning of the conversation
+    known = reach(entry.header.parents, lambda i: entries[i].header.parents)
+    if known.issuperset(e.id for e in abandoning) or calls_behind(held, ahead)[0]:
+        return None
+    parents = ends(held.log, [*map(entries.__getitem__, entry.header.parents), *abandoning])
+    return Place(parents, entry.header.basis)
+
+
+def _closing(held: Conversation, request: EntryId) -> list[Entry]:
+    """Return the visible messages with calls or results behind a request's answer."""
+    generation_id = held.order.generation_of(request)
+    assert generation_id is not None, "the request has an answer"
+    return [
+        entry
+        for entry in _messages_behind(held, generation_id)
+        if held.log.membership.is_visible(entry)
+        and any(isinstance(part, _LEDGER) for part in _parts_of(held, entry))
+    ]
+
+
+def _is_error(held: Conversation, entry: Entry) -> bool:
+    return any(isinstance(p, ToolResult) and p.is_error for p in _parts_of(held, entry))
+
+
+def offered_tools(held: Conversation, place: Place) -> tuple[ToolDefinition, ...]:
+    """Return the tools offered last before a place."""
+    entries = held.log.entries
+    before = reach(place.parents, lambda i: entries[i].header.parents)
+    found = [
+        entries[i]
+        for i in before
+        if entries[i].header.kind == Kind.TOOLS and held.log.membership.is_visible(entries[i])
+    ]
+    last = max(found, key=lambda entry: entry.order_key, default=None)
+    body = held.log.body(last.id) if last is not None else None
+    return body.tools if isinstance(body, Tools) else ()
+
+
+def _asked(held: Conversation, request: EntryId) -> Asked:
+    body = held.order.request(request)
+    assert body is not None, "requests are admitted with their bodies"
+    author: PublicKey = held.log.entries[request].header.author
+    return Asked(author, body.executor or author)
+
+
+def _messages_behind(held: Conversation, answer: EntryId) -> list[Entry]:
+    """Return the messages that follow an answer up to the next turns, in (lamport, id) order."""
+    log = held.log
+
+    def is_turn(entry_id: EntryId) -> bool:
+        return log.entries[entry_id].header.kind in _TURN_KINDS
+
+    behind = reach(log.children(answer), log.children, is_turn)
+    messages = (e for e in map(log.entries.__getitem__, behind) if e.header.kind == Kind.MESSAGE)
+    return sorted(messages, key=lambda entry: entry.order_key)
+
+
+def _parts_of(held: Conversation, entry: Entry) -> tuple[Part, ...]:
+    body = held.log.body(entry.id)
+    return body.parts if isinstance(body, Message) else ()
+
+
+def _calls_of(body: Generation | Message | None) -> tuple[ToolCall, ...]:
+    parts = body.parts if body is not None else ()
+    return tuple(part for part in parts if isinstance(part, ToolCall))

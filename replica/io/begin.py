@@ -1,0 +1,159 @@
+"""The beginning of a conversation, and the defaults of its requests, for every caller.
+
+The command and the library choose hosts and seeds by these functions alone.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from replica.conversation import Conversation, newest_place
+from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io.replica import Replica
+from replica.io.turns import RequestOptions, choose_host, say_as_system
+from replica.link import (
+    HostChoice,
+    host_to_grant,
+    named_profile,
+    profiles_of,
+    sampling_to_state,
+)
+from replica.log import (
+    TOKENS_MAX,
+    Genesis,
+    Grant,
+    Member,
+    Revocation,
+    Role,
+    Sampling,
+    cuts_at_heads,
+    range_fault,
+    sampling_fault,
+)
+from replica.refusals import ArgumentInvalid, NotAllowed
+
+SEED_BITS = 63
+HUB_WAIT_S = 5.0
+OUTPUT_TOKENS_MAX = 512
+"""Output tokens of an answer where nobody states a limit; one that was cut off can go on."""
+
+
+async def choose_host_to_grant(
+    replica: Replica,
+    named: PublicKey | None,
+    pinned: PublicKey | None,
+    timeout_s: float = HUB_WAIT_S,
+) -> HostChoice:
+    """Wait for the hub's list of hosts and choose the one to grant to (LINK-31). Raises NoHost."""
+    await replica.wait_for(
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None, timeout_s
+    )
+    return host_to_grant(named, pinned, replica.hub.hosts)
+
+
+async def begin(
+    replica: Replica,
+    sampling: Sampling | None,
+    grants: Iterable[Grant],
+    system: str | None,
+    *,
+    output_tokens_max: int = OUTPUT_TOKENS_MAX,
+    stop: tuple[str, ...] = (),
+    shares_pages: bool = False,
+) -> ConversationId:
+    """Create a conversation with members and a system text; durable here when it returns.
+
+    Sampling, limit and stop strings are its defaults, for all members. `shares_pages` is
+    consent for its whole life: `Genesis`. Raises ArgumentInvalid for a number out of its range.
+    """
+    _check(sampling, output_tokens_max)
+    body = Genesis((replica.public,), sampling, output_tokens_max, stop, shares_pages)
+    created = await replica.create(body)
+    for one in grants:
+        await grant(replica, created, one)
+    if system is not None:
+        await say_as_system(replica, created, system, newest_place(await replica.load(created)))
+    return created
+
+
+async def grant(replica: Replica, conversation: ConversationId, change: Grant) -> None:
+    """Give a key a role. Raises NotAllowed unless this replica's key is an owner."""
+    held = await replica.load(conversation)
+    heads = held.log.membership_heads() or (EntryId(conversation),)
+    await replica.append(conversation, Member(change), parents=heads)
+
+
+async def remove(replica: Replica, conversation: ConversationId, key: PublicKey) -> None:
+    """Revoke a key for good; what it wrote and is held here stays.
+
+    Raises ArgumentInvalid for a key removed before, and NotAllowed unless this replica's key
+    is an owner senior to it. Any key may remove itself.
+    """
+    held = await replica.load(conversation)
+    _require_junior(held, replica.public, key)
+    heads = held.log.membership_heads() or (EntryId(conversation),)
+    revocation = Revocation(key, cuts_at_heads(held.log, key))
+    await replica.append(conversation, Member(revocation), parents=heads)
+
+
+def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> None:
+    """Raise NotAllowed unless our revocation of a key would count."""
+    membership = held.log.membership
+    if theirs in membership.kept:
+        raise ArgumentInvalid(f"{short(theirs)} was removed before")
+    if theirs not in membership.ranks:
+        raise ArgumentInvalid(f"{short(theirs)} is no member")
+    if ours == theirs:
+        return  # resigning
+    is_owner = Role.OWNER in membership.roles.get(ours, ()) and membership.is_member(ours)
+    if not is_owner or membership.ranks[ours] >= membership.ranks[theirs]:
+        raise NotAllowed(f"only an owner senior to {short(theirs)} can remove it")
+
+
+def request_options(
+    replica: Replica,
+    held: Conversation,
+    *,
+    host: PublicKey | None = None,
+    profile: str | None = None,
+    changes: dict[str, Any] | None = None,
+    output_tokens_max: int | None = None,
+    stop: tuple[str, ...] | None = None,
+    **limits: Any,
+) -> RequestOptions:
+    """Return the options of a request for a host's `profile`, by name: sampling and `limits`.
+
+    The sampling is the conversation's, else the one that the host recommends, with `changes`.
+    Limit and stop strings default to the conversation's; the limit else to OUTPUT_TOKENS_MAX.
+    Without a seed a random one is drawn, so that every answer can be reproduced. Raises
+    HostMissing, or ArgumentInvalid for a profile that the host does not offer and for a number
+    out of its range.
+    """
+    linked = replica.hub.hosts
+    asked = choose_host(held, tuple(known.key for known in linked), host)
+    profiles = profiles_of(linked, asked)
+    wanted = named_profile(profiles, profile).digest if profile is not None else None
+    genesis = held.log.body(EntryId(held.id))
+    begun = genesis if isinstance(genesis, Genesis) else Genesis(())
+    default = begun.default_sampling
+    sampling = replace(sampling_to_state(default, profiles, wanted), **(changes or {}))
+    if output_tokens_max is None:
+        output_tokens_max = begun.default_output_tokens_max or OUTPUT_TOKENS_MAX
+    _check(sampling, output_tokens_max)
+    limits |= {
+        "output_tokens_max": output_tokens_max,
+        "stop": begun.default_stop if stop is None else stop,
+    }
+    if not sampling.seed:
+        seed = int.from_bytes(os.urandom(8), "little") >> (64 - SEED_BITS) or 1
+        sampling = replace(sampling, seed=seed)
+    return RequestOptions(asked, sampling, profile=wanted, **limits)
+
+
+def _check(sampling: Sampling | None, output_tokens_max: int) -> None:
+    fault = range_fault("max_tokens", output_tokens_max, 0, TOKENS_MAX)
+    if fault is None and sampling is not None:
+        fault = sampling_fault(sampling)
+    if fault is not None:
+        raise ArgumentInvalid(fault)

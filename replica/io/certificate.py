@@ -1,0 +1,158 @@
+"""The TLS certificate of a hub: made here, stored in its folder, renewed (spec/09-trust §2).
+
+No authority signs it. The hub's Ed25519 key signs its digest in every
+Authenticate transcript, and clients check that (DECISIONS D273). It is an ECDSA
+certificate, since gRPC can't serve Ed25519 ones.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+
+log = structlog.get_logger()
+
+TLS_NAME = "antiphon"
+"""The name in every hub's certificate; a hub is told by its key, not by its host name."""
+LIFETIME = timedelta(days=397)
+RENEWED_BEFORE_END = timedelta(days=60)
+_CLOCK_SKEW = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and its private key, as PEM."""
+
+    certificate_pem: bytes
+    key_pem: bytes
+    digest: bytes
+    """SHA-256 of the certificate in DER form, 32 bytes."""
+    end: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Say whether it is time for another certificate."""
+        return now >= self.end - RENEWED_BEFORE_END
+
+
+class CertificateFile:
+    """A hub's certificate, kept in a private file and replaced before it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the certificate in `path`, or make one. Raises StoreError."""
+        self._path = path
+        self.current = _read(path) or self._make(datetime.now(UTC))
+        self.renew_if_due(datetime.now(UTC))
+
+    def renew_if_due(self, now: datetime) -> bool:
+        """Make another certificate if this one ends soon; say whether. Raises StoreError.
+
+        Connections go on. Clients that authenticate again on an old one are refused
+        by their own check, and connect anew.
+        """
+        if not self.current.is_due(now):
+            return False
+        self.current = self._make(now)
+        return True
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return credentials for one port: each new connection sees the current certificate."""
+        offered = self.current
+
+        def changed() -> Any:  # a configuration, or None to go on; gRPC's stubs omit the None
+            nonlocal offered
+            if offered is self.current:
+                return None
+            offered = self.current
+            return _configuration(offered)
+
+        return grpc.dynamic_ssl_server_credentials(_configuration(offered), changed)
+
+    def _make(self, now: datetime) -> Certificate:
+        made = make_certificate(now)
+        with typed_errors():
+            make_folder(self._path.parent)
+            draft = self._path.with_name(f".{self._path.name}.new")
+            draft.unlink(missing_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(made.key_pem + made.certificate_pem)
+                file.flush()
+                os.fsync(descriptor)
+            draft.replace(self._path)
+            sync_folder(self._path.parent)
+        log.info("certificate made", path=str(self._path))
+        return made
+
+
+def make_certificate(now: datetime) -> Certificate:
+    """Return a new self-signed certificate of a new ECDSA key, valid from a day before `now`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, TLS_NAME)])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + LIFETIME)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(TLS_NAME)]), critical=False)
+        # It signs no other certificate, so a client that trusts it trusts this key alone.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return _certificate(signed, key_pem)
+
+
+def _certificate(signed: x509.Certificate, key_pem: bytes) -> Certificate:
+    digest = hashlib.sha256(signed.public_bytes(Encoding.DER)).digest()
+    end = signed.not_valid_after_utc
+    return Certificate(signed.public_bytes(Encoding.PEM), key_pem, digest, end)
+
+
+def _read(path: Path) -> Certificate | None:
+    """Return the stored certificate; None if there is none that can be used."""
+    with typed_errors():
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        is_private = path.stat().st_mode & 0o077 == 0
+    try:
+        key = load_pem_private_key(text, None)
+        signed = x509.load_pem_x509_certificate(text)
+        matches = key.public_key() == signed.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        matches = False
+    if not matches or not is_private:
+        # Another one is as good: the hub's identity is not in this file.
+        log.warning("certificate damaged or open to others, and replaced", path=str(path))
+        return None
+    return _certificate(
+        signed, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+
+
+def _configuration(certificate: Certificate) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(certificate.key_pem, certificate.certificate_pem)]
+    )

@@ -1,0 +1,138 @@
+"""The mark: how far the entries of a store reached, in a file beside it (spec/04-link §10).
+
+SQLite ends a WAL at its first damaged frame, and takes an empty file for a new
+database. Both lose entries without an error, so the last entries stored are named
+once more outside the database. The mark is written after each commit and not
+synced: it may be behind after a power loss, and never ahead (DECISIONS D223).
+
+    slot      magic, number of the schema, writes of the mark, entries stored, entries lost,
+              number of records, records, CRC-32
+    record    entries stored, conversation, id of the last entry of one commit group
+
+Two slots are written in turn, so that a torn one leaves the other.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from replica.ids import ConversationId, EntryId
+from replica.io.disk import FILE_MODE
+from replica.log import Entry
+
+GROUPS_MAX = 16
+"""Commit groups whose last entries the mark names."""
+
+_HEAD = struct.Struct("<8sIQQQI")
+_RECORD = struct.Struct("<Q32s32s")
+_CHECKSUM = struct.Struct("<I")
+_MAGIC = b"ANTPMRK1"
+_SLOT_BYTES = 4096
+assert _HEAD.size + GROUPS_MAX * _RECORD.size + _CHECKSUM.size <= _SLOT_BYTES
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The last entry of one commit group; `stored` counts the entries up to it."""
+
+    stored: int
+    conversation: ConversationId
+    id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a store reached."""
+
+    stored: int = 0
+    """Entries ever stored."""
+    lost: int = 0
+    """Entries found missing since the last repair."""
+    groups: tuple[Group, ...] = ()
+    """The newest commit groups, the oldest first."""
+    number: int = 0
+    """The store's number, draft and steps (schema.py)."""
+    written: int = 0
+    """Number of times the mark was written, which finds the newer slot."""
+
+    def after(self, entries: Sequence[Entry]) -> "Mark":
+        """Return the mark after one more commit group."""
+        stored, last = self.stored + len(entries), entries[-1]
+        group = Group(stored, last.conversation, last.id)
+        return replace(self, stored=stored, groups=(*self.groups, group)[-GROUPS_MAX:])
+
+    def without(self, conversation: ConversationId) -> "Mark":
+        """Return the mark without a conversation that is about to be deleted."""
+        kept = tuple(group for group in self.groups if group.conversation != conversation)
+        return replace(self, groups=kept)
+
+    def after_loss(self, reached: int) -> "Mark":
+        """Return the mark of a store whose groups after the first `reached` ones are gone."""
+        kept = self.groups[:reached]
+        held = kept[-1].stored if kept else self.groups[0].stored - 1
+        return replace(self, lost=self.lost + self.stored - held, groups=kept)
+
+
+class MarkFile:
+    """The file of one store's mark."""
+
+    def __init__(self, store: Path) -> None:
+        """Use the file beside `store`; nothing is opened before the first write."""
+        self.path = store.with_name(f"{store.name}.mark")
+        self.mark = read(store) or Mark()
+        self._descriptor: int | None = None
+
+    def write(self, mark: Mark) -> None:
+        """Write the mark, unsynced; a disk that refuses it is logged, and nothing else."""
+        self.mark = replace(mark, written=self.mark.written + 1)
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+            os.pwrite(self._descriptor, _encode(self.mark), self.mark.written % 2 * _SLOT_BYTES)
+        except OSError as error:
+            _log.warning("store mark not written", detail=error.strerror)
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def read(store: Path) -> Mark | None:
+    """Return the mark beside `store`; None if there is none."""
+    data = b""
+    with suppress(OSError):
+        data = store.with_name(f"{store.name}.mark").read_bytes()
+    slots = (_decode(data[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES))
+    return max((mark for mark in slots if mark), key=lambda mark: mark.written, default=None)
+
+
+def _encode(mark: Mark) -> bytes:
+    counts = (mark.number, mark.written, mark.stored, mark.lost, len(mark.groups))
+    head = _HEAD.pack(_MAGIC, *counts)
+    records = (_RECORD.pack(g.stored, g.conversation, g.id) for g in mark.groups)
+    content = head + b"".join(records)
+    return content + _CHECKSUM.pack(zlib.crc32(content))
+
+
+def _decode(slot: bytes) -> Mark | None:
+    if len(slot) < _HEAD.size or not slot.startswith(_MAGIC):
+        return None
+    _, number, written, stored, lost, count = _HEAD.unpack_from(slot)
+    end = _HEAD.size + count * _RECORD.size
+    if count > GROUPS_MAX or len(slot) < end + _CHECKSUM.size:
+        return None
+    if _CHECKSUM.unpack_from(slot, end) != (zlib.crc32(slot[:end]),):
+        return None
+    records = _RECORD.iter_unpack(slot[_HEAD.size : end])
+    groups = (Group(n, ConversationId(c), EntryId(i)) for n, c, i in records)
+    return Mark(stored, lost, tuple(groups), number, written)

@@ -1,0 +1,285 @@
+"""Who holds a shared store: this process, or another one that serves it (DECISIONS D340).
+
+    obtain ──► lock: serve                      other processes join
+       └─────► socket: follow who serves ──► it ends ──► obtain …
+
+While the store changes hands calls wait, and are then made at the next process.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
+
+import structlog
+
+from replica.conversation import EntryStore
+from replica.io import local_socket
+from replica.io.claims import Claims
+from replica.io.local_client import ConnectionEnded, LocalClient
+from replica.io.local_frames import LocalFrame
+from replica.io.local_server import Identity, LocalServer
+from replica.io.readonly import open_read_only
+from replica.io.store import Store
+from replica.log import Entry
+from replica.refusals import StoreLocked
+
+log = structlog.get_logger()
+
+OPEN_WAIT_S = 1.0
+"""Seconds in which a process that starts or ends becomes one that serves, or is gone."""
+CALL_WAIT_S = 20.0
+"""Seconds that a call waits for a process that serves."""
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.002, 0.1
+_HOLDER = b"holder"
+"""The claim of a process that holds the store and shares it."""
+_T = TypeVar("_T")
+
+
+class Sharer(Protocol):
+    """The replica of this process, as the others use it; see sharing.py."""
+
+    async def perform(self, frame: LocalFrame) -> LocalFrame | None:
+        """Perform a request of another process, in the process that serves."""
+
+    async def notice(self, frame: LocalFrame) -> None:
+        """Receive an announcement of the serving process."""
+
+    async def catch_up(self, store: EntryStore) -> tuple[Entry, ...]:
+        """Admit what the store holds by now; return the entries of memory that it lacks."""
+
+    async def restore(self, lost: tuple[Entry, ...]) -> None:
+        """Store these entries again."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The store as it is open now: with a connection it is another process's."""
+
+    store: Store
+    stack: AsyncExitStack
+    client: LocalClient | None = None
+    server: LocalServer | None = None
+    reads: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """No read is in progress."""
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """The connection has ended, and later calls wait for the next store."""
+
+
+class Holding:
+    """The hold of one process on a store: it has the lock, or a connection to who has it."""
+
+    def __init__(self, path: Path, identity: Identity, claims: Claims) -> None:
+        """Use `open`."""
+        self._path = path
+        self._claims = claims
+        self._identity = identity
+        self._sharer: Sharer | None = None
+        self._opened: asyncio.Future[_Opened] = asyncio.get_running_loop().create_future()
+        self._current: _Opened | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._is_ending = False
+
+    # --- opening and closing ------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, path: Path, identity: Identity, claims: Claims) -> Self:
+        """Take the lock of a store, or join the process that holds it.
+
+        Raises StoreLocked if another process holds it and shares it with nobody,
+        SharingUnsupported, and the errors of Store.open.
+        """
+        holding = cls(path, identity, claims)
+        holding._show(await holding._obtain(OPEN_WAIT_S))
+        return holding
+
+    async def attach(self, sharer: Sharer) -> None:
+        """Begin to serve, or to follow the process that does."""
+        self._sharer = sharer
+        opened = self._opened.result()
+        if opened.client is None:
+            await self._serve(opened)
+        else:
+            self._task = asyncio.create_task(self._follow(), name="shared store")
+
+    async def stop_sharing(self) -> None:
+        """End the service: requests in progress are finished, later ones made elsewhere."""
+        self._is_ending = True
+        if self._current is not None and self._current.server is not None:
+            local_socket.remove(self._path)  # under the lock: nobody else has bound it since
+            server, self._current.server = self._current.server, None
+            await server.stop()
+
+    async def close(self) -> None:
+        """Leave the store, and close it if this process holds it."""
+        await self.stop_sharing()
+        for task in (self._restoring, self._task, self._reading):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._current is not None:
+            self._current.gone.set()
+            await self._current.stack.aclose()
+
+    @property
+    def client(self) -> LocalClient | None:
+        """The connection to the process that holds the store, if it is another one."""
+        return self._current.client if self._current is not None else None
+
+    @property
+    def own(self) -> Store | None:
+        """The store if this process holds it."""
+        opened = self._current
+        return opened.store if opened is not None and opened.client is None else None
+
+    @property
+    def current(self) -> Store | None:
+        """The open store, to read alone unless it is `own`; None while it changes hands."""
+        return self._current.store if self._current is not None else None
+
+    @property
+    def server(self) -> LocalServer | None:
+        """The service for the other processes, if this one holds the store."""
+        return self._current.server if self._current is not None else None
+
+    # --- who holds the store --------------------------------------------------------------
+
+    def _show(self, opened: _Opened) -> None:
+        self._current = opened
+        self._opened.set_result(opened)
+
+    async def _obtain(self, wait_s: float | None) -> _Opened:
+        """Take the lock, or join its holder; try again for `wait_s` seconds, None for ever."""
+        began, pause_s = time.monotonic(), PAUSE_FIRST_S
+        while True:
+            try:
+                return await self._hold()
+            except StoreLocked as error:
+                locked = error
+            try:
+                return await self._join()
+            except ConnectionEnded:
+                pass  # the holder starts, ends, or shares with nobody
+            # A process that shares may be starting, or taking the place of another.
+            is_shared = self._claims.is_claimed(_HOLDER)
+            if wait_s is not None and time.monotonic() - began > (
+                CALL_WAIT_S if is_shared else wait_s
+            ):
+                raise locked
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    async def _hold(self) -> _Opened:
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(await Store.open(self._path))
+            self._claims.claim(_HOLDER)
+            stack.callback(self._claims.release, _HOLDER)
+            return _Opened(store, stack.pop_all())
+
+    async def _join(self) -> _Opened:
+        client = await LocalClient.join(self._path, self._identity)
+        async with AsyncExitStack() as stack:
+            stack.callback(client.close)
+            store = await stack.enter_async_context(open_read_only(self._path))
+            return _Opened(store, stack.pop_all(), client)
+
+    async def _serve(self, opened: _Opened) -> None:
+        assert self._sharer is not None, "attached first"
+        if self._is_ending:
+            return
+        opened.server = LocalServer(self._identity, self._sharer.perform)
+        await opened.server.start(local_socket.listen(self._path))
+        opened.stack.callback(local_socket.remove, self._path)
+
+    async def _follow(self) -> None:
+        """Follow the serving process, and each that comes after it, until this one serves."""
+        opened = self._opened.result()
+        reading = self._receive(opened)
+        while opened.client is not None:
+            (ended,) = await asyncio.gather(reading, return_exceptions=True)
+            if isinstance(ended, Exception):
+                log.warning("connection broken", detail=str(ended))
+            self._opened = asyncio.get_running_loop().create_future()
+            self._current = None
+            opened.gone.set()
+            # Calls that begin now wait; reads in progress need the file.
+            while opened.reads:
+                await opened.idle.wait()
+            await opened.stack.aclose()
+            try:
+                opened = await self._obtain(None)
+                if opened.client is not None:
+                    reading = self._receive(opened)
+                await self._take_up(opened)
+            except Exception as error:
+                # Every later call raises it: this replica has no store any more.
+                self._opened.set_exception(error)
+                self._opened.exception()
+                raise
+
+    async def _take_up(self, opened: _Opened) -> None:
+        """Go on with another hold on the store, once this process knows what it holds."""
+        assert self._sharer is not None, "attached first"
+        try:
+            lost = await self._sharer.catch_up(opened.store)
+            if opened.client is None:
+                await self._serve(opened)
+        except BaseException:
+            await opened.stack.aclose()
+            raise
+        self._show(opened)
+        if lost:
+            self._restoring = asyncio.create_task(self._sharer.restore(lost))
+
+    def _receive(self, opened: _Opened) -> "asyncio.Task[None]":
+        assert self._sharer is not None and opened.client is not None, "joined"
+        self._reading = asyncio.create_task(opened.client.run(self._sharer.notice))
+        return self._reading
+
+    async def _ready(self) -> _Opened:
+        """Wait for a store to call. Raises StoreLocked after CALL_WAIT_S."""
+        try:
+            async with asyncio.timeout(CALL_WAIT_S):
+                while (opened := await asyncio.shield(self._opened)) is not self._current:
+                    pass  # it has ended meanwhile
+        except TimeoutError as error:
+            raise StoreLocked(f"no process serves {self._path}") from error
+        return opened
+
+    async def call(
+        self, here: Callable[[Store, bool], Awaitable[_T]], request: LocalFrame
+    ) -> _T | LocalFrame:
+        """Make a call in the process that holds the store; again in the next, should it end.
+
+        `here` gets the store and whether the call may have been made before. Returns its
+        result, or the other process's answer.
+        """
+        again = False
+        while True:
+            opened = await self._ready()
+            if opened.client is None:
+                return await here(opened.store, again)
+            frame = LocalFrame(request.head | {"again": again}, request.blobs)
+            try:
+                return await opened.client.request(frame)
+            except ConnectionEnded:
+                again = True
+                await opened.gone.wait()
+
+    async def read(self, read: Callable[[Store], Awaitable[_T]]) -> _T:
+        """Read from the store, which stays open meanwhile."""
+        opened = await self._ready()
+        opened.reads += 1
+        opened.idle.clear()
+        try:
+            return await read(opened.store)
+        finally:
+            opened.reads -= 1
+            if not opened.reads:
+                opened.idle.set()

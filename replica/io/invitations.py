@@ -1,0 +1,349 @@
+"""Inviting over a hub's mailboxes (spec/09-trust §5, DECISIONS D277).
+
+The inviter's replica records each invitation in its store. It records the key
+that redeems one before it writes the grant, so that after a crash at any point
+the grant goes to this key or to none.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from antiphon.v1 import invitation_pb2 as pb
+from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
+from replica.conversation import (
+    INVITATION_SECRET_BYTES,
+    Conversation,
+    EntryStore,
+    Invitation,
+    Issued,
+    JoinVerdict,
+    check_public_address,
+    check_role,
+    decode_invitation,
+    encode_invitation,
+    grants_elsewhere,
+    judge,
+)
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.io import petnames, rpc
+from replica.io.replica import Replica
+from replica.limits import INVITATION_LIFETIME_S, MAILBOXES_PER_KEY_MAX
+from replica.log import Grant, Member, Role
+from replica.refusals import ArgumentInvalid, HubUnreachable, NotAllowed, QuotaExceeded
+
+_ISSUED = "invitations"
+POLL_S = 2.0
+SYNC_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A newcomer who got its role, or who waits for it."""
+
+    issued: Issued
+    key: PublicKey
+    verdict: JoinVerdict
+
+
+# --- the records --------------------------------------------------------------------
+
+
+async def issued_invitations(store: EntryStore) -> list[Issued]:
+    """Return the invitations recorded here, oldest first. Raises ValueDamaged."""
+    raw = await store.get_meta(_ISSUED)
+    return [_issued(record) for record in json.loads(raw)] if raw else []
+
+
+async def _save(store: EntryStore, records: Iterable[Issued], now_ms: int) -> None:
+    """Store the records, except those whose end is longer ago than any may be open."""
+    # A claim is needed as long as another invitation of that time is open (grants_elsewhere).
+    oldest_ms = now_ms - INVITATION_LIFETIME_S * 1000
+    kept = [one for one in records if one.invitation.expire_time_ms >= oldest_ms]
+    await store.put_meta(_ISSUED, json.dumps([_record(one) for one in kept]).encode())
+
+
+async def _update(store: EntryStore, changed: Issued) -> None:
+    """Store a changed record; the caller is `changing` them."""
+    records = await issued_invitations(store)
+    same = changed.invitation.secret
+    renewed = [changed if one.invitation.secret == same else one for one in records]
+    await _save(store, renewed, rpc.now_ms())
+
+
+async def _current(store: EntryStore, issued: Issued) -> Issued:
+    """Return an invitation as it is recorded now."""
+    same = issued.invitation.secret
+    records = await issued_invitations(store)
+    return next((one for one in records if one.invitation.secret == same), issued)
+
+
+def _record(issued: Issued) -> dict[str, Any]:
+    return {
+        "code": encode_invitation(issued.invitation),
+        "name": issued.name,
+        "created_ms": issued.create_time_ms,
+        "claimed_by": issued.claimed_by.hex() if issued.claimed_by is not None else None,
+        "revoked": issued.is_revoked,
+    }
+
+
+def _issued(record: dict[str, Any]) -> Issued:
+    claimed = record["claimed_by"]
+    return Issued(
+        decode_invitation(record["code"]),
+        record["name"],
+        record["created_ms"],
+        PublicKey(bytes.fromhex(claimed)) if claimed is not None else None,
+        record["revoked"],
+    )
+
+
+# --- inviting -----------------------------------------------------------------------
+
+
+async def invite(
+    replica: Replica,
+    conversation: ConversationId,
+    name: str,
+    *,
+    role: Role = Role.WRITER,
+    address: str | None = None,
+) -> Issued:
+    """Record a new invitation for a newcomer called `name`, and open its mailbox at the hub.
+
+    `address` (host:port) is the hub's for the newcomer, where it is not the one used here.
+    Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner, QuotaExceeded,
+    and the hub's refusal.
+    """
+    petnames.check_name(name)
+    check_role(role)
+    calls = replica.calls()
+    check_public_address(address or calls.address)
+    held = await replica.load(conversation)
+    _require_owner(held, replica.public)
+    hub_key, now_ms = replica.hub.key, rpc.now_ms()
+    if hub_key is None:
+        raise replica.hub.last_error or HubUnreachable()
+    records = await issued_invitations(replica.store)
+    if sum(one.is_open(now_ms) for one in records) >= MAILBOXES_PER_KEY_MAX:
+        raise QuotaExceeded(f"{MAILBOXES_PER_KEY_MAX} invitations are open; revoke some")
+    made = Invitation(
+        address or calls.address,
+        hub_key,
+        conversation,
+        replica.public,
+        role,
+        now_ms + INVITATION_LIFETIME_S * 1000,
+        os.urandom(INVITATION_SECRET_BYTES),
+    )
+    request = pb.OpenMailboxRequest(mailbox=made.mailbox, expire_time_ms=made.expire_time_ms)
+    await calls.unary(InvitationServiceStub, "OpenMailbox", request)
+    issued = Issued(made, name, now_ms)
+    async with replica.processes.changing(_ISSUED):
+        records = await issued_invitations(replica.store)
+        await _save(replica.store, [*records, issued], now_ms)
+    return issued
+
+
+async def revoke_invitation(replica: Replica, issued: Issued) -> None:
+    """Revoke an invitation here, then remove its mailbox. Raises ArgumentInvalid if redeemed."""
+    async with replica.processes.changing(_ISSUED):
+        issued = await _current(replica.store, issued)
+        if issued.claimed_by is not None:
+            raise ArgumentInvalid(f"{issued.name} has joined; remove the member instead")
+        await _update(replica.store, replace(issued, is_revoked=True))
+    # Without the hub it is answered as revoked until it expires.
+    request = pb.CloseMailboxRequest(mailbox=issued.invitation.mailbox)
+    with suppress(AntiphonError):
+        await replica.calls().unary(InvitationServiceStub, "CloseMailbox", request)
+
+
+def _require_owner(held: Conversation, key: PublicKey) -> None:
+    membership = held.log.membership
+    if Role.OWNER not in membership.roles.get(key, ()) or not membership.is_member(key):
+        raise NotAllowed("only an owner can invite")
+
+
+async def redeem(replica: Replica) -> list[Joined]:
+    """Answer the proofs in the mailboxes of this replica once, and grant what they ask for.
+
+    PENDING in the result is a newcomer who waits until the hub is in sync. One that can't be
+    answered does not hold up the others. Raises the hub's refusals and StoreError.
+    """
+    records = {one.invitation.mailbox: one for one in await _open_here(replica)}
+    if not records:
+        return []
+    request = pb.CollectRequest(mailboxes=records)
+    response = await replica.calls().unary(InvitationServiceStub, "Collect", request)
+    for mailbox in filter(records.__contains__, response.absent):
+        # Closed or redeemed elsewhere, or the hub was restored: it is not opened again.
+        await _void_unless_claimed(replica, records[mailbox])
+    joined: list[Joined] = []
+    failures: list[AntiphonError] = []
+    for proof in response.proofs:
+        issued = records.get(proof.mailbox)
+        if issued is None:
+            continue  # the hub names a mailbox that it was not asked about
+        if proof.verdict == JoinVerdict.GRANTED:
+            await _void_unless_claimed(replica, issued)  # by this store, or it is a backup
+        elif proof.verdict == JoinVerdict.PENDING:
+            try:
+                done = await _answer(replica, issued, PublicKey(proof.newcomer), proof.proof)
+            except AntiphonError as error:
+                failures.append(error)
+            else:
+                joined += [done] if done is not None else []
+    if failures and not joined:
+        raise failures[0]  # the others are tried again in any case
+    return joined
+
+
+async def _void_unless_claimed(replica: Replica, issued: Issued) -> None:
+    async with replica.processes.changing(_ISSUED):
+        issued = await _current(replica.store, issued)
+        if issued.claimed_by is None and not issued.is_revoked:
+            await _update(replica.store, replace(issued, is_revoked=True))
+
+
+async def _open_here(replica: Replica) -> list[Issued]:
+    """Return the open invitations of this key to the hub that the replica is linked to."""
+    now_ms, pair = rpc.now_ms(), (replica.public, replica.hub.key)
+    records = await issued_invitations(replica.store)
+    ours = [one for one in records if (one.invitation.inviter, one.invitation.hub_key) == pair]
+    return [one for one in ours if one.is_open(now_ms)]
+
+
+async def _answer(
+    replica: Replica, issued: Issued, newcomer: PublicKey, proof: bytes
+) -> Joined | None:
+    """Judge one proof; claim, grant, sync, then tell the newcomer."""
+    conversation = issued.invitation.conversation
+    held = await replica.load(conversation)
+    await replica.follow(conversation)
+    if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
+        return Joined(issued, newcomer, JoinVerdict.PENDING)
+    async with replica.processes.changing(_ISSUED):
+        issued, verdict = await _claim(replica, held, issued, newcomer, proof)
+    if verdict is None:
+        return None
+    if verdict is JoinVerdict.GRANTED:
+        await petnames.set_name(replica, newcomer, issued.name)
+        await _grant(replica, held, Grant(newcomer, issued.invitation.role))
+        if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
+            return Joined(issued, newcomer, JoinVerdict.PENDING)
+    request = pb.AnswerRequest(
+        mailbox=issued.invitation.mailbox, newcomer=newcomer, verdict=int(verdict)  # type: ignore[arg-type]
+    )  # fmt: skip
+    await replica.calls().unary(InvitationServiceStub, "Answer", request)
+    return Joined(issued, newcomer, verdict)
+
+
+async def _claim(
+    replica: Replica, held: Conversation, issued: Issued, newcomer: PublicKey, proof: bytes
+) -> tuple[Issued, JoinVerdict | None]:
+    """Judge a proof by the records as they are now; a granted one is recorded durably."""
+    membership, records = held.log.membership, await issued_invitations(replica.store)
+    issued = await _current(replica.store, issued)
+    recorded = [one.claimed_by for one in records if one.claimed_by is not None]
+    if issued.claimed_by is None and grants_elsewhere(issued, held.log, recorded):
+        issued = replace(issued, is_revoked=True)
+        await _update(replica.store, issued)
+    if Role.OWNER not in membership.roles.get(replica.public, ()):
+        issued = replace(issued, is_revoked=True)
+    verdict = judge(issued, newcomer, proof, membership, rpc.now_ms())
+    if verdict is JoinVerdict.GRANTED:
+        issued = replace(issued, claimed_by=newcomer)
+        await _update(replica.store, issued)
+    return issued, verdict
+
+
+async def _grant(replica: Replica, held: Conversation, grant: Grant) -> None:
+    if grant.role in held.log.membership.roles.get(grant.key, ()):
+        return  # granted before a crash, or a member already
+    heads = held.log.membership_heads() or (EntryId(held.id),)
+    await replica.append(held.id, Member(grant), parents=heads)
+
+
+class HubClaim:
+    """The claim of one process to ask a hub for newcomers, for all processes on its store."""
+
+    def __init__(self, replica: Replica) -> None:
+        """Claim nothing yet."""
+        self._replica = replica
+        self._name: bytes | None = None
+
+    def is_held(self) -> bool:
+        """Say whether this process asks now: it is linked, and no other process asks that hub."""
+        hub = self._replica.hub
+        wanted = b"newcomers " + hub.key if hub.is_linked and hub.key is not None else None
+        if self._name != wanted:
+            self.release()
+        if self._name is None and wanted is not None and self._replica.processes.claim(wanted):
+            self._name = wanted
+        return self._name is not None
+
+    def release(self) -> None:
+        """Leave the hub to another process."""
+        if self._name is not None:
+            self._replica.processes.release(self._name)
+            self._name = None
+
+
+class Redeeming:
+    """Answers newcomers while a replica is open; ends a round in progress before it stops.
+
+    Of the processes on a store that are linked to one hub, one asks for newcomers at a time.
+    """
+
+    def __init__(self, replica: Replica, report: Callable[[Joined], None]) -> None:
+        """Tell `report` each newcomer once per verdict."""
+        self._replica = replica
+        self._report = report
+        self._reported: set[tuple[PublicKey, JoinVerdict]] = set()
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; invitations that are recorded later, by any process, are answered too."""
+        self._task = asyncio.create_task(self._run(), name="invitations")
+
+    async def stop(self) -> None:
+        """Finish the round in progress, for a bounded time."""
+        self._stopping.set()
+        if self._task is not None:
+            if not self._replica.hub.is_linked:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+                return
+            with suppress(TimeoutError, AntiphonError):
+                await asyncio.wait_for(self._task, POLL_S)
+
+    async def _run(self) -> None:
+        claim = HubClaim(self._replica)
+        try:
+            while True:
+                await self._replica.wait_for(self._is_decided, POLL_S)
+                with suppress(AntiphonError):  # it is tried again, and the link reports its errors
+                    if claim.is_held():
+                        await self._round()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), POLL_S)
+                    return
+        finally:
+            claim.release()
+
+    def _is_decided(self) -> bool:
+        return self._replica.hub.is_linked or self._replica.hub.last_error is not None
+
+    async def _round(self) -> None:
+        for joined in await redeem(self._replica):
+            seen = (joined.key, joined.verdict)
+            if seen not in self._reported:
+                self._reported.add(seen)
+                self._report(joined)

@@ -1,0 +1,136 @@
+"""Joining with a code: pin the hub it states, leave the proof, wait for the grant (spec/09 §5)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from antiphon.v1 import invitation_pb2 as pb
+from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
+from replica.conversation import (
+    Conversation,
+    EntryStore,
+    Invitation,
+    InviteExpired,
+    check_verdict,
+    is_address,
+)
+from replica.errors import Unavailable
+from replica.ids import PublicKey, short
+from replica.io import rpc
+from replica.io.disk import typed_errors
+from replica.io.hub_calls import HubCalls, pinned_key
+from replica.io.replica import Replica
+from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
+
+POLL_FIRST_S = 0.5
+POLL_MAX_S = 4.0
+HUB_FILE = "hub.address"
+"""File of a replica's folder that names the hub where it joined."""
+
+
+async def check_usable(store: EntryStore, invitation: Invitation, newcomer: PublicKey) -> None:
+    """Raise InviteExpired unless `newcomer` has joined before, and PeerIdentityChanged.
+
+    The latter where another key than the code's is pinned for its hub. The code's key is
+    pinned once the hub has proved it: a wrong code changes nothing here.
+    """
+    if rpc.now_ms() >= invitation.expire_time_ms and not await has_joined(
+        store, invitation, newcomer
+    ):
+        raise InviteExpired
+    address, stated = invitation.hub_address, invitation.hub_key
+    pinned = await pinned_key(store, address)
+    if pinned not in (None, stated):
+        raise PeerIdentityChanged(
+            f"the code states {short(stated)} for {address}, and {short(pinned or b'')} is pinned"
+        )
+
+
+async def has_joined(store: EntryStore, invitation: Invitation, newcomer: PublicKey) -> bool:
+    """Say whether a key is a member by what is stored here."""
+    loaded = await store.load(invitation.conversation)
+    if not loaded:
+        return False
+    args = (invitation.conversation, loaded.entries, loaded.lost)
+    return (await asyncio.to_thread(Conversation.restore, *args)).is_member(newcomer)
+
+
+async def require_link(replica: Replica, timeout_s: float) -> None:
+    """Wait for the link to the hub. Raises the reason why there is none."""
+    replica.calls()  # raises without a hub
+    await replica.wait_for(
+        lambda: replica.hub.is_linked or replica.hub.last_error is not None, timeout_s
+    )
+    if not replica.hub.is_linked:
+        raise replica.hub.last_error or HubUnreachable()
+
+
+async def await_grant(
+    replica: Replica,
+    invitation: Invitation,
+    *,
+    timeout_s: float | None = None,
+    report: Callable[[Unavailable], None] = lambda _error: None,
+) -> None:
+    """Leave the proof at the hub, and wait until the inviter's replica has answered it.
+
+    `report` gets JoinPending, and the reason why the hub can't be asked, whenever this changes.
+    Raises the inviter's refusal, InviteExpired unless this key has joined before, and after
+    `timeout_s` seconds the last reason reported.
+    """
+    end = time.monotonic() + timeout_s if timeout_s is not None else None
+    said, pause_s = "", POLL_FIRST_S
+    while True:
+        pending = await _ask(replica, invitation)
+        if pending is None:
+            return
+        if rpc.now_ms() >= invitation.expire_time_ms:
+            if await has_joined(replica.store, invitation, replica.public):
+                return
+            raise InviteExpired
+        if end is not None and time.monotonic() >= end:
+            raise pending
+        if pending.reason != said:
+            said = pending.reason
+            report(pending)
+        left_s = end - time.monotonic() if end is not None else pause_s
+        await asyncio.sleep(max(0.0, min(pause_s, left_s)))
+        pause_s = min(1.5 * pause_s, POLL_MAX_S)
+
+
+async def _ask(replica: Replica, invitation: Invitation) -> Unavailable | None:
+    """Leave the proof; return why there is no answer yet, or None if the role is granted."""
+    try:
+        check_verdict(await deposit(replica.calls(), invitation, replica.public))
+    except Unavailable as pending:  # JoinPending too
+        return pending
+    return None
+
+
+async def deposit(calls: HubCalls, invitation: Invitation, newcomer: PublicKey) -> int:
+    """Leave the proof of `newcomer` at the hub; return the inviter's answer so far."""
+    request = pb.DepositRequest(mailbox=invitation.mailbox, proof=invitation.proof(newcomer))
+    response = await calls.unary(InvitationServiceStub, "Deposit", request)
+    return int(response.verdict)
+
+
+# --- the hub of a folder ----------------------------------------------------------------
+
+
+def save_hub(folder: Path, address: str) -> None:
+    """Make a hub the default of a replica's folder."""
+    with typed_errors():
+        (folder / HUB_FILE).write_text(address + "\n")
+
+
+def saved_hub(folder: Path) -> str | None:
+    """Return the default hub of a replica's folder, if it has one. Raises ArgumentInvalid."""
+    path = folder / HUB_FILE
+    with typed_errors():
+        if not path.is_file():
+            return None
+        text = path.read_bytes().decode(errors="replace").strip()
+    if not is_address(text):
+        raise ArgumentInvalid(f"{path} holds no host:port; write the hub's address there")
+    return text

@@ -1,0 +1,122 @@
+"""The connection of a process to the one that serves its store (DECISIONS D340)."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+
+from replica.errors import AntiphonError
+from replica.io import local_socket
+from replica.io.local_frames import VERSIONS, LocalFrame, error_in, read_frame
+from replica.io.local_server import GREETING_S, Identity
+from replica.refusals import StoreLocked
+
+ANSWER_S = 30.0
+"""Seconds that a request waits for its answer."""
+
+Notice = Callable[[LocalFrame], Awaitable[None]]
+"""Receives an announcement; the next frame is read once it returned."""
+
+
+class ConnectionEnded(Exception):
+    """The serving process ended, or ended the connection; the answer is not known."""
+
+
+class LocalClient:
+    """One connection; its requests are answered in order."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: Identity
+    ) -> None:
+        """Use `join`."""
+        self.server = server
+        """The serving process."""
+        self._reader = reader
+        self._writer = writer
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[LocalFrame]] = {}
+        self._ended = False
+
+    @classmethod
+    async def join(cls, store: Path, identity: Identity) -> "LocalClient":
+        """Connect to the process that serves a store.
+
+        Raises ConnectionEnded if none does, or it is of another user, and its refusal:
+        SharingUnsupported, StoreLocked.
+        """
+        try:
+            connected = local_socket.connect(store)
+            if not local_socket.may_share(local_socket.peer_user(connected), os.getuid()):
+                connected.close()
+                raise ConnectionEnded
+            reader, writer = await asyncio.open_unix_connection(sock=connected)
+        except OSError as error:
+            raise ConnectionEnded from error
+        hello = {"versions": VERSIONS, "key": identity.key, "label": identity.label}
+        writer.write(LocalFrame(hello | {"process": identity.process}).encode())
+        try:
+            async with asyncio.timeout(GREETING_S):
+                welcome = await read_frame(reader)
+        except TimeoutError:
+            welcome = None
+        if welcome is None or "error" in welcome.head:
+            writer.close()
+            if welcome is None:
+                raise ConnectionEnded
+            raise error_in(welcome.head["error"])
+        head = welcome.head
+        return cls(reader, writer, Identity(identity.key, head["label"], head["process"]))
+
+    async def run(self, notice: Notice) -> None:
+        """Receive answers and announcements until the connection ends."""
+        try:
+            while (frame := await read_frame(self._reader)) is not None:
+                number = frame.head.get("number")
+                if number is None:
+                    await notice(frame)
+                    continue
+                waiting = self._waiting.pop(number, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(frame)
+        finally:
+            self.close()
+
+    async def request(self, frame: LocalFrame) -> LocalFrame:
+        """Send a request; return its answer.
+
+        Raises ConnectionEnded, the error answered, and StoreLocked if there is no answer, as
+        from a process that was stopped.
+        """
+        if self._ended:
+            raise ConnectionEnded
+        number = next(self._numbers)
+        answered = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answered
+        self._writer.write(LocalFrame(frame.head | {"number": number}, frame.blobs).encode())
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer: LocalFrame = await answered
+        except TimeoutError as late:
+            holder = f"process {self.server.process}"
+            raise StoreLocked(f"{holder} holds the store and does not answer") from late
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in answer.head:
+            error: AntiphonError = error_in(answer.head["error"])
+            raise error
+        return answer
+
+    def send(self, frame: LocalFrame) -> None:
+        """Send a request without an answer; it is lost if the connection has ended."""
+        if not self._ended:
+            self._writer.write(frame.encode())
+
+    def close(self) -> None:
+        """End the connection; every request that waits raises ConnectionEnded."""
+        self._ended = True
+        self._writer.close()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionEnded())
+        self._waiting.clear()

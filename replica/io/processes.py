@@ -1,0 +1,166 @@
+"""The processes that share a replica's store, as its own process uses them (DECISIONS D340)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from replica.conversation import Chain, Slot
+from replica.ids import ConversationId, EntryId
+from replica.io import local_frames as frames
+from replica.io.driver import ReplicaDriver
+from replica.io.local_frames import LocalFrame
+from replica.io.local_server import Identity
+from replica.io.shared_store import SharedStore
+from replica.io.sharing import Sharing
+from replica.io.store import Store
+from replica.io.writer import Writer
+from replica.limits import LABEL_BYTES_MAX
+from replica.link import Event
+from replica.log import Body, Entry, Message
+from replica.refusals import ArgumentInvalid
+
+LOOK_AGAIN_S = 0.1
+"""Seconds after which a claim of another process is tried again."""
+
+
+class Processes:
+    """The processes on a store, seen from one of them; an unshared store has one."""
+
+    def __init__(
+        self,
+        store: SharedStore | None,
+        driver: ReplicaDriver,
+        writer: Writer,
+        deliver: Callable[[Event], None],
+        label: str | None,
+    ) -> None:
+        """Write with `writer` where this process holds the store.
+
+        Raises ArgumentInvalid if the label is too long.
+        """
+        if label is not None and len(label.encode()) > LABEL_BYTES_MAX:
+            raise ArgumentInvalid(f"a label has at most {LABEL_BYTES_MAX} bytes")
+        self._label = label
+        self._store = store
+        self._driver = driver
+        self._writer = writer
+        self._deliver = deliver
+        self._row_lock = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Serve the store, or follow the process that does."""
+        if self._store is not None:
+            sharing = Sharing(self._store, self._driver, self._writer, self._deliver)
+            await self._store.holding.attach(sharing)
+
+    async def stop(self) -> None:
+        """End the service: requests in progress are finished, later ones made elsewhere."""
+        if self._store is not None:
+            await self._store.holding.stop_sharing()
+
+    @property
+    def served_by(self) -> Identity | None:
+        """The process through which this one writes the store, None if it holds it itself."""
+        client = self._store.holding.client if self._store is not None else None
+        return client.server if client is not None else None
+
+    def announce(self, conversation: ConversationId, entries: Iterable[Entry]) -> None:
+        """Announce entries that are durable now to the other processes, if this one serves."""
+        server = self._store.holding.server if self._store is not None else None
+        if server is None or not server.is_used:
+            return
+        head = {"op": "entries", "conversation": conversation.hex()}
+        for group in frames.grouped(entries):
+            server.announce(LocalFrame(head, frames.entry_blobs(group)))
+
+    async def barrier(self) -> None:
+        """Wait until everything is here that other processes had made durable before the call."""
+        if self._store is not None:
+            await self._store.holding.call(_nothing, LocalFrame({"op": "nothing"}))
+
+    def claim(self, name: bytes) -> bool:
+        """Claim a name among the processes; False if another one holds it.
+
+        It holds until `release`, or until this process ends.
+        """
+        return self._store is None or self._store.claims.claim(name)
+
+    def is_claimed(self, name: bytes) -> bool:
+        """Say whether any process holds a claim now, this one included."""
+        if self._store is None:
+            return True
+        return self._store.claims.is_held(name) or self._store.claims.is_claimed(name)
+
+    def release(self, name: bytes) -> None:
+        """Release a claim."""
+        if self._store is not None:
+            self._store.claims.release(name)
+
+    @asynccontextmanager
+    async def exclusive(self, name: bytes) -> AsyncIterator[None]:
+        """Hold a claim, and know what its last holder wrote; waits while another has it."""
+        while not self.claim(name):  # noqa: ASYNC110  # the kernel tells nobody
+            await asyncio.sleep(LOOK_AGAIN_S)
+        try:
+            await self.barrier()
+            yield
+        finally:
+            self.release(name)
+
+    @asynccontextmanager
+    async def changing(self, row: str) -> AsyncIterator[None]:
+        """Hold a small row of the store while it is read, changed and written back.
+
+        Other tasks, and other processes on the store, wait meanwhile. Not to be nested.
+        """
+        async with self._row_lock, self.exclusive(row.encode()):
+            yield
+
+    def labelled(self, body: Body) -> Body:
+        """Return a body with the label of this process if it is a message without one."""
+        if self._label is None or not isinstance(body, Message) or body.label:
+            return body
+        return replace(body, label=self._label)
+
+    # --- entries of the replica's key -----------------------------------------------------
+
+    async def write(self, conversation: ConversationId, chain: Chain) -> tuple[Entry, ...]:
+        """Write a chain; return its entries once they are durable and in memory here.
+
+        Raises the errors of Writer.write.
+        """
+        if self._store is None or self._store.holding.own is not None:
+            return await self._writer.write(conversation, chain)
+        await self._driver.load(conversation)
+        # What the chain follows is durable first: the process that writes knows it then.
+        await self._driver.flush()
+
+        async def here(_store: Store, again: bool) -> tuple[EntryId, ...]:
+            entries = await self._writer.write(conversation, chain, again=again)
+            return tuple(entry.id for entry in entries)
+
+        head = {"op": "write", "conversation": conversation.hex()}
+        found = await self._store.holding.call(here, frames.chain_frame(head, chain))
+        if isinstance(found, LocalFrame):
+            found = tuple(map(frames.entry_id, found.head["ids"]))
+            self._driver.offer(conversation, found)
+            await self._driver.flush()  # their events are delivered
+        held = await self._driver.load(conversation)
+        return tuple(held.log.entries[entry] for entry in found)
+
+    async def slot(self, conversation: ConversationId, track: int) -> Slot:
+        """Return the place in a lane where the next entry on a track goes."""
+        if self._store is None:
+            return await self._writer.slot(conversation, track)
+
+        async def here(_store: Store, _again: bool) -> Slot:
+            return await self._writer.slot(conversation, track)
+
+        head = {"op": "slot", "conversation": conversation.hex(), "track": int(track)}
+        found = await self._store.holding.call(here, LocalFrame(head))
+        return frames.slot_of(found.head["slot"]) if isinstance(found, LocalFrame) else found
+
+
+async def _nothing(_store: Store, _again: bool) -> None:
+    """Do nothing: what this process made durable, it knows."""

@@ -1,0 +1,72 @@
+"""The lock of a store: one process holds it, and the file says which (DECISIONS D364).
+
+The kernel releases the lock with the process. The process id in the file is for the reader
+of an error alone, and means nothing while nobody holds the lock.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from replica.io import tail
+from replica.io.disk import FILE_MODE, make_folder, typed_errors
+from replica.refusals import StoreLocked, StoreReadOnly
+
+_PID_BYTES_MAX = 20
+
+
+def lock(path: Path) -> int:
+    """Lock the store for this process; the lock ends with the descriptor or the process.
+
+    Raises StoreLocked with the process id of its holder, StoreReadOnly, StoreCorrupt, OSError.
+    """
+    make_folder(path.parent)
+    try:
+        descriptor = os.open(_file(path), os.O_RDWR | os.O_CREAT, FILE_MODE)
+    except PermissionError as error:
+        raise StoreReadOnly(f"{path.parent} can't be written") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        tail.require_content(path)
+        # SQLite would create the file readable to all. Done under the lock, because closing
+        # a descriptor of a database drops the locks SQLite holds on it in this process.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+    except BlockingIOError as error:
+        holder = _words(_pid_in(descriptor))
+        os.close(descriptor)
+        raise StoreLocked(f"{holder} holds {path}") from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_free(path: Path) -> None:
+    """Raise StoreLocked if a process holds the store at `path` now, and OSErrors as StoreError."""
+    with typed_errors():
+        try:
+            descriptor = os.open(_file(path), os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreLocked(f"{_words(_pid_in(descriptor))} holds {path}") from error
+        finally:
+            os.close(descriptor)
+
+
+def _file(path: Path) -> str:
+    return f"{path}.lock"
+
+
+def _pid_in(descriptor: int) -> int | None:
+    """Return the process id in a lock file; None where its holder has not written it yet."""
+    text = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _words(pid: int | None) -> str:
+    return f"process {pid}" if pid is not None else "another process"

@@ -1,0 +1,75 @@
+"""The end of a store, compared with its mark when the store is opened (spec/04-link §10)."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import structlog
+
+from replica.io import high_water, schema
+from replica.io.disk import sync_folder
+from replica.io.high_water import Mark, MarkFile
+from replica.log import entry_id
+from replica.refusals import StoreCorrupt
+
+_HOLDS = """
+SELECT 1 FROM entries WHERE conversation = ?1 AND id = ?2
+UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1 AND id = ?2 LIMIT 1
+"""
+_ALL = "SELECT header, id FROM entries UNION ALL SELECT header, id FROM quarantine"
+
+_log = structlog.get_logger(__name__)
+
+
+def require_content(path: Path) -> None:
+    """Refuse an empty file in which entries were stored. Raises StoreCorrupt."""
+    if path.exists() and path.stat().st_size:
+        return
+    mark = high_water.read(path)
+    if mark is not None and mark.stored:
+        raise StoreCorrupt(f"{path} is empty, though {mark.stored:,} entries were stored in it")
+
+
+async def note_loss(path: Path, file: MarkFile) -> None:
+    """Note in the mark how many of the last entries are gone, and keep the WAL they were in.
+
+    Called before the store is written, which overwrites the WAL.
+    """
+    mark = await compared(path, file.mark)
+    if mark.lost == file.mark.lost:
+        return
+    _log.error("the end of a store was lost", path=str(path), count=mark.lost - file.mark.lost)
+    wal = path.with_name(f"{path.name}-wal")
+    if wal.exists() and wal.stat().st_size:
+        number = 1
+        while (copy := path.with_name(f"{wal.name}.damaged-{number}")).exists():
+            number += 1
+        shutil.copy2(wal, copy)
+        sync_folder(path.parent)
+    file.write(mark)
+
+
+async def compared(path: Path, mark: Mark) -> Mark:
+    """Return the mark, with the groups that are no longer stored counted as lost."""
+    if not mark.groups:
+        return mark
+    reader = await schema.connect_reader(path)
+    try:
+        newest = mark.groups[-1]
+        if await reader.execute_fetchall(_HOLDS, (newest.conversation, newest.id)):
+            return mark
+        # The row, or the index that finds it, may be damaged instead of gone.
+        rows = await reader.execute_fetchall(_ALL)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            return mark.after_loss(0)  # the tables themselves are gone
+        _log.warning("the end of a store was not checked", detail=str(error))
+        return mark  # a damaged page, which reads report
+    finally:
+        await reader.close()
+    ids = {id_ for _, id_ in rows}
+    ids |= {entry_id(header) for header, _ in rows if isinstance(header, bytes)}
+    reached = len(mark.groups)
+    while reached and mark.groups[reached - 1].id not in ids:
+        reached -= 1
+    return mark if reached == len(mark.groups) else mark.after_loss(reached)

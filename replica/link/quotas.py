@@ -1,0 +1,70 @@
+"""A hub's quotas on the entries of one conversation (spec/11-limits, LIM-5 to LIM-7).
+
+Pure, and private to intake.py. They refuse before admission and decide none: what a
+hub holds already stays. Each bounds the work that one key can leave to everybody else.
+"""
+
+from replica import limits
+from replica.conversation import Conversation
+from replica.ids import Track
+from replica.log import Entry, Kind, Member, Revocation, Role, codec
+from replica.refusals import BodyMalformed, QuotaExceeded
+
+
+def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> None:
+    """Raise QuotaExceeded if a new entry is one too many. Clients have no quotas: None."""
+    if entries_max is None:
+        return
+    header, log = entry.header, held.log
+    # The last fold: one more for each entry of a frame would cost too much.
+    roles = log.roster.last.roles.get(header.author, frozenset())
+    is_owners_change = header.track == Track.MEMBERSHIP and Role.OWNER in roles
+    reserve = limits.MEMBERSHIP_RESERVE if is_owners_change else 0
+    if len(log) >= entries_max + reserve:
+        raise QuotaExceeded("the conversation is full")
+    if log.size_bytes > limits.CONVERSATION_BYTES_MAX and not is_owners_change:
+        raise QuotaExceeded("the conversation is full: its entries have too many bytes")
+    if roles == {Role.READER}:
+        _check_readers_entries(held, entry)
+    if header.seq == 0 and not is_owners_change:
+        _check_lanes(held, entry)
+    if header.kind == Kind.SEAL:
+        _check_seals(held, entry)
+    if header.kind == Kind.MEMBER:
+        _check_revocations(held, entry)
+
+
+def _check_readers_entries(held: Conversation, entry: Entry) -> None:
+    author = entry.header.author
+    if held.log.written[author] + held.log.admission.pending_by(author) >= (
+        limits.READER_ENTRIES_MAX
+    ):
+        raise QuotaExceeded(f"a reader writes {limits.READER_ENTRIES_MAX} entries at most")
+
+
+def _check_lanes(held: Conversation, entry: Entry) -> None:
+    author, log = entry.header.author, held.log
+    lanes = len(log.lanes_of(author)) + log.admission.pending_lanes_by(author)
+    if lanes >= limits.LANES_PER_KEY_MAX:
+        raise QuotaExceeded(f"this key has {limits.LANES_PER_KEY_MAX} lanes here")
+
+
+def _check_seals(held: Conversation, entry: Entry) -> None:
+    header, entries = entry.header, held.log.entries
+    beside = (entries[i].header for i in held.log.children(header.parents[0]))
+    seals = sum(h.kind == Kind.SEAL and h.author == header.author for h in beside)
+    if seals >= limits.SEALS_PER_REQUEST_MAX:
+        raise QuotaExceeded(f"this host sealed the request {seals} times")
+
+
+def _check_revocations(held: Conversation, entry: Entry) -> None:
+    try:
+        body = codec.decode_body(Kind.MEMBER, entry.body or b"")
+    except BodyMalformed:
+        return  # admission refuses it
+    change = body.change if isinstance(body, Member) else None
+    if not isinstance(change, Revocation):
+        return
+    written = held.log.roster.revocations(entry.header.author, change.key)
+    if written >= limits.REVOCATIONS_PER_KEY_MAX:
+        raise QuotaExceeded(f"this key revoked that key {written} times")

@@ -1,0 +1,45 @@
+"""The ends of a set of entries: those that no other of them follows (ORD-10).
+
+Pure.
+"""
+
+from collections.abc import Container, Iterable
+
+from replica.ids import EntryId
+from replica.limits import PARENTS_MAX
+from replica.log import Entry, Log, reach
+
+NOWHERE = 1 << 64
+"""A lamport above every other: a walk that ends there passes no entry."""
+
+
+def ends(
+    log: Log, found: Iterable[Entry], unreached: Container[EntryId] = ()
+) -> tuple[EntryId, ...]:
+    """Return the ids of those entries that no other of them follows, ascending: the last 64.
+
+    `unreached` are the entries that no sealed request reaches, for a shorter walk.
+    """
+    last = sorted((e.order_key, e.id) for e in unfollowed(log, found, unreached))
+    return tuple(sorted(entry_id for _, entry_id in last[-PARENTS_MAX:]))
+
+
+def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] = ()) -> list[Entry]:
+    """Return the entries that no other of them follows."""
+    entries = {entry.id: entry for entry in found}
+    first = first_reached(entries.values(), unreached)
+
+    def follow(at: EntryId) -> tuple[EntryId, ...]:
+        header = log.entries[at].header
+        # The walk stops at any of them, whose own parents are walked from too, and below the
+        # first. What follows an unreached entry is unreached, and few entries are.
+        is_between = at not in entries and (at in unreached or header.lamport > first)
+        return header.parents if is_between else ()
+
+    followed = reach((p for e in entries.values() for p in e.header.parents), follow)
+    return [e for e in entries.values() if e.id not in followed]
+
+
+def first_reached(entries: Iterable[Entry], unreached: Container[EntryId]) -> int:
+    """Return the lamport of the first entry that is not unreached, NOWHERE without one."""
+    return min((e.header.lamport for e in entries if e.id not in unreached), default=NOWHERE)

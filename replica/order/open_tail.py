@@ -1,0 +1,224 @@
+"""The tail of one branch and its ends, kept while entries come (spec/03-order §3, ORD-10).
+
+Pure, and private to tail.py. An entry that follows the tail moves its ends, and so does a
+late message; only a seal of its entries, or an entry that touches what was written before
+the answer, makes it be computed anew. A cut takes entries out of it, unless it may change
+which messages are late. So the parents of the next entry cost no pass over a long tail.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from replica.ids import EntryId, PublicKey, Track
+from replica.limits import PARENTS_MAX
+from replica.log import Entry, Kind, Membership
+from replica.order.eligible import is_tail_entry
+from replica.order.ends import first_reached, unfollowed
+from replica.order.late import LateMessages
+from replica.order.node import SealNode
+
+if TYPE_CHECKING:
+    from replica.order.tree import Order
+
+
+def _changes(key: PublicKey, before: Membership, now: Membership) -> bool:
+    """Say whether a change of the membership may concern an entry of this key."""
+    is_same = before.roles.get(key) == now.roles.get(key)
+    return not is_same or before.kept.get(key) is not now.kept.get(key)
+
+
+class OpenTail:
+    """The tail of a tip: the unsealed entries behind its start, and the ends among them."""
+
+    def __init__(
+        self,
+        order: "Order",
+        tip: SealNode | None,
+        start: EntryId,
+        *,
+        unsealed: set[EntryId],
+        behind_request: set[EntryId] | None,
+        found: Iterable[Entry],
+    ) -> None:
+        """Start with the entries held.
+
+        `unsealed` are those behind `start`; `behind_request` those behind the tip's request,
+        None where that is the start; `found` the start and the tail without late messages.
+        """
+        self._order, self._log = order, order.log
+        self._of: tuple[SealNode | None, EntryId, Membership] = tip, start, self._log.membership
+        self._start = start
+        is_apart = behind_request is not None
+        self._request = tip.seal.request if tip is not None and is_apart else None
+        self._unsealed = unsealed
+        self._behind_request = behind_request or set()
+        behind = (self._log.entries[i].header.author for i in (*unsealed, *self._behind_request))
+        self._authors = set(behind)
+        self._late = LateMessages(order, tip, unsealed) if tip is not None else None
+        late = map(self._log.entries.__getitem__, self._late.ids if self._late is not None else ())
+        entries = {entry.id: entry for entry in (*found, *late)}
+        self._found = set(entries)
+        self._first = first_reached(entries.values(), order.unreached)
+        last = unfollowed(self._log, entries.values(), order.unreached)
+        self._ends = sorted(entry.order_key for entry in last)
+
+    def is_of(self, tip: SealNode | None, start: EntryId) -> bool:
+        """Say whether this is the tail of `tip`, from this start and under today's membership."""
+        mine, begun, judged_by = self._of
+        if tip is not mine or start != begun:
+            return False
+        membership = self._log.membership
+        if membership is not judged_by:
+            if not self._judge_again(judged_by, membership):
+                return False
+            self._of = mine, begun, membership
+        return True
+
+    @property
+    def follows_cuts(self) -> bool:
+        """Whether entries that are covered no longer leave it; else it is computed anew."""
+        return self._late is None
+
+    def _judge_again(self, before: Membership, now: Membership) -> bool:
+        """Take out the entries that cuts made invisible; return False to compute it anew."""
+        if not self.follows_cuts:
+            # A late message may have been covered only now, by a grant to its author.
+            authors = self._authors | self._order.unreached.authors()
+            return not any(_changes(key, before, now) for key in authors)
+        lost: set[EntryId] = set()
+        for key in self._authors:
+            if before.roles.get(key) != now.roles.get(key):
+                return False
+            was, kept = before.kept.get(key), now.kept.get(key)
+            if was is kept:
+                continue
+            if self._request is not None or kept is None or (was is not None and kept - was):
+                return False  # entries come back, or decide what waits for the answer
+            if was is not None:
+                lost |= (was - kept) & self._found
+            else:
+                entries = self._log.entries
+                lost |= {i for i in self._found - kept if entries[i].header.author == key}
+        lost.discard(self._start)
+        return not lost or self._lose(lost)
+
+    def _lose(self, lost: set[EntryId]) -> bool:
+        """Take these out; those that they alone followed are ends. False if that takes too long."""
+        self._found -= lost
+        entries = self._log.entries
+        for entry_id in lost:
+            self._remove_end(entries[entry_id])
+        left = len(self._found) + len(lost)
+        alone: set[EntryId] = set()
+        for entry_id in self._found_before(lost):
+            passed = self._passed_to_follower(entry_id, alone, left)
+            if passed is None:
+                return False
+            if passed:
+                left -= passed
+            else:
+                self._remove_end(entries[entry_id])
+                insort(self._ends, entries[entry_id].order_key)
+        return True
+
+    def _found_before(self, lost: set[EntryId]) -> list[EntryId]:
+        """Return the entries of the tail that these followed, with none of it between."""
+        seen, todo, before = set[EntryId](), list(lost), list[EntryId]()
+        while todo:
+            header = self._log.entries[todo.pop()].header
+            for at in header.parents:
+                if at in seen:
+                    continue
+                seen.add(at)
+                if at in self._found:
+                    before.append(at)
+                elif self._log.entries[at].header.lamport > self._first:
+                    todo.append(at)
+        return sorted(before)
+
+    def _passed_to_follower(self, start: EntryId, alone: set[EntryId], most: int) -> int | None:
+        """Return how many entries lie on the ways to one of the tail that follows; 0 without one.
+
+        `alone` are those known to be followed by none of it, and get more. None beyond `most`.
+        """
+        passed, todo = {start}, list(self._log.children(start))
+        while todo:
+            at = todo.pop()
+            if at in self._found:
+                return len(passed)
+            if at in alone or at in passed:
+                continue
+            if len(passed) > most:
+                return None
+            passed.add(at)
+            todo.extend(self._log.children(at))
+        alone |= passed - {start}
+        return 0
+
+    def receive(self, entry: Entry, node: SealNode | None) -> bool:
+        """Add a newly admitted entry; return False if the tail has to be computed anew.
+
+        `node` is the entry's, if it is a seal that counts.
+        """
+        header = entry.header
+        if header.kind == Kind.SEAL:
+            return node is None or not self._lists_any(node)
+        if header.track != Track.CONVERSATION:
+            return True
+        if any(p == self._request or p in self._behind_request for p in header.parents):
+            return False
+        if any(p == self._start or p in self._unsealed for p in header.parents):
+            self._unsealed.add(entry.id)
+            self._authors.add(header.author)
+            if is_tail_entry(self._log, entry):
+                self._add_end(entry)
+        elif self._late is not None:
+            return self._receive_late(self._late, entry)
+        return True
+
+    def _receive_late(self, late: LateMessages, entry: Entry) -> bool:
+        is_kept = late.receive(entry)
+        if entry.id in late.ids:
+            self._add_end(entry)
+        return is_kept
+
+    def _lists_any(self, node: SealNode) -> bool:
+        if self._late is not None and not self._late.receive_seal(node):
+            return True
+        return any(i in self._unsealed or i in self._behind_request for i in node.seal.entries)
+
+    def _add_end(self, entry: Entry) -> None:
+        followed, todo = set[EntryId](), list(entry.header.parents)
+        while todo:
+            at = todo.pop()
+            if at in followed:
+                continue
+            followed.add(at)
+            before = self._log.entries[at]
+            if at in self._found:  # those that it follows are no ends already
+                self._remove_end(before)
+            elif at in self._order.unreached or before.header.lamport > self._first:
+                todo.extend(before.header.parents)
+        self._found.add(entry.id)
+        insort(self._ends, entry.order_key)
+
+    def _remove_end(self, entry: Entry) -> None:
+        index = self._index(entry)
+        if index is not None:
+            del self._ends[index]
+
+    def _index(self, entry: Entry) -> int | None:
+        """Return the index of an end, None for any other entry."""
+        index = bisect_left(self._ends, entry.order_key)
+        is_end = index < len(self._ends) and self._ends[index] == entry.order_key
+        return index if is_end else None
+
+    def ends(self) -> tuple[EntryId, ...]:
+        """Return the ends, ascending: of more than 64 the start, if it is one, and the last."""
+        last = self._ends[-PARENTS_MAX:]
+        start = self._log.entries[self._start]
+        index = self._index(start)
+        if index is not None and index < len(self._ends) - PARENTS_MAX:
+            last = [start.order_key, *last[1:]]  # what does not follow it might wait for ever
+        return tuple(sorted(entry_id for _, entry_id in last))

@@ -1,0 +1,188 @@
+"""Chat templates of render.json, run by Jinja, and the formats of tools."""
+
+import json
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from spec.vectors.make.build import pae, sha256
+
+ROLES = {1: "system", 2: "user", 3: "assistant", 4: "tool"}
+SENTINEL = re.compile("\u2983antiphon[0-9]+\u2984")
+
+CHATML = """\
+{% for message in messages %}
+    {% if loop.first and message['role'] != 'system' %}
+<|im_start|>system
+Be kind.<|im_end|>
+    {% endif %}
+{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' }}
+{% endfor %}
+{% if add_generation_prompt %}
+{{ '<|im_start|>assistant\\n' }}{% endif %}
+"""
+BARE = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('user and assistant alternate') }}{% endif %}"
+    "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% elif m.role == 'assistant' %}{{ m.content }}{{ eos_token }}"
+    "{% else %}{{ raise_exception('another role') }}{% endif %}{% endfor %}"
+)
+NUMBERED = (
+    "{% for m in messages %}{{ loop.index }} {{ m.role }}: {{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}{{ messages|length + 1 }} assistant: {% endif %}"
+)
+BRACES = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.tool_calls %}"
+    "{% for c in m.tool_calls %}"
+    '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}'
+    "{% endfor %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class RefusedError(Exception):
+    """A context is refused; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """The texts of one format of tools, in the order in which the digest covers them."""
+
+    name: str
+    heading: str
+    between: str
+    closing: str
+    call_begins: str
+    call_ends: str
+    arguments_key: str
+    result_begins: str
+    result_ends: str
+
+    def call(self, name: str, arguments: str) -> str:
+        """Return the JSON of a call, without marks."""
+        quoted = json.dumps(name, ensure_ascii=False)
+        return f'{{"name": {quoted}, "{self.arguments_key}": {arguments or "{}"}}}'
+
+
+HERMES = Format(
+    "hermes",
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",
+    "\n",
+    "\n</tools>\n\nFor each function call, return a json object with function name and "
+    "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+    "<tool_call>\n",
+    "\n</tool_call>",
+    "arguments",
+    "<tool_response>\n",
+    "\n</tool_response>",
+)
+LLAMA3 = Format(
+    "llama3",
+    "You have access to the following functions. To call a function, please respond with "
+    'JSON for a function call.Respond in the format {"name": function name, "parameters": '
+    "dictionary of argument name and its value}.Do not use variables.\n\n",
+    "\n\n",
+    "\n\n",
+    "",
+    "",
+    "parameters",
+    "",
+    "",
+)
+REPLACING = "From now on, these functions replace all earlier ones.\n\n"
+NO_TOOLS = "From now on, there are no functions."
+FORMATS = (HERMES, LLAMA3)
+FORMATS_TEXT = json.dumps([*map(astuple, FORMATS), REPLACING, NO_TOOLS], ensure_ascii=True)
+FORMATS_DIGEST = sha256(pae("antiphon/v1/tool-formats", FORMATS_TEXT.encode()))
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+class Template:
+    """A template, and its room for tools."""
+
+    def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
+        """Ask the template how it writes calls and results."""
+        self.source, self.bos_token, self.eos_token = source, bos_token, eos_token
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _raise
+        environment.filters["tojson"] = _to_json
+        self._template = environment.from_string(source)
+        self.format = self._format()
+        self.offers_tools = self._opening("system", "user") is not None
+        opening = self._opening("user", "assistant", "tool")
+        self.result_role = "user" if opening is None else "tool"
+        mark = self.format.result_begins.strip()
+        self.marks_results = opening is None or not mark or mark not in opening
+
+    @property
+    def digest(self) -> bytes:
+        """The template's digest."""
+        texts = [t.encode() for t in (self.source, self.bos_token, self.eos_token)]
+        framed = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+        return sha256(pae("antiphon/v1/template", framed))
+
+    def run(self, messages: Sequence[dict[str, object]], *, header: bool) -> str:
+        """Return the text of messages."""
+        try:
+            return self._template.render(
+                messages=messages, add_generation_prompt=header, tools=None,
+                bos_token=self.bos_token, eos_token=self.eos_token,
+            )  # fmt: skip
+        except Exception as error:
+            raise RefusedError("TEMPLATE_UNSUPPORTED") from error
+
+    def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
+        """Return the texts around the contents of turns."""
+        sentinels = [f"\u2983antiphon{number}\u2984" for number in range(len(roles))]
+        text = self.run(
+            [{"role": r, "content": s} for r, s in zip(roles, sentinels, strict=True)],
+            header=header,
+        )
+        if SENTINEL.findall(text) != sentinels:
+            raise RefusedError("TEMPLATE_UNSUPPORTED")
+        return SENTINEL.split(text)
+
+    def _format(self) -> Format:
+        call = {
+            "type": "function",
+            "function": {"name": "probe", "arguments": {"key": "value"}},
+        }
+        asked = {"role": "user", "content": "probe"}
+        try:
+            text = self.run([asked, {"role": "assistant", "tool_calls": [call]}], header=False)
+        except RefusedError:
+            return HERMES
+        for known in FORMATS:
+            written = known.call("probe", '{"key": "value"}')
+            if known.call_begins + written + known.call_ends in text:
+                return known
+        return HERMES
+
+    def _opening(self, *roles: str) -> str | None:
+        try:
+            return self.literals(roles, header=False)[-2]
+        except RefusedError:
+            return None
+
+
+TEMPLATES = {
+    "chatml": Template(CHATML),
+    "bare": Template(BARE, "<|im_start|>", "<|im_end|>"),
+    "numbered": Template(NUMBERED),
+    "braces": Template(BRACES),
+}

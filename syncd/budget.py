@@ -1,0 +1,126 @@
+"""The cost budget of a hub: who waits when there is more work than time (spec/11-limits, LIM-8).
+
+Pure. Work is counted in units, not in measured time, so that a run can be repeated.
+While the hub keeps up, nobody waits. Once it is behind, shares are equal by pools, which
+are the creators of the conversations, then by keys: a key waits that has no less than
+the average of its pool, in a pool with no less than the average of all. Strangers are
+one pool, and so are new creators, because keys are free.
+"""
+
+from replica.ids import PublicKey
+from replica.link import Entries, Ids, Message, Open
+from replica.log import Kind
+from syncd.shares import Payer, Shares
+
+UNITS_PER_S = 100_000
+"""Units that a hub works off in a second: one is some 10 µs."""
+BURST_UNITS = 100_000
+"""Units ahead of the hub before anybody waits: about a second."""
+WAIT_S_MAX = 5.0
+"""Longest wait before one frame of a link, well under its idle time-out."""
+NEWCOMER_S = 600.0
+"""Time for which all creators that are new here share one pool: keys are free."""
+RESERVE_UNITS = 20_000
+"""Recent units of MEMBER and CANCEL that a payer may cause without waiting."""
+
+_FRAME_UNITS, _ENTRY_UNITS, _HEAD_UNITS, _IDS_PER_UNIT = 5, 15, 1, 8
+_SENT_BYTES_PER_UNIT = 400
+_CREATORS_MAX = 65_536
+_WORK_PER_UNIT = 4
+_RESERVED = frozenset({Kind.MEMBER, Kind.CANCEL})
+
+
+def units_of(message: Message) -> int:
+    """Return the units that a message costs by what it brings."""
+    match message:
+        case Entries(_, entries, refused):
+            return _FRAME_UNITS + _ENTRY_UNITS * (len(entries) + len(refused))
+        case Open(heads=heads):
+            return _FRAME_UNITS + _HEAD_UNITS * len(heads or ())
+        case Ids(ids=ids):
+            return _FRAME_UNITS + len(ids) // _IDS_PER_UNIT
+        case _:
+            return _FRAME_UNITS
+
+
+def units_sent(size_bytes: int) -> int:
+    """Return the units that an answer of this size costs."""
+    return size_bytes // _SENT_BYTES_PER_UNIT
+
+
+def units_of_work(work: int) -> int:
+    """Return the units for entries that were folded or judged again (LIM-9)."""
+    return work // _WORK_PER_UNIT
+
+
+def is_reserved(message: Message) -> bool:
+    """Say whether a message has entries of MEMBER and CANCEL alone, which have a reserve."""
+    if not isinstance(message, Entries) or not message.entries:
+        return False
+    return {entry.header.kind for entry in message.entries} <= _RESERVED
+
+
+STRANGERS = Payer(b"strangers", PublicKey(b""))
+"""All keys that are no members of the conversation they name."""
+NEWCOMERS = b"newcomers"
+"""The pool of all creators that are new here, as long as they are."""
+
+
+def vouched(host: PublicKey) -> Payer:
+    """Return the payer for the work of a vouched host, which has a pool of its own."""
+    return Payer(b"host " + host, host)
+
+
+class Budget:
+    """The recent work of each pool and of each key in it, and the work ahead of the hub."""
+
+    def __init__(self) -> None:
+        """Start without work."""
+        self._accounts = Shares()
+        self._reserves = Shares()
+        self._creators: dict[PublicKey, float] = {}
+        """When each creator was first seen, in seconds; those known before the start at -inf."""
+        self._ahead = 0.0
+        self._at = 0.0
+
+    def payer(self, key: PublicKey, creator: PublicKey, now: float) -> Payer:
+        """Return the payer for the work of a member of a creator's conversation."""
+        since = self._creators.get(creator)
+        if since is None:
+            since = now
+            if len(self._creators) < _CREATORS_MAX:
+                self._creators[creator] = now
+        return Payer(NEWCOMERS if now - since < NEWCOMER_S else creator, key)
+
+    def note_established(self, creator: PublicKey) -> None:
+        """Note the creator of a conversation that was stored before the hub started."""
+        self._creators[creator] = float("-inf")
+
+    def charge(self, payer: Payer, units: int, now: float, *, reserved: bool = False) -> None:
+        """Charge work; `reserved` work is charged to the payer's reserve too."""
+        self._ahead = self._ahead_at(now) + units
+        self._at = max(now, self._at)
+        self._accounts.add(payer, units, now)
+        if reserved:
+            self._reserves.add(payer, units, now)
+
+    def has_reserve(self, payer: Payer, now: float) -> bool:
+        """Say whether a payer's reserve for changes of members and CANCELs is not used up."""
+        return self._reserves.of(payer, now) < RESERVE_UNITS
+
+    def is_behind(self, now: float) -> bool:
+        """Say whether anybody may have to wait."""
+        return self._ahead_at(now) > BURST_UNITS
+
+    def wait_s(self, payer: Payer, now: float) -> float:
+        """Return the time that a payer waits before its next call or frame, in seconds.
+
+        It waits if its pool has no less than the average of the pools, and it has no less
+        than the average of the pool.
+        """
+        late = self._ahead_at(now) - BURST_UNITS
+        is_waiting = late > 0 and self._accounts.is_heavy(payer, now)
+        return late / UNITS_PER_S if is_waiting else 0.0
+
+    def _ahead_at(self, now: float) -> float:
+        return max(0.0, self._ahead - UNITS_PER_S * max(0.0, now - self._at))

@@ -1,0 +1,109 @@
+"""The disk that creators occupy at a hub: entries and blobs, per creator and in all (LIM-15).
+
+Pure. A holder is the log of a conversation, or its blobs. While the hub's disk is nearly
+used up, those creators are refused first that occupy more than their share.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+from replica import limits
+from replica.conversation import Conversation
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.link import Entries, Message
+from replica.log import Entry
+from replica.refusals import QuotaExceeded
+from syncd.accountant import Accountant
+from syncd.budget import is_reserved
+
+ROW_BYTES = 256
+"""Bytes of an entry in the store beside its own: ids, checksum, index."""
+RESERVE_SHARE = 8
+"""The last part of the disk, 1 in so many, is for creators below their share alone."""
+
+
+def stored_bytes(entries: Iterable[Entry]) -> int:
+    """Return the disk that entries take, about."""
+    return sum(entry.size_bytes + ROW_BYTES for entry in entries)
+
+
+class DiskQuota:
+    """The bytes on disk of each creator's conversations, with their blobs."""
+
+    def __init__(
+        self,
+        creator_max: float = limits.DISK_CREATOR_BYTES_MAX,
+        hub_max: float = inf,
+    ) -> None:
+        """Allow so many bytes of one creator's conversations, and of all."""
+        self._creator_max = creator_max
+        self._hub_max = hub_max
+        self._accounts = Accountant(holder_max=inf, key_max=inf, hub_max=inf)
+
+    @property
+    def total(self) -> int:
+        """Bytes of all."""
+        return self._accounts.total
+
+    def set_log(self, conversation: ConversationId, creator: PublicKey | None, size: int) -> None:
+        """Set the bytes of a stored log."""
+        if creator is not None:
+            self._accounts.hold(("log", conversation), creator, size)
+
+    def set_blobs(self, conversation: ConversationId, creator: PublicKey | None, size: int) -> None:
+        """Set the bytes of the blobs of a conversation, those announced included."""
+        if creator is not None:
+            self._accounts.hold(("blobs", conversation), creator, size)
+
+    def add(self, held: Conversation, entries: Iterable[Entry]) -> None:
+        """Count entries that are about to be stored."""
+        before = self._accounts.size_of(("log", held.id))
+        self.set_log(held.id, held.creator, before + stored_bytes(entries))
+
+    def release(self, conversation: ConversationId) -> None:
+        """Forget a deleted conversation."""
+        self._accounts.release(("log", conversation))
+        self._accounts.release(("blobs", conversation))
+
+    def creator(self, conversation: ConversationId) -> PublicKey | None:
+        """Return the creator of a stored conversation."""
+        return self._accounts.key_of(("log", conversation))
+
+    def check(self, creator: PublicKey, more: int) -> None:
+        """Raise QuotaExceeded unless a creator's conversations may grow by so many bytes."""
+        size, total = self._accounts.total_of(creator) + more, self.total + more
+        if size > self._creator_max:
+            raise QuotaExceeded("the conversations of this creator occupy too much disk here")
+        if total > self._hub_max:
+            raise QuotaExceeded("the disk for conversations is used up here")
+        shared = self._hub_max * (1 - 1 / RESERVE_SHARE)
+        if total > shared and size > shared / max(1, self._accounts.count):
+            raise QuotaExceeded("little disk is left here, and this creator has its share of it")
+
+    def refusal(
+        self, peer: PublicKey | None, message: Message, held: Conversation | None
+    ) -> QuotaExceeded | None:
+        """Return the refusal of a message that brings more than there is disk for.
+
+        MEMBER and CANCEL alone are never refused. To a key that is no member, nothing shows
+        whether the conversation is here: what it brings counts as its own.
+        """
+        if peer is None or not isinstance(message, Entries) or is_reserved(message):
+            return None
+        known = held.log.entries if held is not None else {}
+        new = [entry for entry in message.entries if entry.id not in known]
+        is_member = held is not None and held.is_member(peer)
+        creator = held.creator if held is not None and is_member else _brought_by(message, peer)
+        if creator is None or not new:
+            return None
+        try:
+            self.check(creator, stored_bytes(new))
+        except QuotaExceeded as error:
+            return error
+        return None
+
+
+def _brought_by(message: Entries, peer: PublicKey) -> PublicKey | None:
+    genesis = EntryId(message.conversation)
+    mine = (e.id == genesis and e.header.author == peer for e in message.entries)
+    return peer if any(mine) else None

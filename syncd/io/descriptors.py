@@ -1,0 +1,26 @@
+"""The descriptors of a hub's process, and the calls that they allow (LIM-14)."""
+
+import resource
+
+from replica import limits
+
+CALLS_SHARE = 4
+"""A stream has a connection, a transfer a connection and a file; a quarter is for the rest."""
+
+
+def allow_descriptors(wanted: int = CALLS_SHARE * limits.STREAMS_MAX) -> int:
+    """Raise the limit of open files towards `wanted`; return the limit.
+
+    The system's default, 1,024 in many places, is what a few hundred connections use up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        soft = max(soft, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def calls_allowed(descriptors: int) -> int:
+    """Return how many streams, and how many transfers, so many descriptors allow."""
+    return max(1, min(limits.STREAMS_MAX, descriptors // CALLS_SHARE))

@@ -1,0 +1,131 @@
+"""InvitationService over grpc.aio: the hub's mailboxes, kept in its store (spec/09-trust §5)."""
+
+from typing import Any
+
+import grpc
+import structlog
+
+from antiphon.v1 import invitation_pb2 as pb
+from replica import limits
+from replica.conversation import EntryStore
+from replica.ids import ConversationId, PublicKey
+from replica.io import rpc
+from replica.link import Authenticator
+from replica.refusals import ArgumentInvalid, CreateForbidden, ValueDamaged
+from syncd.io.driver import HubDriver
+from syncd.io.throttle import CALL_BYTES
+from syncd.mailboxes import SHARDS, Mailboxes, shard_of
+
+log = structlog.get_logger()
+
+
+class InvitationService:
+    """The calls of InvitationService."""
+
+    def __init__(self, driver: HubDriver, authenticator: Authenticator) -> None:
+        """Serve mailboxes to keys with a ticket; `load` comes before the first call."""
+        self._driver = driver
+        self._authenticator = authenticator
+        self._boxes = Mailboxes()
+
+    async def load(self) -> None:
+        """Read the stored mailboxes; a damaged part counts as empty."""
+        for index in range(SHARDS):
+            try:
+                stored = await self._store.get_meta(_key(index))
+            except ValueDamaged as error:
+                log.warning("mailboxes damaged", detail=error.detail)
+                continue
+            self._boxes.load([stored] if stored else [])
+
+    @property
+    def _store(self) -> EntryStore:
+        return self._driver.store
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Return the byte-level handlers."""
+        refused = self._driver.counters.note_refusal
+        return grpc.method_handlers_generic_handler(
+            "antiphon.v1.InvitationService",
+            {
+                "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, self.open, refused),
+                "Deposit": rpc.unary(pb.DepositRequest, self.deposit, refused),
+                "Collect": rpc.unary(pb.CollectRequest, self.collect, refused),
+                "Answer": rpc.unary(pb.AnswerRequest, self.answer, refused),
+                "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, self.close, refused),
+            },
+        )
+
+    async def open(
+        self, request: pb.OpenMailboxRequest, context: rpc.Context
+    ) -> pb.OpenMailboxResponse:
+        """Open a mailbox, for keys that may create conversations here."""
+        peer = self._caller(request.mailbox, context)
+        if not self._driver.hub.policy.may_create(peer):
+            raise CreateForbidden
+        self._boxes.open(peer, request.mailbox, request.expire_time_ms, rpc.now_ms())
+        await self._save(request.mailbox)
+        return pb.OpenMailboxResponse()
+
+    async def deposit(self, request: pb.DepositRequest, context: rpc.Context) -> pb.DepositResponse:
+        """Leave a proof; whether it was kept is not told."""
+        peer = self._caller(request.mailbox, context)
+        # Saved in any case, so that a kept proof takes no longer than a dropped one.
+        verdict = self._boxes.deposit(request.mailbox, peer, request.proof, rpc.now_ms())
+        await self._save(request.mailbox)
+        return pb.DepositResponse(verdict=verdict)  # type: ignore[arg-type]  # numbers are open
+
+    async def collect(self, request: pb.CollectRequest, context: rpc.Context) -> pb.CollectResponse:
+        """Return the proofs in the caller's mailboxes."""
+        if len(request.mailboxes) > limits.MAILBOXES_PER_KEY_MAX:
+            raise ArgumentInvalid(f"at most {limits.MAILBOXES_PER_KEY_MAX} mailboxes at a time")
+        peer = self._caller(b"", context)
+        response = pb.CollectResponse()
+        for name in request.mailboxes:
+            box = self._boxes.of(peer, name, rpc.now_ms())
+            if box is None:
+                response.absent.append(name)
+                continue
+            for key, held in box.deposits.items():
+                response.proofs.add(
+                    mailbox=name,
+                    newcomer=key,
+                    proof=held.proof,
+                    verdict=held.verdict,
+                )
+        return response
+
+    async def answer(self, request: pb.AnswerRequest, context: rpc.Context) -> pb.AnswerResponse:
+        """Record the inviter's answer to a proof."""
+        peer = self._caller(request.mailbox, context)
+        newcomer = PublicKey(request.newcomer)
+        self._boxes.answer(peer, request.mailbox, newcomer, request.verdict, rpc.now_ms())
+        await self._save(request.mailbox)
+        return pb.AnswerResponse()
+
+    async def close(
+        self, request: pb.CloseMailboxRequest, context: rpc.Context
+    ) -> pb.CloseMailboxResponse:
+        """Remove a mailbox of the caller."""
+        peer = self._caller(request.mailbox, context)
+        self._boxes.close(peer, request.mailbox, rpc.now_ms())
+        await self._save(request.mailbox)
+        return pb.CloseMailboxResponse()
+
+    def _caller(self, mailbox: bytes, context: rpc.Context) -> PublicKey:
+        """Return the caller's key. Raises Unauthenticated, RateLimited."""
+        peer = rpc.caller(self._authenticator, context)
+        # No conversation has this id, so the call is paid for as a stranger's.
+        named = ConversationId(mailbox)
+        self._driver.throttle.check(peer, named)
+        self._driver.throttle.charge(peer, named, sent_bytes=CALL_BYTES)
+        return peer
+
+    async def _save(self, mailbox: bytes) -> None:
+        if mailbox:
+            index = shard_of(mailbox)
+            await self._store.put_meta(_key(index), self._boxes.shard(index))
+
+
+def _key(index: int) -> str:
+    return f"mailboxes {index:x}"

@@ -1,0 +1,145 @@
+"""Applies the cost budget to frames and calls (spec/11-limits, LIM-8)."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from replica.ids import ConversationId, PublicKey
+from replica.link import Message, conversation_of
+from replica.refusals import RateLimited
+from syncd.budget import (
+    STRANGERS,
+    WAIT_S_MAX,
+    Budget,
+    is_reserved,
+    units_of,
+    units_of_work,
+    units_sent,
+    vouched,
+)
+from syncd.connected import LinkId
+from syncd.fan_out import HubEffects
+from syncd.hub import Hub
+from syncd.shares import Payer
+
+CALL_BYTES = 4_096
+"""Bytes that a call is charged for, beside those it reads."""
+
+
+class Throttle:
+    """Lets the keys wait that cause most of the work, once a hub is behind with it."""
+
+    def __init__(self, hub: Hub, budget: Budget) -> None:
+        """Use the caller's hub, which tells members from strangers, and budget."""
+        self._hub = hub
+        self._budget = budget
+        self.answered: dict[LinkId, ConversationId] = {}
+        """The conversation of the last answer to each link."""
+
+    def _payer(self, peer: PublicKey, conversation: ConversationId, now: float) -> Payer:
+        """Return who pays: a member in the pool of the creator, else all strangers as one."""
+        held = self._hub.shelf.get(conversation)
+        is_member = held is not None and held.is_member(peer)
+        if not is_member and not self._hub.needs_load(peer, conversation):
+            return STRANGERS
+        if self._hub.policy.vouches_for(peer):
+            return vouched(peer)
+        creator = held.creator if held is not None else None
+        return self._budget.payer(peer, creator if creator is not None else peer, now)
+
+    def _payer_alone(self, peer: PublicKey, now: float) -> Payer:
+        """Return who pays where no conversation is named: a creator in its pool, else strangers."""
+        if self._hub.policy.vouches_for(peer):
+            return vouched(peer)
+        if peer not in self._hub.bringers.keys:
+            return STRANGERS
+        return self._budget.payer(peer, peer, now)
+
+    def call(self, peer: PublicKey) -> None:
+        """Charge a call that names no conversation. Raises RateLimited if it has to wait."""
+        now = time.monotonic()
+        payer = self._payer_alone(peer, now)
+        wait_s = self._budget.wait_s(payer, now)
+        if wait_s > 0:
+            raise RateLimited(retry_after_s=wait_s)
+        self._budget.charge(payer, units_sent(CALL_BYTES), now)
+
+    async def wait(self, peer: PublicKey, conversation: ConversationId, message: Message) -> None:
+        """Return when a frame of a link may be received; nothing is read meanwhile."""
+        wait_s = self._wait_s(peer, conversation, message)
+        if wait_s > 0:
+            await asyncio.sleep(min(wait_s, WAIT_S_MAX))
+
+    def check(
+        self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
+    ) -> None:
+        """Raise RateLimited if a call has to wait."""
+        wait_s = self._wait_s(peer, conversation, message)
+        if wait_s > 0:
+            raise RateLimited(retry_after_s=wait_s)
+
+    def _wait_s(
+        self, peer: PublicKey, conversation: ConversationId, message: Message | None
+    ) -> float:
+        now = time.monotonic()
+        if not self._budget.is_behind(now):
+            return 0.0
+        payer = self._payer(peer, conversation, now)
+        if message is not None and is_reserved(message) and self._budget.has_reserve(payer, now):
+            return 0.0
+        return self._budget.wait_s(payer, now)
+
+    def charge(
+        self,
+        peer: PublicKey,
+        conversation: ConversationId,
+        message: Message | None = None,
+        *,
+        sent_bytes: int = 0,
+        work: int = 0,
+    ) -> None:
+        """Charge a message; the bytes that answer it; the work on the log that it caused."""
+        units = (units_of(message) if message is not None else 0) + units_sent(sent_bytes)
+        units += units_of_work(work)
+        if not units:
+            return
+        now = time.monotonic()
+        reserved = message is not None and is_reserved(message)
+        self._budget.charge(self._payer(peer, conversation, now), units, now, reserved=reserved)
+
+    def charge_answer(self, link_id: LinkId, peer: PublicKey, effects: HubEffects) -> None:
+        """Charge a link's peer for what is sent to it, by the conversation it is about."""
+        sent: Counter[ConversationId | None] = Counter()
+        for to, frame in effects.send:
+            if to == link_id:
+                sent[conversation_of(frame)] += len(frame.data)
+        for conversation, size in sent.items():
+            if conversation is None:  # a Welcome, or a Listing
+                now = time.monotonic()
+                self._budget.charge(self._payer_alone(peer, now), units_sent(size), now)
+                continue
+            self.charge(peer, conversation, sent_bytes=size)
+            self.answered[link_id] = conversation
+
+    def note_established(self) -> None:
+        """Note the creators of the conversations known now, before the first call."""
+        for creator in self._hub.bringers.keys:
+            self._budget.note_established(creator)
+
+    @contextmanager
+    def charging(
+        self, peer: PublicKey, conversation: ConversationId, message: Message
+    ) -> Iterator[None]:
+        """Charge a message, and the work on the log that is done in this context (LIM-9)."""
+        before = self._work(conversation)
+        try:
+            yield
+        finally:
+            work = max(0, self._work(conversation) - before)
+            self.charge(peer, conversation, message, work=work)
+
+    def _work(self, conversation: ConversationId) -> int:
+        held = self._hub.shelf.get(conversation)
+        return held.work if held is not None else 0

@@ -1,0 +1,44 @@
+"""The line that says whose answer is under way."""
+
+from antiphon.cli.branch_view import queue_words, view_of
+from antiphon.cli.names import Names
+from antiphon.cli.rows import entries_at
+from replica.conversation.place import place_on_branch
+from replica.log.body import Cancel, Text, ToolCall
+from tests.replica.order.turn import Turn
+from tests.support.turns import Turns
+
+
+def test_who_waits_is_said_with_the_right_verb() -> None:
+    turn = Turn()
+    again = turn.request(turn.answer, basis=turn.seal)
+    view = view_of(turn.held, place_on_branch(turn.held, again.id))
+    asker = again.header.author
+    assert queue_words(turn.held, view, Names(own=asker)) == "you wait"
+    assert queue_words(turn.held, view, Names(given={asker: "bob"})) == "bob waits"
+
+
+def test_the_tool_that_is_waited_for_is_named() -> None:
+    turns = Turns()
+    asked = turns.ask(turns.owner, turns.say(turns.owner, "Book.", turns.genesis))
+    answer = turns.answer(asked, ToolCall("1", "book\x1b", "{}"))
+    seal = answer.header.parents[0]
+    after = turns.ask(turns.writer, answer, basis=turns.entry(seal))
+    view = view_of(turns.held, place_on_branch(turns.held, after.id))
+    names = Names(own=turns.owner.public, given={turns.writer.public: "bob"})
+    assert queue_words(turns.held, view, names) == "bob waits for your tool book␛"
+    names = Names(own=turns.writer.public, given={turns.owner.public: "ada"})
+    assert queue_words(turns.held, view, names) == "you wait for the tool book␛ of ada"
+
+
+def test_the_words_that_a_closed_turn_goes_behind_are_shown() -> None:
+    turns = Turns()
+    first = turns.answer(turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis)))
+    seal = turns.entry(first.header.parents[0])
+    mine = turns.ask(turns.owner, turns.say(turns.owner, "Offline.", first), basis=seal)
+    turns.add(turns.owner, Cancel(), mine)
+    theirs = turns.ask(turns.writer, turns.say(turns.writer, "Meanwhile.", first), basis=seal)
+    answer = turns.answer(theirs, Text("An answer."))
+    shown = [entry.id for entry in entries_at(turns.held, place_on_branch(turns.held, mine.id))]
+    assert shown.index(answer.id) < shown.index(mine.id)
+    assert theirs.id in shown

@@ -1,0 +1,207 @@
+"""A chat at a terminal: others' words, the hub away, a killed host, pastes, branches."""
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
+from tests.antiphon.cli.test_terminal import HeldUp, at
+from tests.antiphon.cli.test_two_members import pair
+
+
+@pytest.fixture
+def members(world: World) -> tuple[Terminal, Terminal]:
+    """Ada, who owns a conversation, and Bob, who writes in it; Ada knows Bob by his name."""
+    ada, bob = pair(world)
+    ada.ok("members", "name", bob.record("key", "show")["key"], "bob")
+    return ada, bob
+
+
+@pytest.fixture
+def slow(world: World, members: tuple[Terminal, Terminal]) -> Iterator[HeldUp]:
+    """A host that stops before its third token until it is released."""
+    host = HeldUp(world)
+    yield host
+    host.evict()
+
+
+def chat(world: World, me: Terminal, *arguments: str) -> PtyTerminal:
+    """Start a chat; it has shown its prompt."""
+    terminal = at(world, me, "chat", *arguments)
+    terminal.expect_screen("/help\n")
+    return terminal
+
+
+def test_other_members_words_and_answers_appear_as_they_come_with_names(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, bob = members
+    with chat(world, ada) as terminal:
+        bob.ok("send", "one two three", "--no-wait")
+        terminal.expect_screen("bob: one two three\nYou said:\nanswering bob · 2 tokens")
+        terminal.type("and mine\r")
+        terminal.expect_screen("next  you: and mine")
+        slow.evict()
+        terminal.expect_screen("You said: one two three\n5 tokens")
+        terminal.expect_screen("> and mine\nYou said: and mine")
+        assert terminal.leave(CTRL_D) == 0
+    assert len(bob.record("status")["conversations"]) == 1
+
+
+def test_another_members_branch_is_announced_with_the_way_there(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    first = ada.record("send", "first")
+    bob.ok("status")
+    with chat(world, ada) as terminal:
+        bob.ok("send", "aside", "--at", first["message"])
+        terminal.expect_screen("another branch, by bob: aside · /switch ")
+        (digits,) = re.findall(r"/switch ([0-9a-f]+)", terminal.screen.text)
+        terminal.type("stay here\r")
+        terminal.expect_screen("You said: stay here")
+        assert "You said: aside" not in terminal.screen.text
+        terminal.type(f"/switch {digits}\r")
+        terminal.expect_screen("You said: aside")
+        terminal.type("there\r")
+        terminal.expect_screen("You said: there")
+        assert terminal.leave(CTRL_D) == 0
+    assert [line[20:] for line in ada.ok("log").splitlines()] == [
+        "first", "aside", "You said: aside", "there", "You said: there"
+    ]  # fmt: skip
+
+
+def test_one_goes_on_writing_while_the_hub_is_away_and_nothing_is_lost(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    with chat(world, me) as terminal:
+        terminal.type("half a line")
+        terminal.expect_screen("> half a line")
+        world.stop_hub()
+        terminal.expect_screen("offline: the hub is away")
+        assert terminal.screen.lines[-1] == "> half a line"
+        terminal.type(" more\r")
+        terminal.expect_screen("answering you · waiting for the hub; go on writing")
+        terminal.type("a second one\r")
+        terminal.expect_screen("next  you: a second one")
+        terminal.type("a third, not sent")
+        world.start_hub()
+        terminal.expect_screen("You said: half a line more")
+        terminal.expect_screen("You said: a second one\n5 tokens")
+        terminal.expect_screen("\n> a third, not sent")
+        terminal.type(CTRL_C)
+        terminal.expect("not sent: a third, not sent")
+        assert terminal.exit_code() == 0
+
+
+def test_without_a_hub_one_ctrl_c_cancels_and_a_second_leaves(world: World, me: Terminal) -> None:
+    me.ok("new")
+    with chat(world, me) as terminal:
+        world.stop_hub()
+        terminal.expect_screen("offline")
+        terminal.type("hello\r")
+        terminal.expect_screen("waiting for the hub")
+        terminal.type(CTRL_C)
+        terminal.expect_screen("cancelling; Ctrl-C again leaves")
+        terminal.type(CTRL_C)
+        assert terminal.exit_code() == 130
+    world.start_hub()
+    me.ok("status")
+    assert "cancel" in {r["kind"] for r in me.records("log")}
+
+
+def test_a_host_that_is_gone_is_said_within_three_seconds(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, _ = members
+    with chat(world, ada) as terminal:
+        terminal.type("one two three\r")
+        terminal.expect_screen("2 tokens")
+        began = time.monotonic()
+        world.stop_host()
+        terminal.expect_screen("its host left the hub")
+        assert time.monotonic() - began < 3.0
+        terminal.type(CTRL_C)
+        terminal.expect_screen("cancelling")
+        terminal.type(CTRL_C)
+        assert terminal.exit_code() == 130
+
+
+def test_a_paste_of_several_lines_is_one_message(world: World, me: Terminal) -> None:
+    me.ok("new")
+    with chat(world, me) as terminal:
+        terminal.type("\x1b[200~one\rtwo\r\x1b[201~")
+        terminal.expect_screen("> one\n  two")
+        terminal.type("\r")
+        terminal.expect_screen("You said: one\ntwo")
+        assert terminal.leave(CTRL_D) == 0
+    (said,) = (r["text"] for r in me.records("log") if r["kind"] == "message")
+    assert said.strip() == "one\ntwo"
+
+
+def test_titles_and_names_are_shared_by_the_document(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    ada.ok("send", "hello")
+    with chat(world, ada) as terminal:
+        terminal.type("/title A plan\r")
+        terminal.expect_screen("A plan")
+        terminal.type("/branches main\r")
+        terminal.expect_screen("main      1  hello")
+        terminal.type("/name ada\r")
+        terminal.expect_screen("all members see ada")
+        assert terminal.leave(CTRL_D) == 0
+    for one in (ada, bob):  # a chat may end before the hub has all of it
+        one.ok("status")
+    assert bob.ok("title") == "A plan\n"
+    (branch,) = bob.records("branches")
+    assert branch["names"] == ["main"]
+    digits = ada.record("key", "show")["key"][:4]
+    assert f"ada~{digits}" in bob.ok("log")
+    assert "A plan" in bob.ok("list")
+
+
+def test_what_is_typed_before_the_prompt_is_not_echoed_and_not_lost(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    with at(world, me, "chat") as terminal:
+        terminal.expect("\x1b[?2004h")
+        terminal.type("early words\r")
+        terminal.expect_screen("You said: early words")
+        assert terminal.leave(CTRL_D) == 0
+        assert terminal.screen.text.count("early words") == 2
+
+
+def test_an_answer_that_arrives_with_its_question_has_its_size(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    with chat(world, ada) as terminal:
+        with terminal.suspended():
+            bob.ok("send", "one two")
+        terminal.expect_screen("bob: one two\nYou said: one two\n4 tokens")
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_a_removed_member_reads_what_is_here(world: World) -> None:
+    ada, bob = pair(world)
+    ada.ok("send", "Where shall we go?")
+    bob.ok("log")
+    ada.ok("members", "remove", bob.record("key", "show")["key"])
+    before = len(bob.records("log"))
+    with at(world, bob, "chat") as terminal:
+        terminal.expect_screen("what is here can still be read")
+        terminal.expect_screen("You said: Where shall we go?")
+        terminal.type("Hello?\r")
+        terminal.expect_screen("Join with a new key")
+        terminal.expect_screen("> Hello?")  # nothing typed is lost
+        terminal.type("\x15/title Mine\r")
+        terminal.expect_screen("reason  KEY_REMOVED")
+        assert terminal.leave(CTRL_C) == 0
+    assert len(bob.records("log")) == before

@@ -1,0 +1,110 @@
+"""Options for the form of an answer, and for tools."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from replica.log.body import ToolCall
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.scripted_host import words
+
+SUM = {"name": "sum", "description": "Adds.", "parameters": {"type": "object"}}
+
+
+def request_of(me: Terminal) -> dict[str, object]:
+    """Return the record of the last request."""
+    return [record for record in me.records("log") if record["kind"] == "request"][-1]
+
+
+def test_each_form_is_in_the_request_as_it_was_given(me: Terminal, tmp_path: Path) -> None:
+    schema, grammar = tmp_path / "schema.json", tmp_path / "answer.lark"
+    schema.write_text('{"type":  "object"}\n')
+    grammar.write_text('start: "a"')
+    me.ok("new")
+    for option, value, field, text in (
+        ("--json-schema", str(schema), "json_schema", '{"type":  "object"}\n'),
+        ("--regex", "[0-9]+", "regex", "[0-9]+"),
+        ("--lark", str(grammar), "lark", 'start: "a"'),
+    ):
+        me.ok("send", "hello", option, value)
+        assert request_of(me)[field] == text
+    me.ok("send", "hello")
+    assert not {"json_schema", "regex", "lark"} & request_of(me).keys()
+
+
+def test_tools_are_offered_before_the_message(me: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([SUM, {"type": "function", "function": {"name": "now"}}]))
+    me.ok("new")
+    me.ok("send", "How much is 3 + 4?", "--tools", str(path), "--tool-choice", "sum")
+    kinds = [record["kind"] for record in me.records("log")]
+    assert kinds.index("tools") < kinds.index("message") < kinds.index("request")
+    (offered,) = [r["tools"] for r in me.records("log") if r["kind"] == "tools"]
+    assert offered == [
+        {"name": "sum", "description": "Adds.", "parameters_json": '{"type": "object"}'},
+        {"name": "now", "description": "", "parameters_json": "{}"},
+    ]
+    assert request_of(me)["tool_choice"] == "sum"
+    me.ok("send", "again", "--tool-choice", "required")
+    assert request_of(me)["tool_choice"] == 2
+
+
+def test_a_result_answers_a_call(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "42", "--result", "abc-0")
+    (said,) = [record for record in me.records("log") if record["kind"] == "message"]
+    assert said["role"] == "tool"
+    assert said["parts"] == [
+        {"tool_result": {"call_id": "abc-0", "parts": [{"text": "42"}], "is_error": False}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", '{"name": "f"}', "[1]", '[{"name": ""}]', '[{"name": "f", "parameters": 1}]'],
+)
+def test_a_file_that_defines_no_tools_is_refused(
+    me: Terminal, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(content)
+    me.ok("new")
+    assert me.refused("send", "hi", "--tools", str(path)) == "ARGUMENT_INVALID"
+    assert not [record for record in me.records("log") if record["kind"] == "message"]
+
+
+def test_forms_that_make_no_sense_are_refused_before_anything_is_written(
+    me: Terminal, tmp_path: Path
+) -> None:
+    large, binary = tmp_path / "large.json", tmp_path / "binary"
+    large.write_text(json.dumps("x" * 65_536))
+    binary.write_bytes(b"\xff")
+    me.ok("new")
+    for options in (
+        ("--json-schema", str(tmp_path / "missing")),
+        ("--json-schema", str(large)),
+        ("--lark", str(binary)),
+        ("--regex", ""),
+        ("--regex", "a", "--lark", str(binary)),
+        ("--no-request", "--result", "abc-0"),
+    ):
+        assert me.refused("send", "hi", *options) == "ARGUMENT_INVALID"
+    assert me.refused("send", "--result", "abc-0") == "ARGUMENT_INVALID"
+    assert not [record for record in me.records("log") if record["kind"] == "message"]
+
+
+def test_a_message_behind_a_call_says_that_it_waits_for_its_result(
+    world: World, me: Terminal
+) -> None:
+    world.stop_host()
+    world.start_host(
+        lambda asked: [ToolCall("abc-0", "book", "{}")] if asked.said == "Book." else words("Done.")
+    )
+    me.ok("new")
+    me.ok("send", "Book.")
+    noted = me.run("send", "And then?", "--no-wait").stderr
+    assert "the tool call abc-0 (book) of your key has no result; this waits for it" in noted
+    assert "no program works on it" in noted
+    assert "you wait for your tool book" in me.run("status").stderr
+    assert "note" not in me.run("send", "booked", "--result", "abc-0", "--no-wait").stderr

@@ -1,0 +1,60 @@
+"""`antiphon hub trust`: a hub whose key changed, or whose pin is damaged."""
+
+import shutil
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.files import query
+
+
+def change_key(world: World) -> str:
+    """Start the hub again with another key and all else as it was; return the key."""
+    world.stop_host()
+    world.stop_hub()
+    (world.folder / "hub" / "identity.key").unlink()
+    world.start_hub()
+    assert world.hub is not None
+    return world.hub.key.hex()
+
+
+def hub_state(terminal: Terminal) -> str:
+    state: str = terminal.record("status")["hub"]["state"]
+    return state
+
+
+def test_a_hub_with_another_key_is_trusted_on_request_alone(world: World, me: Terminal) -> None:
+    me.ok("new")
+    before = me.record("status")["hub"]["key"]
+    key = change_key(world)
+    assert hub_state(me) == "away"
+    assert "antiphon hub trust" in me.run("status").stderr
+    assert me.refused("clone") == "PEER_IDENTITY_CHANGED"
+    assert "antiphon hub trust" in me.run("clone").stderr
+    assert me.refused("hub", "trust") == "NOT_CONFIRMED"  # no terminal to ask
+    assert me.refused("hub", "trust", "--key", before) == "PEER_IDENTITY_CHANGED"
+    assert hub_state(me) == "away"
+    record = me.record("hub", "trust", "--key", key)
+    assert (record["key"], record["pinned_before"]) == (key, before)
+    assert hub_state(me) == "linked"
+    assert "as before" in me.ok("hub", "trust", "--yes")
+
+
+def test_a_damaged_pin_is_refused_and_mended(world: World, me: Terminal) -> None:
+    me.ok("new")
+    query(me.store_path, "UPDATE meta SET value = zeroblob(32) WHERE key LIKE 'hub key %'")
+    assert me.refused("clone") == "PIN_DAMAGED"
+    me.ok("list")
+    assert hub_state(me) == "away"
+    me.ok("hub", "trust", "--yes")
+    assert hub_state(me) == "linked"
+
+
+def test_a_hub_that_lost_everything_is_filled_again(world: World, me: Terminal) -> None:
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "before")
+    world.stop_host()
+    world.stop_hub()
+    shutil.rmtree(world.folder / "hub")
+    world.start_hub()
+    me.ok("hub", "trust", "--yes")
+    (status,) = me.record("status", conversation)["conversations"]
+    assert (status["state"], status["unsynced"]) == ("synchronized", 0)

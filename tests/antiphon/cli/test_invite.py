@@ -1,0 +1,263 @@
+"""`antiphon invite` and `join`: two replicas, one hub, and one conversation."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from replica.conversation import decode_invitation, encode_invitation
+from replica.ids import PublicKey
+from replica.io import Store, issued_invitations
+from replica.io.invitations import _update
+from tests.antiphon.cli.conftest import Terminal, World
+
+
+@pytest.fixture
+def bob(world: World) -> Terminal:
+    return world.replica("bob")
+
+
+def code_of(terminal: Terminal, name: str = "bob", *options: str) -> str:
+    code: str = terminal.record("invite", name, *options)["code"]
+    return code
+
+
+def leaves_a_proof(terminal: Terminal, code: str) -> None:
+    assert terminal.refused("join", code, "--no-wait") == "JOIN_PENDING"
+
+
+def test_a_newcomer_joins_once_the_inviter_is_online(me: Terminal, bob: Terminal) -> None:
+    conversation = me.record("new")["conversation"]
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    said = me.run("status").stderr
+    assert "bob has joined" in said
+    assert bob.record("key", "show")["key"] in said
+    joined = bob.record("join", code)
+    assert (joined["conversation"], joined["role"]) == (conversation, "writer")
+    assert joined["synchronized"]
+    assert bob.ok("send", "hello") == "You said: hello\n"
+    assert "hello" in (me.run("status").stdout and me.ok("log"))
+    (record,) = me.records("invitations")
+    assert (record["name"], record["state"]) == ("bob", "joined")
+
+
+def test_a_second_key_is_told_that_the_code_was_used(
+    world: World, me: Terminal, bob: Terminal
+) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    eve = world.replica("eve")
+    leaves_a_proof(eve, code)  # the hub does not tell
+    assert "USED" in me.run("status").stderr
+    assert eve.refused("join", code) == "INVITE_USED"
+    assert bob.record("join", code)["synchronized"]
+    assert [r["name"] for r in me.records("members") if "writer" in r["roles"]] == ["bob"]
+
+
+def test_of_two_proofs_one_is_redeemed(world: World, me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code, eve = code_of(me), world.replica("eve")
+    leaves_a_proof(bob, code)
+    leaves_a_proof(eve, code)
+    me.ok("status")
+    codes = {one.run("join", code, "--no-wait").exit_code for one in (bob, eve)}
+    assert codes == {0, 1}
+    assert sum("writer" in r["roles"] for r in me.records("members")) == 1
+
+
+def test_a_reader_reads(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me, "bob", "--role", "reader")
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    assert bob.record("join", code)["role"] == "reader"
+    assert bob.refused("send", "hello") == "ROLE_FORBIDS"
+
+
+@pytest.mark.parametrize("role", ["owner", "host", "none"])
+def test_no_invitation_makes_an_owner_or_a_host(me: Terminal, role: str) -> None:
+    me.ok("new")
+    assert me.refused("invite", "bob", "--role", role) == "ARGUMENT_INVALID"
+
+
+def test_only_an_owner_invites(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    bob.ok("join", code)
+    assert bob.refused("invite", "eve") == "ROLE_FORBIDS"
+
+
+def test_a_revoked_code_lets_nobody_in(world: World, me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    me.ok("invitations", "--revoke", "bob")
+    leaves_a_proof(bob, code)  # the hub answers as for any other
+    me.ok("status")
+    leaves_a_proof(bob, code)
+    assert [r["state"] for r in me.records("invitations")] == ["revoked"]
+    assert all("writer" not in r["roles"] for r in me.records("members"))
+
+
+def test_a_code_revoked_while_the_hub_is_away_is_refused_by_the_inviter(
+    world: World, me: Terminal, bob: Terminal
+) -> None:
+    me.ok("new")
+    code = code_of(me)
+    world.stop_host()
+    world.stop_hub()
+    me.ok("invitations", "--revoke", "bob")
+    world.start_hub()
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    assert bob.refused("join", code) == "INVITE_REVOKED"
+
+
+def test_a_removed_member_needs_a_new_key(world: World, me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    first = code_of(me)
+    leaves_a_proof(bob, first)
+    me.ok("status")
+    bob.ok("join", first)
+    bob.ok("send", "said before")
+    me.ok("members", "remove", "bob")
+    assert "said before" in me.ok("log")
+    assert bob.refused("send", "after", "--no-request") == "KEY_REMOVED"
+    assert "said before" in bob.ok("log")
+    bundle = str(world.folder / "bundle")
+    me.ok("export", me.records("list")[0]["conversation"], bundle)
+    bob.ok("import", bundle)
+    result = bob.run("send", "after", "--no-request")  # the log says it now
+    assert f"{me.record('key', 'show')['key'][:12]} removed it" in " ".join(result.stderr.split())
+    second = code_of(me, "bob again")
+    leaves_a_proof(bob, second)
+    me.ok("status")
+    result = bob.run("join", second)
+    assert "KEY_REMOVED" in result.stderr
+    assert "--data-dir" in result.stderr
+    other = world.replica("bob with another key")
+    leaves_a_proof(other, second)
+    me.ok("status")
+    assert other.record("join", second)["synchronized"]
+    assert "after" not in me.ok("log")
+
+
+def test_a_wrong_code_is_refused_here(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    assert bob.refused("join", code[:-1]) == "INVITE_INVALID"
+    assert bob.refused("join", "antiphon1.") == "INVITE_INVALID"
+    mistyped = code[:40] + ("A" if code[40] != "A" else "B") + code[41:]
+    assert bob.refused("join", mistyped) == "INVITE_INVALID"
+    assert decode_invitation(f" {code[:50]}\n{code[50:]} ") == decode_invitation(code)
+    away = replace(decode_invitation(code), hub_address="127.0.0.1:1")
+    gone = bob.run("join", encode_invitation(away))
+    assert "HUB_UNREACHABLE" in gone.stderr
+    assert "Ask the inviter" in gone.stderr
+    assert me.refused("invite", "bob", "--at", "somewhere") == "ARGUMENT_INVALID"
+
+
+def test_another_key_in_the_inviter_s_folder_voids_no_code(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    path = me.data_dir / "identity.key"
+    own = path.read_bytes()
+    path.write_bytes((bob.data_dir / "identity.key").read_bytes())
+    me.run("status")
+    path.write_bytes(own)
+    assert "bob has joined" in me.run("status").stderr
+
+
+def test_a_restored_store_redeems_nothing_again(world: World, me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code, eve = code_of(me), world.replica("eve")
+    backup = shutil.copytree(me.data_dir, world.folder / "backup")
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    shutil.rmtree(me.data_dir)
+    shutil.copytree(backup, me.data_dir)
+    leaves_a_proof(eve, code)
+    me.ok("status")
+    assert eve.run("join", code, "--no-wait").exit_code == 1
+    assert sum("writer" in r["roles"] for r in me.records("members")) == 1
+
+
+def test_a_restored_store_believes_its_log_more_than_the_hub(
+    world: World, me: Terminal, bob: Terminal
+) -> None:
+    """The hub hides that the first proof was answered; the grant is in the log."""
+    me.ok("new")
+    code, eve = code_of(me), world.replica("eve")
+    backup = shutil.copytree(me.data_dir, world.folder / "backup")
+    name = decode_invitation(code).mailbox
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    shutil.rmtree(me.data_dir)
+    shutil.copytree(backup, me.data_dir)
+    assert world.hub is not None
+    boxes = world.hub.invitations._boxes
+    boxes._boxes[name].deposits.clear()
+    leaves_a_proof(eve, code)
+    me.ok("status")
+    assert eve.refused("join", code) == "INVITE_REVOKED"
+    assert sum("writer" in r["roles"] for r in me.records("members")) == 1
+
+
+def test_a_claim_is_kept_through_a_crash_before_its_grant(
+    world: World, me: Terminal, bob: Terminal
+) -> None:
+    me.ok("new")
+    code, eve = code_of(me), world.replica("eve")
+    leaves_a_proof(eve, code)
+    leaves_a_proof(bob, code)
+    claimed_by = bytes.fromhex(bob.record("key", "show")["key"])
+
+    async def claim() -> None:
+        async with await Store.open(me.store_path) as store:
+            (issued,) = await issued_invitations(store)
+            await _update(store, replace(issued, claimed_by=PublicKey(claimed_by)))
+
+    asyncio.run(claim())
+    me.ok("status")
+    assert bob.record("join", code)["synchronized"]
+    assert eve.refused("join", code) == "INVITE_USED"
+
+
+def test_the_hub_keeps_proofs_over_a_restart(world: World, me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    world.stop_host()
+    world.stop_hub()
+    world.start_hub()
+    assert "bob has joined" in me.run("status").stderr
+    assert bob.record("join", code)["synchronized"]
+
+
+def test_members_have_names_beside_the_replica(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    bob.ok("join", code)
+    ours = me.record("key", "show")["key"]
+    by_name = {record["name"]: record for record in me.records("members")}
+    assert by_name["bob"]["roles"] == ["writer"]
+    assert "(you)" in me.ok("members")
+    assert all(record["name"] == "" for record in bob.records("members"))
+    bob.ok("members", "name", ours[:10], "ada")
+    assert {r["key"]: r["name"] for r in bob.records("members")}[ours] == "ada"
+    assert bob.refused("members", "name", "ada", "a\nb") == "ARGUMENT_INVALID"
+    assert bob.refused("members", "remove", "ada") == "ROLE_FORBIDS"
+    assert me.refused("members", "remove", "nobody") == "MEMBER_UNKNOWN"
+    me.ok("members", "remove", "bob")
+    assert me.refused("members", "remove", "bob") == "ARGUMENT_INVALID"
+    states = {record["name"]: record["state"] for record in me.records("members")}
+    assert states["bob"] == "removed"
+    assert bob.run("clone", me.records("list")[0]["conversation"]).exit_code == 1

@@ -1,0 +1,32 @@
+"""Text of others can't control the reader's terminal."""
+
+import json
+
+import pytest
+
+from antiphon.cli.output import Output, harmless
+
+HARMFUL = "\x1b[2J\x07\x9b2J\u202etxt.exe\u2066a\u2069\u200f\u061c\u2028"
+
+
+def test_control_characters_and_direction_overrides_become_visible() -> None:
+    shown = harmless(HARMFUL)
+    assert len(shown) == len(HARMFUL)
+    assert shown.isprintable()
+    assert "txt.exe" in shown
+
+
+def test_text_shown_and_noted_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output()
+    out.show(HARMFUL)
+    out.note(HARMFUL)
+    shown = capsys.readouterr()
+    for text in (shown.out, shown.err):
+        assert text.rstrip("\n").isprintable()
+
+
+def test_json_escapes_them_and_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).emit({"text": HARMFUL, "name": "Ünal 日本"})
+    line = capsys.readouterr().out
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(line) == {"text": HARMFUL, "name": "Ünal 日本"}

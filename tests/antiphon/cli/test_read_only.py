@@ -1,0 +1,47 @@
+"""A data folder that can't be written is read all the same."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replica.io.store import Store
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import ROOT, environment
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+def test_a_folder_that_can_not_be_written_is_read(
+    world: World, me: Terminal, tmp_path: Path, is_killed: bool
+) -> None:
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "a message to read")
+    replica = tmp_path / "replica"
+    if is_killed:
+        # The files of a process that ended without closing its store: part is in the WAL.
+        async def copy() -> None:
+            async with await Store.open(me.store_path) as store:
+                await store.put_meta("written", b"into the WAL")
+                shutil.copytree(me.data_dir, replica)
+
+        world.background.run(copy())
+        assert replica.joinpath("log", "log.db-wal").stat().st_size
+    else:
+        shutil.copytree(me.data_dir, replica)
+
+    reading = [["log"], ["list"], ["status"], ["verify", conversation]]
+    commands = [*reading, ["send", "--no-request", "x"]]
+    argv = [sys.executable, "-m", "tests.antiphon.cli.read_only", str(replica)]
+    process = subprocess.run(
+        argv, env={**environment(tmp_path), "ANTIPHON_HUB": "127.0.0.1:1"}, cwd=ROOT,
+        input=json.dumps(commands), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    *read, (code, _, errors) = json.loads(process.stdout)
+    assert [code for code, _, _ in read] == [0, 0, 0, 0], read
+    assert "a message to read" in read[0][1]
+    assert code == 1
+    assert "STORE_READ_ONLY" in errors

@@ -1,0 +1,129 @@
+"""`antiphon repair`: from every state of a data folder back to a working one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.files import overwrite, query
+
+
+@pytest.fixture
+def talked(me: Terminal) -> str:
+    """The id of a conversation of one turn, with a message that spans pages."""
+    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
+    me.ok("send", "the first message")
+    me.ok("send", "--no-request", "y" * 20_000)
+    return conversation
+
+
+def go_offline(world: World) -> None:
+    world.stop_host()
+    world.stop_hub()
+
+
+DAMAGES = {
+    "header": (0, b"no database at all"),
+    "application id": (68, b"\xff"),
+    "number": (60, b"\x01\x02\x03\x04"),
+    "schema": (100, b"\xff" * 200),
+    "page size": (16, b"\x08\x00"),
+    "root of the entries": (4096, b"\xff" * 12),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_file_is_set_aside_and_read_again(
+    world: World, me: Terminal, talked: str, damage: tuple[int, bytes]
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    overwrite(me.store_path, *damage)
+    result = me.run("verify", talked)
+    assert result.exit_code == 1
+    assert "antiphon repair" in result.stderr
+    record = me.record("repair")
+    assert record["missing"] == 0
+    assert record["set_aside"] is not None
+    assert Path(record["set_aside"]).exists()
+    assert me.record("verify", talked)["digest"] == digest
+    me.ok("send", "--to", talked, "goes on")
+    assert me.record("repair")["store"] is None
+
+
+def test_what_a_page_lost_comes_from_the_hub(world: World, me: Terminal, talked: str) -> None:
+    digest = me.record("verify", talked)["digest"]
+    pages = me.store_path.stat().st_size // 4096
+    for page in range(1, pages):
+        overwrite(me.store_path, page * 4096, bytes(4096))
+    record = me.record("repair")
+    assert (record["kept"], record["missing"]) == (0, 0)
+    assert record["unread"] > 0
+    assert me.record("verify", talked)["digest"] == digest
+
+
+def test_without_the_hub_a_repair_says_what_is_lost(
+    world: World, me: Terminal, talked: str
+) -> None:
+    query(me.store_path, "DELETE FROM entries WHERE length(body) > 10000")
+    overwrite(me.store_path, 0, b"broken")
+    go_offline(world)
+    result = me.run("repair")
+    assert "could not be read" in result.stderr
+    assert "next: antiphon repair, once it is back" in result.stderr
+    world.start_hub()
+    assert me.record("repair")["missing"] == 0
+    assert "y" * 20_000 in me.ok("log", talked)
+
+
+def test_an_empty_file_is_said_and_filled_again(world: World, me: Terminal, talked: str) -> None:
+    digest = me.record("verify", talked)["digest"]
+    me.store_path.write_bytes(b"")
+    for command in ("list", "send"):
+        assert me.refused(*([command] if command == "list" else [command, "x"])) == "STORE_CORRUPT"
+    me.ok("repair")
+    assert me.record("verify", talked)["digest"] == digest
+
+
+def test_a_lost_end_is_said_by_every_command_until_it_is_repaired(
+    world: World, me: Terminal, talked: str
+) -> None:
+    go_offline(world)
+    before = me.record("verify", talked)
+    me.ok("send", "--no-request", "written offline, and nowhere else")
+    query(me.store_path, "DELETE FROM entries WHERE rowid = (SELECT max(rowid) FROM entries)")
+    for arguments in (["list"], ["log"], ["status"]):
+        assert "lost the last 1 entry" in me.run(*arguments).stderr, arguments
+    assert me.refused("verify", talked) == "CHECKS_FAILED"
+    assert "antiphon repair" in me.run("verify", talked).stderr
+    assert "1 entry written here could not be read" in me.run("repair").stderr
+    assert me.record("verify", talked)["digest"] == before["digest"]
+
+
+def test_a_key_file_with_a_wrong_bit_is_corrected(world: World, me: Terminal, talked: str) -> None:
+    path = me.data_dir / "identity.key"
+    sound = path.read_bytes()
+    overwrite(path, 200, bytes([sound[200] ^ 4]))
+    assert me.refused("send", "x") == "KEY_FILE_INVALID"
+    assert "antiphon repair" in me.run("send", "x").stderr
+    assert "corrected" in me.record("repair")["key"]
+    assert path.read_bytes() == sound
+    me.ok("send", "--to", talked, "goes on")
+
+
+def test_a_sound_folder_needs_no_repair(world: World, me: Terminal, talked: str) -> None:
+    before = sorted(path.name for path in me.store_path.parent.iterdir())
+    assert "nothing to repair" in me.ok("repair")
+    assert sorted(path.name for path in me.store_path.parent.iterdir()) == before
+
+
+def test_a_hub_s_folder_is_repaired_too(world: World, me: Terminal, talked: str) -> None:
+    digest = me.record("verify", talked)["digest"]
+    go_offline(world)
+    hub = world.folder / "hub"
+    overwrite(hub / "log" / "log.db", 0, b"broken")
+    result = me.run("repair", "--data-dir", str(hub), "--json")
+    assert result.exit_code == 0, result.output
+    assert "members send" in result.stderr
+    world.start_hub()
+    (status,) = me.record("status", talked)["conversations"]
+    assert (status["state"], status["digest"]) == ("synchronized", digest)

@@ -1,0 +1,115 @@
+"""`antiphon up --listen`, `hub serve` and `hub trust` off loopback; daemons are processes."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from replica.conversation import decode_invitation, encode_invitation
+from replica.ids import PublicKey
+from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment, first_line
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, str]]]:
+    """The ready record of `antiphon up --listen` with a scripted host, for all tests here."""
+    argv = [*ANTIPHON, "up", "--json", "--hub-port", "0", "--listen", "127.0.0.2:0"]
+    process = subprocess.Popen(
+        argv, env=environment(tmp_path_factory.mktemp("up")),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    yield json.loads(first_line(process.stdout))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+
+def test_another_machine_talks_over_tls_once_it_knows_the_key(
+    ready: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    (address,), key = ready["hub"]["public"], ready["hub"]["key"]
+    there = tmp_path / "there"
+    unknown = antiphon(there, "--hub-address", address, "clone")
+    assert unknown.returncode == 1
+    assert "HUB_KEY_UNKNOWN" in unknown.stderr
+    assert "antiphon hub trust --key" in unknown.stderr
+    blind = antiphon(there, "--hub-address", address, "hub", "trust", "--yes")
+    assert "HUB_KEY_UNKNOWN" in blind.stderr
+    wrong = antiphon(there, "--hub-address", address, "hub", "trust", "--key", "ab" * 32)
+    assert "PEER_IDENTITY_CHANGED" in wrong.stderr
+    trusted = antiphon(there, "--hub-address", address, "hub", "trust", "--key", key)
+    assert trusted.returncode == 0, trusted.stderr
+    assert antiphon(there, "--hub-address", address, "new").returncode == 0
+    sent = antiphon(there, "--hub-address", address, "send", "hello")
+    assert sent.stdout == "You said: hello\n", sent.stderr
+
+
+def test_two_machines_share_a_conversation_by_a_code(
+    ready: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """The newcomer has nothing but the code, and waits until the inviter's replica answers."""
+    here, (public,) = ready["hub"]["address"], ready["hub"]["public"]
+    there = tmp_path / "there"
+    assert antiphon(tmp_path, "--hub-address", here, "new").returncode == 0
+    made = antiphon(tmp_path, "--hub-address", here, "invite", "bob", "--at", public, "--json")
+    code = json.loads(made.stdout)["code"]
+    joining = subprocess.Popen(
+        [*ANTIPHON, "join", code], env=environment(there),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with joining:
+        shown = first_line(joining.stderr)
+        assert shown.startswith("your key")
+        while "JOIN_PENDING" not in shown:
+            shown = first_line(joining.stderr)
+        said = antiphon(tmp_path, "--hub-address", here, "status")
+        assert "bob has joined" in said.stderr
+        assert joining.wait(timeout=30) == 0
+    # The hub is known from the code, and its key is pinned.
+    sent = antiphon(there, "send", "hello from there")
+    assert sent.stdout == "You said: hello from there\n", sent.stderr
+    assert "hello from there" in antiphon(tmp_path, "--hub-address", here, "log").stdout
+
+
+def test_a_code_with_another_key_than_the_pinned_one_is_refused(
+    ready: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    here, (public,) = ready["hub"]["address"], ready["hub"]["public"]
+    there = tmp_path / "there"
+    antiphon(tmp_path, "--hub-address", here, "new")
+    made = antiphon(tmp_path, "--hub-address", here, "invite", "bob", "--at", public, "--json")
+    right = decode_invitation(json.loads(made.stdout)["code"])
+    wrong = replace(right, hub_key=PublicKey(b"k" * 32))
+    first = antiphon(there, "join", encode_invitation(wrong), "--no-wait")
+    assert "PEER_IDENTITY_CHANGED" in first.stderr  # the hub proves another key
+    second = antiphon(there, "join", encode_invitation(right), "--no-wait")
+    assert "JOIN_PENDING" in second.stderr  # the wrong code has changed nothing
+    again = antiphon(there, "join", encode_invitation(wrong), "--no-wait")
+    assert "PEER_IDENTITY_CHANGED" in again.stderr  # the right code's key is pinned
+
+
+def test_an_address_that_can_not_be_served_beside_loopback_is_refused(tmp_path: Path) -> None:
+    for address, word in (("0.0.0.0:7411", "7412"), ("127.0.0.1:7500", "--hub-port"), ("x", "x")):
+        done = antiphon(tmp_path, "up", "--hub-port", "7411", "--listen", address)
+        assert done.returncode == 1
+        assert "ARGUMENT_INVALID" in done.stderr
+        assert word in done.stderr
+
+
+def test_one_hub_is_served_by_a_command(tmp_path: Path) -> None:
+    flags = ["--data-dir", str(tmp_path / "hub"), "--listen", "127.0.0.1:0,127.0.0.2:0"]
+    process = subprocess.Popen(
+        [*ANTIPHON, "hub", "serve", *flags], env=environment(tmp_path),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        name, plain, key, public = first_line(process.stdout).split()
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    assert (name, len(key)) == ("hub", 64)
+    assert plain.startswith("127.0.0.1:")
+    assert public.startswith("127.0.0.2:")
+    assert (tmp_path / "hub" / "certificate.pem").is_file()

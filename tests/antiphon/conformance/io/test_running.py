@@ -1,0 +1,45 @@
+"""Outcomes of cases: what a case raises says whether it failed, or was not run."""
+
+import pytest
+
+from antiphon.conformance.cases import Check, NotApplicable, Violation
+from antiphon.conformance.io.member import Overdue
+from antiphon.conformance.io.running import outcome_of, outcomes_of
+from replica.refusals import ConversationUnknown
+
+
+def case(error: Exception | None) -> Check[None]:
+    async def run(_run: None) -> None:
+        if error is not None:
+            raise error
+
+    return Check("theme/name", ("LINK-1",), "A title.", run)
+
+
+@pytest.mark.parametrize(
+    ("error", "problem", "not_run"),
+    [
+        (None, "", ""),
+        (Violation("it lies"), "it lies", ""),
+        (Overdue("no Opened"), "no Opened", ""),
+        (ConversationUnknown("gone"), "CONVERSATION_NOT_FOUND: gone", ""),
+        (NotApplicable("no such part"), "", "no such part"),
+    ],
+)
+async def test_what_a_case_raises_is_its_outcome(
+    error: Exception | None, problem: str, not_run: str
+) -> None:
+    outcome = await outcome_of(case(error), None)
+    assert outcome.problems == ((problem,) if problem else ())
+    assert outcome.not_run == not_run
+
+
+async def test_an_answer_that_the_case_did_not_foresee_fails_it_alone() -> None:
+    outcome = await outcome_of(case(ZeroDivisionError("by the peer's 0")), None)
+    assert outcome.problems == ("unexpected answer: ZeroDivisionError: by the peer's 0",)
+
+
+async def test_cases_run_in_order() -> None:
+    cases = [case(None), case(Violation("wrong"))]
+    found = [outcome async for outcome in outcomes_of(cases, None)]
+    assert [outcome.case for outcome in found] == cases

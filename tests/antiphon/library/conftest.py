@@ -1,0 +1,69 @@
+"""A hub, a scripted host, and replicas opened in either form of the library."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replica.io import keys
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
+from tests.support.forms import opened
+from tests.support.scripted_host import (
+    Pace,
+    Reply,
+    ScriptedHost,
+    echo,
+    no_pause,
+    scripted_host,
+)
+
+
+@dataclass
+class Lab:
+    """One hub and its hosts; `form` is that of the replicas it opens."""
+
+    folder: Path
+    form: str
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    hub: HubServer | None = None
+
+    async def start_hub(self, *, vouches: bool = True) -> HubServer:
+        """Start the hub; it vouches for the host."""
+        key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
+        host_keys = [key.hex()] if vouches else []
+        config = HubConfig(data_dir=self.folder / "hub", listen="127.0.0.1:0", host_keys=host_keys)
+        self.hub = await start(config)
+        self.stack.push_async_callback(self.hub.stop)
+        return self.hub
+
+    async def start_host(self, reply: Reply = echo, pace: Pace = no_pause) -> ScriptedHost:
+        """Start the host, linked when this returns."""
+        assert self.hub is not None
+        host = scripted_host(self.folder / "host", self.hub.address, reply, pace)
+        return await self.stack.enter_async_context(host)
+
+    def open(self, name: str = "me", **options: Any) -> AbstractAsyncContextManager[Any]:
+        """Open a replica on the hub."""
+        if self.hub is not None:
+            options.setdefault("hub", self.hub.address)
+        return opened(self.form, self.folder / name, **options)
+
+
+@pytest.fixture(params=["async", "blocking"])
+async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    """A hub without a host, for both forms."""
+    lab = Lab(tmp_path, request.param)
+    async with lab.stack:
+        await lab.start_hub()
+        yield lab
+
+
+@pytest.fixture
+async def talking(lab: Lab) -> Lab:
+    """A hub with a host that echoes."""
+    await lab.start_host()
+    return lab

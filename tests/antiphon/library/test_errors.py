@@ -1,0 +1,14 @@
+"""Errors of the library carry what a program needs to go on."""
+
+from antiphon.library.errors import CallOpen, ReplicaClosed, RunUnfinished, ToolUnsuitable
+
+
+def test_an_open_call_names_itself_and_its_effect():
+    error = CallOpen("'book' was started", call_id="1", effect_key="ab")
+    assert (error.reason, error.call_id, error.effect_key) == ("CALL_OPEN", "1", "ab")
+    assert "abandon" in error.next_step
+
+
+def test_each_reason_is_a_word_of_its_own():
+    kinds = (CallOpen, ReplicaClosed, RunUnfinished, ToolUnsuitable)
+    assert len({kind.reason for kind in kinds}) == len(kinds)

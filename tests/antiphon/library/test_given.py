@@ -1,0 +1,44 @@
+"""The arguments of a run are refused before anything is written."""
+
+from typing import Any
+
+import pytest
+
+from antiphon.library.given import Given, parts_of
+from replica.log import LogitBias, Text
+from replica.refusals import ArgumentInvalid
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sampling": {"temprature": 0.5}}, "no option 'temprature'"),
+        ({"sampling": {"temperature": "hot"}}, "temperature is 'hot', not a number"),
+        ({"max_tokens": 0}, "max_tokens is 0, not 1 or more"),
+        ({"max_tokens": 2.5}, "max_tokens is 2.5, not a whole number"),
+        ({"retries": -1}, "retries is -1, not 0 or more"),
+        ({"timeout_s": "x"}, "timeout_s is 'x', not a number"),
+        ({"timeout_s": float("nan")}, "timeout_s is nan, not 0 or more"),
+        ({"policy": 3}, "policy is 3, and no function"),
+        ({"sampling": {"top_k": 2.5}}, "top_k is 2.5, not a whole number"),
+        ({"sampling": {"logit_bias": 3}}, "logit_bias is 3, and no list"),
+        ({"key": 3}, "key is 3, and no text"),
+        ({"key": ""}, "key is empty"),
+        ({"key": "a\ud800"}, "key has an unpaired surrogate at 1"),
+    ],
+)
+def test_a_wrong_argument_is_named(given: dict[str, Any], words: str):
+    with pytest.raises(ArgumentInvalid, match=words):
+        Given(parts_of("Hello."), **given)
+
+
+@pytest.mark.parametrize("content", [None, 5, "\ud800", ["Hello."], b"Hello."])
+def test_only_text_and_parts_can_be_said(content: Any):
+    with pytest.raises(ArgumentInvalid):
+        parts_of(content)
+
+
+def test_the_options_are_those_of_each_request():
+    sampling = {"temperature": 0.5, "logit_bias": (LogitBias(1, 2.0),)}
+    given = Given(parts_of([Text("Hello.")]), max_tokens=7, sampling=sampling)
+    assert given.options == {"output_tokens_max": 7, "changes": sampling}

@@ -1,0 +1,97 @@
+"""Entries of the log become events."""
+
+import pytest
+
+from antiphon.library import events as e
+from antiphon.library.news import answer_of, call_before, events_of
+from replica.conversation.runs import retry_place
+from replica.log.body import (
+    FinishReason,
+    Message,
+    Revocation,
+    Speaker,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+)
+from replica.log.entry import Conflict, Entry
+from tests.support.turns import Turns
+
+CALL = ToolCall("a", "book", "{}")
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+def events(turns: Turns, *entries: Entry) -> list[e.Event]:
+    return list(events_of(turns.held, entries, turns.owner.public))
+
+
+def kinds(turns: Turns, *entries: Entry) -> list[str]:
+    return [type(event).__name__ for event in events(turns, *entries)]
+
+
+def test_a_turn_is_said_asked_sealed_and_answered(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    request = turns.ask(turns.owner, said)
+    assert answer_of(turns.held, request.id) is None
+    answer = turns.answer(request, Text("Yes."))
+    seal = turns.entry(answer.header.parents[0])
+    found = events(turns, said, request, seal, answer)
+    assert found == [
+        e.Said(turns.owner.public, "Hi.", said.id, turns.held.id),
+        e.Asked(turns.owner.public, request.id, turns.held.id),
+        e.Sealed(request.id, seal.id, turns.held.id),
+        e.Answered(answer_of(turns.held, request.id), turns.held.id),  # type: ignore[arg-type]
+    ]
+
+
+def test_calls_starts_and_results_name_the_call(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    answer = turns.answer(turns.ask(turns.owner, said), CALL, reason=FinishReason.TOOL_CALLS)
+    start = turns.add(turns.owner, Message(Speaker.TOOL, (ToolStarted("a", "key"),)), answer)
+    result = ToolResult("a", (Text("done"),))
+    done = turns.add(turns.owner, Message(Speaker.TOOL, (result,)), answer)
+    call = e.Call("a", "book", "{}")
+    assert events(turns, answer)[0] == e.ToolCalled(call, answer.id, turns.held.id)
+    assert events(turns, start, done) == [
+        e.ToolStarted(call, "key", start.id, turns.held.id),
+        e.ToolDone(call, "done", False, done.id, turns.held.id),
+    ]
+    assert call_before(turns.held, done, "unknown") == e.Call("unknown", "")
+
+
+def test_a_refusal_has_its_reason(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    answer = turns.answer(turns.ask(turns.owner, said), reason=FinishReason.REFUSED)
+    assert kinds(turns, answer) == ["Refused"]
+
+
+def test_a_second_branch_is_announced_from_the_readers_side(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    request = turns.ask(turns.owner, said)
+    first = turns.entry(turns.answer(request, Text("Yes.")).header.parents[0])
+    place = retry_place(turns.held, request.id)
+    again = turns.ask(turns.writer, turns.entry(place.parents[0]), conflict=Conflict.FORK)
+    second = turns.entry(turns.answer(again, Text("No.")).header.parents[0])
+    forked = e.Forked(first.id, second.id, turns.held.id)
+    assert events(turns, second)[-1] == forked
+    seen_by_writer = list(events_of(turns.held, [second], turns.writer.public))
+    assert seen_by_writer[-1] == e.Forked(second.id, first.id, turns.held.id)
+
+
+def test_void_entries_have_no_events_and_members_have(turns: Turns):
+    said = turns.say(turns.writer, "Hi.", turns.genesis)
+    out = turns.change(Revocation(turns.writer.public))
+    assert events(turns, said) == []
+    assert events(turns, out) == [e.MemberChanged(turns.writer.public, None, turns.held.id)]
+
+
+def test_a_device_that_wrote_two_histories_is_named(turns: Turns):
+    twin = turns.writer.restored()
+    turns.say(turns.writer, "One.", turns.genesis)
+    other = turns.say(twin, "Other.", turns.genesis)
+    assert kinds(turns, other) == ["Said", "Diverged"]

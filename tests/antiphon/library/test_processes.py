@@ -1,0 +1,53 @@
+"""Processes of one folder: one of them is killed while the other is in the middle of an answer."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import antiphon
+from replica.io import Store
+from replica.log import Kind
+from tests.antiphon.library.conftest import Lab
+
+OTHER = """
+import sys, antiphon
+with antiphon.open(sys.argv[1], hub=sys.argv[2], label="other") as me:
+    me.conversation("trip")
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+async def test_a_killed_process_interrupts_no_answer_of_another(tmp_path: Path) -> None:
+    """Its reason for 2 s: a process of its own, which imports gRPC."""
+    lab, reached, go_on = Lab(tmp_path, "async"), asyncio.Event(), asyncio.Event()
+
+    async def pace(index: int) -> None:
+        if index == 1:
+            reached.set()
+            await go_on.wait()
+
+    async with lab.stack:
+        hub = await lab.start_hub()
+        await lab.start_host(pace=pace)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OTHER, str(tmp_path / "me"), hub.address,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert other.stdout is not None
+        assert await other.stdout.readline() == b"open\n"
+        async with antiphon.aio.open(tmp_path / "me", hub=hub.address) as me:
+            trip = await me.conversation("trip")
+            asked = asyncio.create_task(trip.ask("one two three", key="job-17"))
+            await reached.wait()
+            other.kill()
+            await other.wait()
+            go_on.set()
+            answer = await asked
+            assert (await trip.ask("and then")).text
+            assert await me.sync()
+            conversation = trip.id
+    async with await Store.open(tmp_path / "me" / "log" / "log.db") as store:
+        entries = (await store.load(conversation)).entries
+    assert answer.entry in {entry.id for entry in entries}
+    assert sum(entry.header.kind == Kind.GENERATION for entry in entries) == 2

@@ -1,0 +1,114 @@
+"""Inviting and joining from a program, in both forms."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import antiphon
+from replica.conversation import decode_invitation, encode_invitation
+from replica.ids import PublicKey
+from replica.io import Store, issued_invitations
+from replica.io.invitations import POLL_S
+from tests.antiphon.library.conftest import Lab
+from tests.support.forms import joined
+
+
+@asynccontextmanager
+async def shared(lab: Lab) -> AsyncIterator[tuple[Any, str]]:
+    """A conversation, and a code for it, while its owner's replica is open."""
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        yield trip, await trip.invite("bob", role="writer")
+
+
+def over(code: str) -> str:
+    """Return a code of the same invitation that has expired."""
+    return encode_invitation(replace(decode_invitation(code), expire_time_ms=1))
+
+
+async def test_a_code_opens_a_replica_on_the_conversation(talking: Lab):
+    async with shared(talking) as (mine, code):
+        async with joined(talking.form, code, talking.folder / "bob") as theirs:
+            assert theirs.id == mine.id
+            answer = await theirs.ask("Where do we meet?")
+            assert answer.text == "You said: Where do we meet?"
+        # The folder keeps the hub's address and key, and the code may be given again.
+        async with talking.open("bob", hub=None) as bob:
+            assert await bob.sync()
+            assert len(await (await bob.join(code)).history()) == 2
+            assert (await bob.join(over(code))).id == mine.id
+        async with talking.open("eve") as eve:
+            with pytest.raises(antiphon.AntiphonError) as refused:
+                await eve.join(over(code))
+            assert refused.value.reason == "INVITE_EXPIRED"
+
+
+async def test_a_newcomer_waits_for_the_inviter_no_longer_than_said(talking: Lab):
+    async with shared(talking) as (mine, code):
+        pass
+    async with talking.open("bob") as bob:
+        with pytest.raises(antiphon.JoinPending):
+            await bob.join(code, timeout_s=0.0)
+        joining = asyncio.create_task(bob.join(code, timeout_s=10 * POLL_S))
+        async with talking.open():  # it answers newcomers while it is open
+            assert (await joining).id == mine.id
+
+
+async def test_a_code_is_for_one_hub_and_one_role(talking: Lab):
+    async with shared(talking) as (mine, code), talking.open("bob") as bob:
+        elsewhere = replace(decode_invitation(code), hub_key=PublicKey(b"k" * 32))
+        for text, reason in (
+            (encode_invitation(elsewhere), "PEER_IDENTITY_CHANGED"),
+            (code[:-1], "INVITE_INVALID"),
+        ):
+            with pytest.raises(antiphon.AntiphonError) as refused:
+                await bob.join(text)
+            assert refused.value.reason == reason
+        for options in ({"role": "owner"}, {"role": "king"}, {"address": "0.0.0.0:7412"}):
+            with pytest.raises(antiphon.AntiphonError) as refused:
+                await mine.invite("bob", **options)
+            assert refused.value.reason == "ARGUMENT_INVALID"
+
+
+async def test_invitations_made_at_once_are_all_recorded(lab: Lab):
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        codes = await asyncio.gather(*(trip.invite(f"guest {n}") for n in range(4)))
+    async with await Store.open(lab.folder / "me" / "log" / "log.db") as store:
+        recorded = await issued_invitations(store)
+    assert {encode_invitation(one.invitation) for one in recorded} == {*codes}
+
+
+async def test_a_removed_member_is_refused_on_the_streams_it_has(talking: Lab):
+    async with talking.open() as me, talking.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key)
+        assert await mine.sync()
+        theirs = await bob.get(mine.id)
+        await theirs.ask("Am I here?")
+        await mine.remove(bob.key)
+        assert await mine.sync()
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await theirs.ask("Still here?")
+        assert refused.value.reason == "KEY_REMOVED"
+        assert "Still here?" not in [getattr(e, "text", "") for e in await mine.history()]
+        with pytest.raises(antiphon.AntiphonError):
+            await mine.remove(bob.key)
+    async with talking.open("bob") as bob:
+        theirs = await bob.get(mine.id)  # denied before the question, and no news comes any more
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await theirs.ask("Still here?", timeout_s=5.0)
+        assert refused.value.reason == "KEY_REMOVED"
+
+
+async def test_nobody_is_invited_without_a_hub(lab: Lab):
+    lab.hub = None
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await trip.invite("bob")
+        assert refused.value.reason == "HUB_UNREACHABLE"

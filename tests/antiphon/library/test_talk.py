@@ -1,0 +1,214 @@
+"""Asking, saying, branching and reading, in both forms."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon.library.errors import ReplicaClosed
+from replica.io.turns import AnswerOverdue
+from replica.refusals import ArgumentInvalid
+from tests.antiphon.library.conftest import Lab
+
+
+async def test_one_call_asks_and_answers(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip", system="Be brief.")
+        answer = await trip.ask("Capital of France?")
+        assert answer.text == "You said: Capital of France?"
+        assert answer.usage.output_tokens == 5
+        texts = [
+            getattr(event, "text", None) or event.answer.text for event in await trip.history()
+        ]
+        assert texts == ["Be brief.", "Capital of France?", "You said: Capital of France?"]
+
+
+async def test_a_name_stands_for_one_conversation_after_a_restart_and_on_another_device(
+    talking: Lab,
+):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        await trip.ask("One?")
+        assert await trip.title() == "trip"
+        assert (await me.conversation("trip")).id == trip.id
+        assert (await me.conversation("other")).id != trip.id
+        assert await me.sync()
+    async with talking.open() as me:
+        assert (await me.conversation("trip")).id == trip.id
+    device = talking.folder / "device"
+    device.mkdir()
+    (device / "identity.key").write_bytes((talking.folder / "me/identity.key").read_bytes())
+    (device / "identity.key").chmod(0o600)
+    async with talking.open("device") as me:
+        again = await me.conversation("trip")
+        assert again.id == trip.id
+        assert len(await again.history()) == 2
+        assert len(await me.conversations()) == 2
+
+
+async def test_a_title_of_another_member_is_not_taken_for_ours(talking: Lab):
+    async with talking.open() as me, talking.open("other") as other:
+        theirs = await other.conversation("trip")
+        await theirs.grant(me.key)
+        assert await theirs.sync()
+        await (await me.get(theirs.id)).say("hello")
+        assert (await me.conversation("trip")).id != theirs.id
+
+
+async def test_a_renamed_conversation_is_found_by_its_new_name(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        await trip.rename("journey")
+        assert (await me.conversation("journey")).id == trip.id
+        assert (await me.conversation("trip")).id != trip.id
+
+
+async def test_a_run_yields_its_drafts_before_its_answer(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        run = trip.run("Two words?")
+        with pytest.raises(antiphon.RunUnfinished):
+            _ = run.answer
+        drafted, kinds = "", []
+        async for event in run:
+            if not isinstance(event, antiphon.SyncChanged):  # the hub's answer comes at any time
+                kinds.append(type(event).__name__)
+            match event:
+                case antiphon.Draft(text):
+                    drafted += text
+                case antiphon.Answered(answer):
+                    assert drafted == answer.text
+                case _:
+                    pass
+        assert run.answer.text == drafted == "You said: Two words?"
+        assert kinds[:2] == ["Said", "Asked"]
+        assert kinds[-1] == "Answered"
+        assert {"Sealed", "Draft"} <= {*kinds}
+
+
+async def test_an_answer_is_followed_by_a_branch(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("One?")
+        second = await trip.ask("Two?")
+        run = trip.at(first.entry).run("Another way?")
+        events = [event async for event in run]
+        forks = [event for event in events if isinstance(event, antiphon.Forked)]
+        assert len(forks) == 1
+        assert len(await trip.branches()) == 2
+        # The handle stays on its branch, until it switches.
+        assert (await trip.history())[-1].answer.entry == second.entry
+        await trip.switch(run.answer.entry)
+        assert (await trip.history())[-1].answer.text == "You said: Another way?"
+        await trip.switch(forks[0].theirs)
+        assert (await trip.history())[-1].answer.entry == second.entry
+        branches = await trip.branches()
+        await trip.switch(branches[-1])
+        assert (await trip.history())[-1].answer.entry == run.answer.entry
+
+
+async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        wrong: Any = (b"x", trip.id.hex(), None)
+        for one in wrong:
+            with pytest.raises(ArgumentInvalid, match="no id of 32 bytes"):
+                await me.get(one)
+            with pytest.raises(ArgumentInvalid, match="no id of 32 bytes"):
+                await _at(trip, one)
+        with pytest.raises(ArgumentInvalid, match="the request is 'x', and no id"):
+            await trip.cancel("x")
+        for change in (trip.grant, trip.remove):
+            with pytest.raises(ArgumentInvalid, match="the key is 'x', and no id"):
+                await change("x")
+        with pytest.raises(ArgumentInvalid, match="the title is 3, and no text"):
+            await trip.rename(3)
+        for name in (None, "\ud800"):
+            with pytest.raises(ArgumentInvalid, match="the name"):
+                await me.conversation(name)
+        with pytest.raises(ArgumentInvalid, match="the system text is 3"):
+            await me.conversation("other", system=3)
+        assert len(await me.conversations()) == 1
+        assert (await trip.ask("Still here?")).text == "You said: Still here?"
+
+
+async def _at(trip: Any, entry: Any) -> None:
+    await trip.at(entry).ask("hello")
+
+
+async def test_two_that_ask_at_once_queue(talking: Lab):
+    async with talking.open() as me, talking.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key)
+        assert await mine.sync()
+        theirs = await bob.get(mine.id)
+        answers = await asyncio.gather(mine.ask("One?"), theirs.ask("Two?"))
+        assert {a.text for a in answers} == {"You said: One?", "You said: Two?"}
+        assert await mine.sync()
+        assert len(await mine.branches()) == 1
+        assert len(await mine.history()) == 4
+
+
+async def test_the_events_of_a_conversation_name_who_spoke(talking: Lab):
+    async with talking.open() as me, talking.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key)
+        assert await mine.sync()
+        theirs = await bob.get(mine.id)
+
+        async def first_words() -> antiphon.Said:
+            async for event in mine.events():
+                if isinstance(event, antiphon.Said):
+                    return event
+            raise AssertionError
+
+        heard = asyncio.create_task(first_words())
+        for number in range(1000):
+            await theirs.say(f"Hello {number}.")
+            if heard.done():
+                break
+        said = await heard
+        assert (said.who, said.text[:5]) == (bob.key, "Hello")
+
+
+async def test_offline_one_goes_on_writing(lab: Lab):
+    lab.hub = None
+    async with lab.open(hub=None) as me:
+        trip = await me.conversation("trip", system="Be brief.")
+        await trip.say("Hello.")
+        assert len(await trip.history()) == 2
+        with pytest.raises(antiphon.NoHost):
+            await trip.ask("Capital?")
+
+
+async def test_a_hub_that_vouches_for_no_host_gives_none(lab: Lab):
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(antiphon.NoHost):
+            await trip.ask("Capital?")
+        host = await lab.start_host()
+        # A new link names the host.
+        assert host.replica.public
+    async with lab.open() as me:
+        assert (await (await me.conversation("trip")).ask("Now?")).text == "You said: Now?"
+
+
+async def test_a_host_that_is_away_is_waited_for_no_longer_than_said(lab: Lab):
+    async with lab.open(host="ab" * 32) as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(AnswerOverdue):
+            await trip.ask("Anyone?", timeout_s=0.05)
+
+
+def test_leaving_ends_the_calls_of_other_threads(tmp_path: Path):
+    with ThreadPoolExecutor() as threads:
+        with antiphon.open(tmp_path, host="ab" * 32) as me:
+            trip = me.conversation("trip")
+            asked = threads.submit(trip.ask, "Anyone?")
+            while not trip.history():  # until the question is in the log
+                pass
+        with pytest.raises(ReplicaClosed):
+            asked.result()

@@ -1,0 +1,95 @@
+"""Faults in what a hub makes of single entries; more of `planted_hub`."""
+
+from collections.abc import Callable, Iterable
+from unittest import mock
+
+from google.protobuf.message import DecodeError
+
+from replica import limits
+from replica.ids import EntryId
+from replica.link.intake import Intake
+from replica.log import Entry, Grant, Kind, Log, Member, codec
+from tests.conformance.planted_hub import Patch, both
+
+LIMIT = limits.PENDING_LINK_BYTES_MAX
+ROLE_MAX = 4
+YEAR_3000_MS = 32_503_680_000_000
+
+
+def _drops(is_dropped: Callable[[Entry], bool]) -> Patch:
+    """Drop some entries without a word."""
+    admit = Intake._admit
+
+    def picky(self: Intake, held: object, entry: Entry, outcome: object, out: object) -> None:
+        if not is_dropped(entry):
+            admit(self, held, entry, outcome, out)
+
+    return mock.patch.object(Intake, "_admit", picky)
+
+
+def drops_entries_of_the_future() -> Patch:
+    return _drops(lambda entry: entry.header.create_time_ms > YEAR_3000_MS)
+
+
+def knows_another_kind_10() -> Patch:
+    return _drops(lambda entry: entry.header.kind == 10)
+
+
+def keeps_the_first_of_two_at_a_position() -> Patch:
+    taken: dict[object, bytes] = {}
+
+    def is_second(entry: Entry) -> bool:
+        return taken.setdefault((entry.header.lane, entry.header.seq), entry.id) != entry.id
+
+    return _drops(is_second)
+
+
+def drops_unknown_roles() -> Patch:
+    def is_unknown(entry: Entry) -> bool:
+        if entry.header.kind != Kind.MEMBER or entry.body is None:
+            return False
+        body = codec.decode_body(Kind.MEMBER, entry.body[16:])
+        assert isinstance(body, Member)
+        return isinstance(body.change, Grant) and body.change.role > ROLE_MAX
+
+    return _drops(is_unknown)
+
+
+def keeps_pending_entries_of_ended_links() -> Patch:
+    return mock.patch.object(Intake, "drop_pending", lambda self: None)
+
+
+def charges_all_links_for_pending_entries() -> Patch:
+    charge, charged = Intake._charge, list[int]()
+
+    def shared(self: Intake, held: object, entry: Entry, out: object) -> None:
+        charged.append(entry.size_bytes)
+        others = sum(charged) - entry.size_bytes - self.pending_bytes
+        with mock.patch.object(limits, "PENDING_LINK_BYTES_MAX", LIMIT - others):
+            charge(self, held, entry, out)
+
+    return mock.patch.object(Intake, "_charge", shared)
+
+
+def offers_new_entries_alone() -> Patch:
+    def new(self: Log, ids: Iterable[EntryId]) -> list[EntryId]:
+        return [i for i in ids if i in self.covered()]
+
+    return mock.patch.object(Log, "offered", new)
+
+
+def offers_a_grant_behind_its_entries() -> Patch:
+    offered = Log.offered
+    return mock.patch.object(Log, "offered", lambda self, ids: offered(self, ids)[::-1])
+
+
+def shows_the_text_of_its_decoder() -> Patch:
+    def frank(message, data, error):
+        try:
+            return message.FromString(data)
+        except DecodeError as cause:
+            raise error(str(cause)) from cause
+
+    return both(
+        mock.patch("replica.io.rpc.parse", frank), mock.patch("replica.link.codec.parse", frank)
+    )

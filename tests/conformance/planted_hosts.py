@@ -1,0 +1,379 @@
+"""Bugs put into a host's tools, forms, sampling and replays: the kit must find each of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest import mock
+
+from model_host import plan, runner, schedule, speculation
+from model_host.audit import Auditor
+from model_host.batcher import Batcher
+from model_host.contents import Contents
+from model_host.errors import ArchiveInvalid
+from model_host.grammar import Grammar
+from model_host.io import namespaces, pages_call, service
+from model_host.io.archive_service import ArchiveService
+from model_host.io.engine_thread import EngineThread
+from model_host.io.host_stats import HostStats
+from model_host.io.namespaces import Namespaces
+from model_host.io.offers import Offers
+from model_host.job import Chosen
+from model_host.kv import archive
+from model_host.kv.cached_pages import CachedPages
+from model_host.kv.prefix import PrefixIndex
+from model_host.kv.sequences import KVSequence
+from model_host.kv.users import Users
+from model_host.operators import Operators
+from model_host.page_map import entry_pages
+from model_host.render import Renderer
+from model_host.replay.check import AnswerCheck, Samplers
+from model_host.runner import Run
+from model_host.sampler import Sampler
+from model_host.sampler_state import SamplerState, draw_word
+from model_host.speculation import GUESSES_MAX
+from model_host.stop import StopMatcher
+from replica.conversation import Cause, Ledger
+from replica.link import profile_to_pb
+from replica.log import Sampling, Tools, Usage
+from tests.conformance.planted_peers import Planted
+from tests.simulation.planted import Patch
+
+# --- tools and forms ----------------------------------------------------------------------
+
+
+def forgets_open_calls() -> Patch:
+    return mock.patch.object(Ledger, "open_calls", ())
+
+
+def closes_calls_by_any_result() -> Patch:
+    after = Ledger._after_parts
+
+    def of_any(self, parts, author, opener, owners):
+        executors = [call.asked.executor for call in self.calls.values()]
+        return after(self, parts, (executors or [author])[0], opener, owners)
+
+    return mock.patch.object(Ledger, "_after_parts", of_any)
+
+
+def opens_a_turn_for_tools() -> Patch:
+    fragment = Renderer._fragment
+
+    def of_its_own(self, item, place, *given):
+        is_tools = isinstance(item.body, Tools)
+        return fragment(self, item, replace(place, role=None) if is_tools else place, *given)
+
+    return mock.patch.object(Renderer, "_fragment", of_its_own)
+
+
+def numbers_calls_otherwise() -> Patch:
+    return mock.patch.object(runner, "CALL_ID_DIGITS", 23)
+
+
+def ends_in_the_middle_of_a_form() -> Patch:
+    mask = Grammar.mask
+
+    def with_ends(self):
+        words = mask(self)
+        words[0] |= 0xF  # the control tokens of the tiny model
+        return words
+
+    return mock.patch.object(Grammar, "mask", with_ends)
+
+
+def states_no_grammar() -> Patch:
+    made = Run.generation
+    return mock.patch.object(
+        Run, "generation", lambda *given, **more: replace(made(*given, **more), grammar_engine="")
+    )
+
+
+def ignores_forms() -> Patch:
+    return mock.patch.object(plan, "source_for", lambda *_given: None)
+
+
+# --- sampling -----------------------------------------------------------------------------
+
+
+def draws_one_index_later() -> Patch:
+    def later(self):
+        return draw_word(self.sampling.seed, self.output_index + 1)
+
+    return mock.patch.object(SamplerState, "word", property(later))
+
+
+def states_log_probabilities_of_scores() -> Patch:
+    choose = Sampler.choose
+
+    def changed(self, logits, state, mask=None):
+        stated = self._logprobs
+
+        def of_scores(_logits, token_id, count):
+            return stated(state.scores(logits, mask), token_id, count)
+
+        with mock.patch.object(self, "_logprobs", of_scores):
+            return choose(self, logits, state, mask)
+
+    return mock.patch.object(Sampler, "choose", changed)
+
+
+def ends_before_the_least_length() -> Patch:
+    made = SamplerState.__init__
+
+    def early(self, request, **given):
+        made(self, replace(request, output_tokens_min=0), **given)
+
+    return mock.patch.object(SamplerState, "__init__", early)
+
+
+def goes_on_behind_wrong_guesses() -> Patch:
+    def choose(self, job, logits, events):
+        run, begin = job.run, len(job.ids)
+        for row in logits:
+            choice = self._sampler.choose(row, run.sampler_state, run.mask())
+            job.ids.append(choice.token_id)
+            events.append((job, Chosen(choice, run.add_token(choice.token_id, choice.logprobs))))
+            if run.finished is not None:
+                break
+        job.is_decoding = True
+        job.speculation.note(job.ids[begin:])
+
+    @contextmanager
+    def always_guessing() -> Iterator[None]:
+        # Whether guesses pay depends on the machine's load.
+        all_pay = mock.patch.object(speculation, "worthwhile", lambda *_given: GUESSES_MAX)
+        with all_pay, mock.patch.object(Batcher, "_choose", choose):
+            yield
+
+    return always_guessing()
+
+
+# --- replays ------------------------------------------------------------------------------
+
+
+def judges_no_token() -> Patch:
+    return mock.patch.object(AnswerCheck, "_judge", lambda *_given: None)
+
+
+def compares_tokens_alone() -> Patch:
+    return mock.patch.object(AnswerCheck, "_compare_rest", lambda *_given: None)
+
+
+def accepts_any_end() -> Patch:
+    return mock.patch.object(
+        AnswerCheck,
+        "_end",
+        lambda self, run: (
+            run.finished or run.end(self.recorded.finish_reason, self.recorded.finish_detail)
+        ),
+    )
+
+
+def judges_by_its_own_recipe() -> Patch:
+    return mock.patch.object(Samplers, "of", lambda self, recipe: self.present)
+
+
+def judges_other_numerics() -> Patch:
+    return mock.patch.object(AnswerCheck, "_hard", Cause.NONE)
+
+
+def trusts_other_renderings() -> Patch:
+    return mock.patch.object(plan, "_check_answers", lambda *_given: None)
+
+
+def drops_text_without_ids() -> Patch:
+    return mock.patch.object(Contents, "recorded_ids", lambda self, entry, answer, found: ())
+
+
+# --- profiles and calls -------------------------------------------------------------------
+
+
+def answers_by_the_default() -> Patch:
+    return mock.patch.object(Offers, "choose", lambda self, wanted: self.default)
+
+
+def recommends_a_seed() -> Patch:
+    def seeded(info):
+        return profile_to_pb(replace(info, sampling=Sampling(seed=1)))
+
+    return mock.patch.object(service, "profile_to_pb", seeded)
+
+
+def answers_calls_twice() -> Patch:
+    return mock.patch.object(schedule, "repeats_call", lambda held, request: False)
+
+
+def holds_nothing_back() -> Patch:
+    return mock.patch.object(StopMatcher, "_undecided", lambda self: 0)
+
+
+def names_requests_to_anyone() -> Patch:
+    return mock.patch.object(Operators, "may_see", lambda self, key, held: True)
+
+
+def shows_the_cache_to_anyone() -> Patch:
+    measures = HostStats.measures
+    return mock.patch.object(
+        HostStats, "measures", lambda self, *, for_operator: measures(self, for_operator=True)
+    )
+
+
+# --- pages --------------------------------------------------------------------------------
+
+
+def shows_shared_pages_to_members() -> Patch:
+    def shown(tokens, located, *, shows_shared):
+        return entry_pages(tokens, located, shows_shared=True)
+
+    return mock.patch.object(pages_call, "entry_pages", shown)
+
+
+def logs_shared_tokens_as_cached() -> Patch:
+    return mock.patch.object(
+        KVSequence, "own_tokens", property(lambda sequence: sequence.cached_tokens)
+    )
+
+
+def shares_with_any_reader() -> Patch:
+    return mock.patch.object(namespaces, "domain_salt", lambda salt, readers: salt)
+
+
+def shares_with_any_owner() -> Patch:
+    return mock.patch.object(Namespaces, "_salt", lambda self, held: bytes(32))
+
+
+def keeps_the_old_readers() -> Patch:
+    conversation = Users.conversation
+
+    def unchanged(self, key, domain):
+        known = self.conversations.get(key)
+        return conversation(self, key, known.domain if known is not None else domain)
+
+    return mock.patch.object(Users, "conversation", unchanged)
+
+
+def reports_no_evicted_tokens() -> Patch:
+    evict = CachedPages.evict
+
+    def silent(self, conversation):
+        evict(self, conversation)
+        return 0
+
+    return mock.patch.object(CachedPages, "evict", silent)
+
+
+def takes_another_token_for_the_same() -> Patch:
+    find = PrefixIndex.find
+
+    def longer(self, user, ids):
+        found, own = find(self, user, ids)
+        if found.node is None or found.common >= found.node.tokens:
+            return found, own
+        return replace(found, common=found.common + 1), own
+
+    return mock.patch.object(PrefixIndex, "find", longer)
+
+
+def leaves_nothing_to_compute() -> Patch:
+    return _states_all_as_found(lambda usage: usage.prefilled_tokens == 1)
+
+
+def restores_the_last_token() -> Patch:
+    return _states_all_as_found(lambda usage: usage.restored_tokens > 0)
+
+
+def _states_all_as_found(applies: Callable[[Usage], bool]) -> Patch:
+    made = Run.generation
+
+    def all_found(self, usage, digest, **given):
+        if applies(usage):
+            cached = usage.prompt_tokens - usage.restored_tokens
+            usage = replace(usage, cached_tokens=cached, prefilled_tokens=0)
+        return made(self, usage, digest, **given)
+
+    return mock.patch.object(Run, "generation", all_found)
+
+
+def audits_nothing() -> Patch:
+    return mock.patch.object(Auditor, "add", lambda self, restored: None)
+
+
+def warms_without_the_store() -> Patch:
+    warm = EngineThread.warm
+    return mock.patch.object(
+        EngineThread, "warm", lambda self, *given: warm(self, *given[:-1], None)
+    )
+
+
+def evicts_what_is_in_use() -> Patch:
+    def evict(self, conversation):
+        return 1
+
+    return mock.patch.object(CachedPages, "evict", evict)
+
+
+# --- archives -----------------------------------------------------------------------------
+
+
+def keeps_a_part_of_an_archive() -> Patch:
+    add = ArchiveService._add
+
+    def lenient(self, held, file, loaded):
+        file.truncate(file.seek(0, 2) - 1)
+        return add(self, held, file, loaded)
+
+    return mock.patch.object(ArchiveService, "_add", lenient)
+
+
+def calls_foreign_archives_invalid() -> Patch:
+    return mock.patch.object(archive, "ArchiveForeign", ArchiveInvalid)
+
+
+def lets_readers_export() -> Patch:
+    async def member(self, conversation, context):
+        held, _ = await self._callers.member(conversation, context)
+        return held
+
+    return mock.patch.object(ArchiveService, "_writable", member)
+
+
+HOSTS = [
+    Planted(forgets_open_calls, "tools/open-call"),
+    Planted(closes_calls_by_any_result, "tools/results-that-close"),
+    Planted(opens_a_turn_for_tools, "tools/definitions"),
+    Planted(numbers_calls_otherwise, "tools/calls-in-answers"),
+    Planted(ends_in_the_middle_of_a_form, "forms/control-tokens"),
+    Planted(states_no_grammar, "forms/digests-of-grammars"),
+    Planted(ignores_forms, "forms/grammar-that-takes-too-much"),
+    Planted(draws_one_index_later, "sampling/draws"),
+    Planted(states_log_probabilities_of_scores, "sampling/log-probabilities-of-the-model"),
+    Planted(ends_before_the_least_length, "sampling/least-length"),
+    Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),
+    Planted(judges_no_token, "lies/changed-token"),
+    Planted(compares_tokens_alone, "lies/other-statements"),
+    Planted(accepts_any_end, "lies/cancelled-without-a-cancel"),
+    Planted(judges_by_its_own_recipe, "lies/unknown-recipe"),
+    Planted(judges_other_numerics, "lies/other-numerics"),
+    Planted(trusts_other_renderings, "lies/other-rendering"),
+    Planted(drops_text_without_ids, "lies/text-without-ids"),
+    Planted(recommends_a_seed, "calls/profile-digest"),
+    Planted(answers_calls_twice, "refusals/repeated-call"),
+    Planted(holds_nothing_back, "answers/stop-string"),
+    Planted(evicts_what_is_in_use, "calls/evict-beside-an-answer"),
+    Planted(names_requests_to_anyone, "calls/stats"),
+    Planted(shows_the_cache_to_anyone, "calls/stats"),
+    Planted(shows_shared_pages_to_members, "pages/shown-to-the-first-owner"),
+    Planted(logs_shared_tokens_as_cached, "pages/shown-to-the-first-owner"),
+    Planted(shares_with_any_reader, "pages/domains"),
+    Planted(shares_with_any_owner, "pages/domains"),
+    Planted(keeps_the_old_readers, "pages/readers-that-change"),
+    Planted(reports_no_evicted_tokens, "pages/evicted"),
+    Planted(takes_another_token_for_the_same, "pages/common-prefix"),
+    Planted(leaves_nothing_to_compute, "pages/common-prefix"),
+    # First of its case: audits of earlier restores may count later.
+    Planted(audits_nothing, "pages/restored"),
+    Planted(restores_the_last_token, "pages/restored"),
+    Planted(warms_without_the_store, "pages/restored"),
+    Planted(keeps_a_part_of_an_archive, "archives/changed"),
+    Planted(calls_foreign_archives_invalid, "archives/of-another-conversation"),
+    Planted(lets_readers_export, "archives/of-readers"),
+]

@@ -1,0 +1,75 @@
+"""Bugs put into clients on purpose, in the entries that they write; more of `planted_peers`."""
+
+from dataclasses import replace
+from unittest import mock
+
+from antiphon.conformance.io import adapter
+from replica.conversation import author
+from replica.conversation.author import Author
+from replica.conversation.conversation import Conversation
+from replica.document import projection
+from replica.document.fold import DocumentFold
+from replica.document.projection import Document, Edit
+from replica.io import hub_calls
+from tests.conformance.planted_hub import both
+from tests.simulation.planted import Patch
+
+
+def writes_all_at_the_start_of_a_lane() -> Patch:
+    return mock.patch.object(Conversation, "next_position", lambda self, lane: (0, None))
+
+
+def ignores_critical_kinds() -> Patch:
+    return mock.patch.object(author, "_is_stopped", lambda log: False)
+
+
+def heeds_void_critical_kinds() -> Patch:
+    return mock.patch.object(author, "_is_stopped", lambda log: bool(log.unknown_critical))
+
+
+def follows_uncovered_entries() -> Patch:
+    newest = adapter.newest_place
+
+    def last(held: Conversation) -> object:
+        on_track = [e for e in held.log.entries.values() if e.header.track == 1]
+        parents = (max(on_track, key=lambda e: e.order_key).id,) if on_track else ()
+        return replace(newest(held), parents=parents or newest(held).parents)
+
+    return both(
+        mock.patch.object(adapter, "newest_place", last),
+        mock.patch.object(Author, "may_name", lambda self, held, named: True),
+    )
+
+
+def connects_anywhere_without_tls() -> Patch:
+    return mock.patch.object(hub_calls, "is_loopback", lambda address: True)
+
+
+def writes_the_whole_document() -> Patch:
+    update = Edit.update
+
+    def whole(self: Edit) -> bytes:
+        for key, value in self._document.projection.meta.items():
+            if ("meta", key) not in self._writes:
+                self.set_meta(key, value)
+        return update(self)
+
+    return mock.patch.object(Edit, "update", whole)
+
+
+def follows_no_edit() -> Patch:
+    first = property(lambda self: (min(self._updates.values(), key=lambda u: u.lamport).id,))
+    return mock.patch.object(Document, "heads", first)
+
+
+def edits_any_value() -> Patch:
+    """Check neither the value nor the update that is made of it."""
+    check = DocumentFold.check
+
+    def careless(self: DocumentFold, *given: object, **named: object) -> object:
+        return check(self, *given, **named) if named.get("own") else None
+
+    return both(
+        mock.patch.object(projection, "plain", lambda value: value),
+        mock.patch.object(DocumentFold, "check", careless),
+    )

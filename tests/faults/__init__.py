@@ -1,0 +1,1 @@
+"""Damage to whole data folders, byte by byte, and what becomes of it."""

@@ -1,0 +1,94 @@
+"""The compute threads of a step, chosen by measured time."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from model_host.engine.compute_threads import (
+    FEW_ROWS,
+    PROBE_FIRST,
+    PROBE_LAST,
+    PROBE_STEPS,
+    StepThreads,
+    ThreadChoice,
+    compute_threads,
+)
+
+STEPS = 4_000
+
+
+def run(choice: ThreadChoice, steps: int, seconds: Callable[[int], float]) -> list[int]:
+    """Return the threads of each step, which takes the seconds of its number of threads."""
+    used = []
+    for _ in range(steps):
+        used.append(choice.threads)
+        choice.took(seconds(choice.threads))
+    return used
+
+
+def test_all_threads_compute_where_they_are_faster() -> None:
+    used = run(ThreadChoice(2), STEPS, lambda threads: 0.03 / threads)
+    assert used[:PROBE_FIRST] == [2] * PROBE_FIRST
+    assert 0 < used.count(1) <= STEPS * PROBE_STEPS / PROBE_LAST[0] + 10 * PROBE_STEPS
+
+
+def test_one_fewer_computes_where_others_need_the_core() -> None:
+    used = run(ThreadChoice(16), STEPS, lambda threads: 0.4 if threads == 16 else 0.03)
+    assert set(used) == {15, 16}
+    assert used.count(16) <= PROBE_FIRST + PROBE_STEPS * (10 + STEPS // PROBE_LAST[1])
+
+
+def test_the_choice_follows_the_machine() -> None:
+    choice = ThreadChoice(2)
+    run(choice, STEPS, lambda threads: 0.03 / threads)
+    busy = run(choice, PROBE_LAST[0] + PROBE_STEPS, lambda threads: 0.1 * threads)
+    assert busy[-PROBE_STEPS:] == [1] * PROBE_STEPS
+    assert choice.threads == 1
+    run(choice, STEPS, lambda threads: 0.1 * threads)
+    free = run(choice, PROBE_LAST[1] + 2 * PROBE_STEPS, lambda threads: 0.03 / threads)
+    assert free[-1] == 2
+
+
+def test_a_small_difference_changes_nothing() -> None:
+    used = run(ThreadChoice(2), STEPS, lambda threads: 0.03 if threads == 2 else 0.0297)
+    assert used[-PROBE_LAST[0] :].count(2) >= PROBE_LAST[0] - PROBE_STEPS
+
+
+def test_one_thread_is_never_fewer() -> None:
+    assert set(run(ThreadChoice(1), 100, lambda _: 0.03)) == {1}
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_both_numbers_are_tried_for_few_rows_and_left_behind_a_step() -> None:
+    threads = StepThreads(2, may_vary=True)
+    used = []
+    for _ in range(PROBE_FIRST + PROBE_STEPS):
+        with threads.computing(1):
+            used.append(torch.get_num_threads())
+        assert torch.get_num_threads() == 2
+    assert used == [2] * PROBE_FIRST + [1] * PROBE_STEPS
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("rows", "may_vary"), [(FEW_ROWS + 1, True), (1, False)])
+def test_many_rows_or_bits_that_would_differ_are_computed_by_all(rows: int, may_vary: bool) -> None:
+    threads = StepThreads(2, may_vary=may_vary)
+    for _ in range(PROBE_FIRST + PROBE_STEPS):
+        with threads.computing(rows):
+            assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_number_is_as_before_behind_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), compute_threads(1):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2

@@ -1,0 +1,173 @@
+"""Checkpoints that travel: from a host through a member's file to another host of its key ring."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from antiphon.cli.main import app
+from model_host.io import archive_service
+from model_host.io.config import HostConfig
+from model_host.io.server import HostServer
+from model_host.io.server import start as start_host
+from replica.errors import AntiphonError
+from replica.ids import ConversationId, PublicKey
+from replica.io.host_calls import HostCalls
+from replica.io.keys import load_or_create, public
+from replica.log.body import Grant, Member, Role, Sampling
+from replica.refusals import ConversationUnknown, NotAllowed
+from tests.model_host.io.served_host import ServedHost
+from tests.support.callers import until
+from tests.support.talk import Talk, key_of
+
+SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
+LONG = "Tell me of the sea. " * 16
+
+
+@asynccontextmanager
+async def other_host(
+    served: ServedHost, name: str, ring: Path | None = None
+) -> AsyncIterator[HostServer]:
+    """Run another host, with a copy of a key ring if one is given."""
+    config = HostConfig(data_dir=served.folder / name, hub=served.hub.address, key_ring=ring)
+    async with start_host(config, served.engine) as host:
+        yield host
+    for slab in range(served.engine.memory.slabs):
+        served.engine.memory.clear(slab)
+
+
+async def grant(talk: Talk, key: PublicKey, role: Role) -> None:
+    heads = tuple(talk.held.log.membership_heads())
+    await talk.replica.append(talk.id, Member(Grant(key, role)), parents=heads)
+
+
+async def refused(calls: HostCalls, data: bytes) -> str:
+    with pytest.raises(AntiphonError) as caught:
+        await calls.import_(parts(data))
+    return caught.value.reason
+
+
+def parts(data: bytes) -> list[bytes]:
+    return [data[at : at + 4_000] for at in range(0, len(data), 4_000)]
+
+
+async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHost):
+    second = public(load_or_create(served.folder / "second" / "identity.key"))
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await grant(talk, second, Role.HOST)
+        _, first = await talk.ask(LONG, tokens=4, sampling=SEEDED)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+    tokens = first.usage.prompt_tokens + first.usage.output_tokens - 1
+    moved = Talk(served.replica, talk.id, second)
+    async with other_host(served, "second", served.folder / "host") as host:
+        assert host.key == second
+        await host.replica.wait_for(lambda: talk.id in host.replica.shelf, 20)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            done = await calls.import_(parts(archive))
+        assert (done.conversation, done.checkpoint.tokens) == (talk.id, tokens)
+        _, answer = await moved.ask("Go on.", tokens=6, sampling=SEEDED)
+        assert answer.usage.restored_tokens == tokens
+        assert host.thread.counts.batch.restores == 1
+        await until(lambda: host.thread.counts.audits.audited > 0)
+        assert host.thread.counts.audits.mismatches == 0  # bit by bit what this host computes
+        await host.thread.evict(talk.id, checkpoints=True)
+        again = await moved.answer(await moved.regenerate(newest_request(moved)))
+    assert again.token_ids == answer.token_ids
+    assert again.usage.prefilled_tokens == again.usage.prompt_tokens
+
+
+def newest_request(talk: Talk):
+    tips = talk.held.order.tips()
+    return max(tips, key=lambda node: talk.held.log.entries[node.id].header.lamport).seal.request
+
+
+async def test_archives_that_were_changed_or_are_foreign_leave_nothing(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    third = public(load_or_create(served.folder / "third" / "identity.key"))
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        other = await Talk.begin(served.replica, host.key)
+        await grant(talk, third, Role.HOST)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            with pytest.raises(AntiphonError) as nothing:
+                _ = [part async for part in calls.export(other.id)]
+            assert nothing.value.reason == "CHECKPOINT_MISSING"
+            await host.thread.evict(talk.id, checkpoints=True)
+            flipped = bytearray(archive)
+            flipped[len(archive) // 2] ^= 1
+            assert await refused(calls, bytes(flipped)) == "ARCHIVE_INVALID"
+            assert await refused(calls, archive[:-1]) == "ARCHIVE_INVALID"
+            assert await refused(calls, archive[:50]) == "ARCHIVE_INVALID"
+            # Replayed into another conversation of the same owner and readers.
+            moved = archive[:8] + other.id + archive[40:]
+            assert await refused(calls, moved) == "ARCHIVE_FOREIGN"
+            monkeypatch.setattr(archive_service, "ARCHIVE_BYTES_MAX", len(archive) - 1)
+            with pytest.raises(AntiphonError) as large:
+                await calls.import_(parts(archive))
+            assert large.value.reason == "ARCHIVE_TOO_LARGE"
+            monkeypatch.undo()
+        for conversation in (talk.id, other.id):
+            assert await host.thread.manifests(conversation) == []
+        assert list((served.folder / "host" / "derived" / "imports").iterdir()) == []
+    async with other_host(served, "third") as host:  # without the ring
+        await host.replica.wait_for(lambda: talk.id in host.replica.shelf, 20)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            assert await refused(calls, archive) == "ARCHIVE_FOREIGN"
+
+
+async def test_readers_and_strangers_neither_export_nor_import(served: ServedHost):
+    reader = key_of(7)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await grant(talk, public(reader), Role.READER)
+        await talk.ask("Hello.", tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+        for key, refusal in ((reader, NotAllowed), (key_of(9), ConversationUnknown)):
+            async with HostCalls(host.address, key, host.key) as calls:
+                with pytest.raises(refusal):
+                    _ = [part async for part in calls.export(talk.id)]
+                with pytest.raises(refusal):
+                    await calls.import_(parts(archive))
+
+
+async def command(served: ServedHost, *arguments: str) -> dict[str, Any]:
+    """Run the command beside the host; return its record."""
+    environment = {
+        "ANTIPHON_DATA_DIR": str(served.folder / "user"),
+        "ANTIPHON_HUB": served.hub.address,
+        "ANTIPHON_CONFIG": str(served.folder / "none.toml"),
+    }
+    invoke = CliRunner().invoke
+    result = await asyncio.to_thread(invoke, app, [*arguments, "--json"], env=environment)
+    assert result.exit_code == 0, result.output
+    record: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return record
+
+
+async def test_the_command_exports_and_imports(served: ServedHost):
+    file = str(served.folder / "pages.archive")
+    async with served.host() as host:
+        made = await command(served, "new", "--host", host.key.hex())
+        conversation = ConversationId(bytes.fromhex(made["conversation"]))
+        await command(served, "send", "Hello.", "--max-tokens", "2")
+        assert len(await host.thread.manifests(conversation)) == 1
+        exported = await command(served, "pages", "export", conversation.hex(), file)
+        await host.thread.evict(conversation, checkpoints=True)
+        imported = await command(served, "pages", "import", file)
+        (manifest,) = await host.thread.manifests(conversation)
+        assert (imported["host"], imported["tokens"]) == (host.key.hex(), manifest.tokens)
+        assert imported["bytes"] == manifest.nbytes < exported["bytes"]

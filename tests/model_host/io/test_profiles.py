@@ -1,0 +1,199 @@
+"""Several profiles in one host: chosen by the request, loaded on demand, unloaded when idle."""
+
+import asyncio
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+
+from model_host.errors import ProfileTooLarge
+from model_host.io.config import HostConfig
+from model_host.io.server import start
+from replica.ids import Digest, short
+from replica.io.host_calls import HostCalls
+from replica.log.body import FinishReason, Sampling
+from replica.refusals import ArgumentInvalid
+from tests.model_host.io.two_profiles import KV_BYTES, change_weights, two_profiles, write_model
+from tests.support.talk import Talk
+
+ONE = KV_BYTES + 4 * 1024 * 1024
+"""Memory for one tiny model, and not for two."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache folder for all tests here, so that the self-test runs once."""
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+
+
+async def test_a_request_is_answered_by_the_profile_it_names(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        talk, seals = two.talk, []
+        assert two.loaded == ["first"]
+        for wanted in (None, two.second.profile.digest, two.first.profile.digest):
+            request, answer = await talk.ask("hello", tokens=2, profile=wanted)
+            assert len(answer.token_ids) == 2
+            seals.append(talk.held.order.nodes[talk.held.order.seal_of[request]].seal)
+        first, second = two.first.profile.digest, two.second.profile.digest
+        assert [seal.profile for seal in seals] == [first, second, first]
+        assert two.loaded == ["first", "second"]
+
+
+async def test_all_profiles_are_described_before_any_but_the_first_is_loaded(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        async with HostCalls(two.host.address, two.replica.key, two.host.key) as calls:
+            described = (await calls.describe()).profiles
+        welcomed = two.replica.hub.hosts[0].info.profiles
+        offered = [two.first.profile.digest, two.second.profile.digest]
+        assert [profile.info.digest for profile in described] == offered
+        assert [profile.digest for profile in welcomed] == offered
+        assert [profile.loaded for profile in described] == [True, False]
+        assert [bool(profile.numerics_class) for profile in described] == [True, False]
+
+
+async def test_an_unknown_profile_is_refused_with_the_list_of_profiles(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        unknown = Digest(b"?" * 32)
+        _, answer = await two.talk.ask("hello", tokens=2, profile=unknown)
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert answer.finish_detail.startswith("PROFILE_UNKNOWN: ")
+        for offer in (two.first, two.second):
+            assert f"{offer.profile.name} {short(offer.profile.digest)}" in answer.finish_detail
+
+
+async def test_an_idle_profile_makes_room_for_another(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        engine = weakref.ref(two.host.thread.engine.memory)
+        await two.talk.ask("hello", tokens=2)
+        _, answer = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
+        assert len(answer.token_ids) == 2
+        assert two.loaded == ["second"]
+        gc.collect()
+        assert engine() is None
+        _, answer = await two.talk.ask("hello", tokens=2)
+        assert len(answer.token_ids) == 2
+        assert two.loaded == ["first"]
+        # What happened before a profile was unloaded is still counted.
+        while two.host.profiles.counts.writes.written < 3:
+            await two.host.profiles.manifests(two.talk.id)
+
+
+async def test_a_profile_with_running_work_is_waited_for(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        profiles, order = two.host.profiles, list[str]()
+
+        async def use(name: str) -> None:
+            offer = {"first": two.first, "second": two.second}[name]
+            async with profiles.using(offer):
+                order.append(name)
+
+        async with profiles.using(two.first):
+            waiting = asyncio.create_task(use("second"))
+            while profiles._residency._wanted is None:  # noqa: ASYNC110  # no event says so
+                await asyncio.sleep(0)
+            behind = asyncio.create_task(use("first"))
+            await asyncio.sleep(0)
+            assert (order, two.loaded) == ([], ["first"])
+        await asyncio.gather(waiting, behind)
+        # The one that came later did not keep the first profile loaded.
+        assert order == ["second", "first"]
+
+
+async def test_a_wait_for_room_that_is_cancelled_holds_nobody_up(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        profiles = two.host.profiles
+        async with profiles.using(two.first):
+
+            async def use() -> None:
+                async with profiles.using(two.second):
+                    raise AssertionError
+
+            waiting = asyncio.create_task(use())
+            while profiles._residency._wanted is None:  # noqa: ASYNC110  # no event says so
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            async with profiles.using(two.first):
+                pass
+
+
+async def test_a_profile_that_can_not_be_loaded_refuses_its_own_requests_alone(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        change_weights(tmp_path / "second", 2.0)
+        request, answer = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
+        assert answer.finish_reason == FinishReason.REFUSED
+        assert answer.finish_detail.startswith("PROFILE_UNAVAILABLE: ")
+        assert request not in two.talk.held.order.seal_of
+        (tmp_path / "second" / "model.safetensors").unlink()
+        _, answer = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
+        assert answer.finish_detail.startswith("PROFILE_UNAVAILABLE: second: MODEL_FILE_MISSING")
+        _, answer = await two.talk.ask("hello", tokens=2)
+        assert len(answer.token_ids) == 2
+
+
+async def test_a_context_that_does_not_fit_is_refused_with_both_numbers(tmp_path: Path):
+    bytes_per_token = 2 * 2 * 2 * 16 * 4
+    async with two_profiles(tmp_path, kv_bytes_max=(512 + 128) * bytes_per_token) as two:
+        assert two.first.info.context_tokens_max == 128
+        assert two.replica.hub.hosts[0].info.profiles[0].context_tokens_max == 128
+        _, answer = await two.talk.ask("x" * 300, tokens=2, profile=two.second.profile.digest)
+        assert answer.finish_detail.startswith("CONTEXT_TOO_LONG: the context has ")
+        assert answer.finish_detail.split(" the model holds ")[1].startswith("128")
+        # Nothing was loaded for it.
+        assert two.loaded == ["first"]
+        talk = await Talk.begin(two.replica, two.host.key)
+        _, answer = await talk.ask("hi", tokens=2)
+        assert len(answer.token_ids) == 2
+
+
+async def test_a_default_larger_than_the_memory_stops_the_start(tmp_path: Path):
+    model = write_model(tmp_path / "first")
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        model=(str(model),),
+        numerics="fp32",
+        kv_bytes_max=KV_BYTES,
+        memory_bytes_max=KV_BYTES,
+    )
+    with pytest.raises(ProfileTooLarge):
+        async with start(config):
+            pass
+
+
+async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
+    model = str(write_model(tmp_path / "first"))
+    config = HostConfig(
+        data_dir=tmp_path / "host", hub="127.0.0.1:1", model=(model, model), numerics="fp32"
+    )
+    with pytest.raises(ArgumentInvalid, match="twice"):
+        async with start(config):
+            pass
+
+
+def test_models_are_one_or_several_each_with_its_numerics(monkeypatch: pytest.MonkeyPatch):
+    assert HostConfig(model="a").models == (("a", "auto"),)
+    several = HostConfig(model=["a@q4", "b@1", "c"], numerics="fp32").models
+    assert several == (("a", "q4"), ("b@1", "fp32"), ("c", "fp32"))
+    monkeypatch.setenv("ANTIPHON_HOST_MODEL", '["a", "b@bf16"]')
+    assert HostConfig().models == (("a", "auto"), ("b", "bf16"))
+    monkeypatch.setenv("ANTIPHON_HOST_MODEL", "/models/a.gguf")
+    assert HostConfig().models == (("/models/a.gguf", "auto"),)
+
+
+async def test_the_recommended_sampling_reaches_clients(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        assert two.replica.hub.hosts[0].info.profiles[0].sampling is None
+    write_model(tmp_path / "advised")
+    (tmp_path / "advised" / "generation_config.json").write_text(
+        '{"temperature": 0.6, "top_k": 20}'
+    )
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        model=(str(tmp_path / "advised"),),
+        numerics="fp32",
+    )
+    async with start(config) as host:
+        assert host.offer.info.sampling == Sampling(temperature=0.6, top_k=20)

@@ -1,0 +1,168 @@
+"""Warm computes a context for those who may ask, while there is nothing else to compute."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from model_host.refusals import ContextTooLong
+from replica.errors import AntiphonError
+from replica.ids import EntryId, PublicKey
+from replica.io.host_calls import HostCalls
+from replica.log.body import Grant, Member, Role
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
+from tests.model_host.io.two_profiles import TwoProfiles, two_profiles
+from tests.support.talk import key_of
+
+LONG = "hello " * 80
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+
+
+def calls_of(two: TwoProfiles, number: int = 1) -> HostCalls:
+    return HostCalls(two.host.address, key_of(number), two.host.key)
+
+
+async def seen(two: TwoProfiles, *entries: EntryId) -> None:
+    """Wait until the host holds entries."""
+    host = two.host.replica
+    await host.wait_for(
+        lambda: (
+            two.talk.id in host.shelf
+            and all(i in host.shelf[two.talk.id].log.entries for i in entries)
+        ),
+        30,
+    )
+
+
+async def test_a_context_to_come_is_found_by_the_request(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            warmed = await calls.warm(two.talk.id, said)
+            again = await calls.warm(two.talk.id, said)
+        assert warmed.context_tokens > 100
+        assert warmed.cached_tokens == 0
+        assert again.cached_tokens == again.context_tokens == warmed.context_tokens
+        request = await two.talk.request(tokens=2)
+        usage = (await two.talk.answer(request)).usage
+        assert usage.cached_tokens == warmed.context_tokens
+        # The rest is the header of the answer.
+        assert 0 < usage.prefilled_tokens < 20
+
+
+async def test_warming_changes_no_answer(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        request, cold = await two.talk.ask(LONG, tokens=5)
+        async with calls_of(two) as calls:
+            await calls._call("Evict", evict(two))
+            sealed = two.talk.held.order.seal_of[request]
+            warmed = await calls.warm(two.talk.id, sealed)
+        assert warmed.context_tokens == cold.usage.prompt_tokens
+        warm = await two.talk.answer(await two.talk.regenerate(request))
+        assert warm.token_ids == cold.token_ids
+        assert warm.usage.cached_tokens == warmed.context_tokens - 1
+
+
+def evict(two: TwoProfiles):
+    from antiphon.v1 import host_pb2 as pb
+
+    return pb.EvictRequest(conversation=two.talk.id, checkpoints=True)
+
+
+async def test_another_profile_is_loaded_to_warm_it(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            await calls.warm(two.talk.id, said, profile=two.second.profile.digest)
+        assert two.loaded == ["first", "second"]
+        _, answer = await two.talk.ask("x", tokens=2, profile=two.second.profile.digest)
+        assert answer.usage.cached_tokens > 100
+
+
+async def test_readers_warm_nothing(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say(LONG)).id
+        reader = key_of(7)
+        grant = Grant(PublicKey(reader.public_key().public_bytes_raw()), Role.READER)
+        heads = tuple(two.talk.held.log.membership_heads())
+        granted = await two.talk.replica.append(two.talk.id, Member(grant), parents=heads)
+        await seen(two, said, granted.id)
+        async with calls_of(two, 7) as calls:
+            with pytest.raises(NotAllowed):
+                await calls.warm(two.talk.id, said)
+        async with calls_of(two, 9) as calls:
+            with pytest.raises(ConversationUnknown):
+                await calls.warm(two.talk.id, said)
+
+
+async def test_a_caller_who_hangs_up_ends_the_computation(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        # While the engine is not idle, nothing is warmed.
+        batcher, calls_queue = two.host.thread._batcher, two.host.thread._calls
+        turn = two.host.profiles._turn
+        async with calls_of(two) as calls:
+            with turn:
+                warming = asyncio.create_task(calls.warm(two.talk.id, said))
+                # No event says so.
+                while not (calls_queue.has_idle_calls or turn.waiting):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                warming.cancel()
+                await asyncio.gather(warming, return_exceptions=True)
+        assert batcher.is_idle
+        _, answer = await two.talk.ask("x", tokens=2)
+        assert len(answer.token_ids) == 2
+
+
+async def test_a_context_that_fills_the_model_is_refused_with_both_numbers(tmp_path: Path):
+    bytes_per_token = 2 * 2 * 2 * 16 * 4
+    async with two_profiles(tmp_path, kv_bytes_max=(512 + 128) * bytes_per_token) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            with pytest.raises(AntiphonError, match="tokens, the model holds 128") as refused:
+                await calls.warm(two.talk.id, said)
+        assert refused.value.reason == ContextTooLong.reason
+
+
+async def test_tokens_are_counted_for_members_alone(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            counted = await calls.count_tokens(two.talk.id, text="hello", at=said)
+            assert counted.tokens == len(two.first.tokenizer.encode("hello"))
+            assert counted.context_tokens == (await calls.warm(two.talk.id, said)).context_tokens
+            assert counted.context_tokens_max == two.first.profile.context_tokens_max
+            plain = await calls.count_tokens(two.talk.id, text="<|end|>")
+            assert plain.context_tokens == 0
+            assert plain.tokens > 1  # typed control tokens are text
+            for given in ({"text": "x" * 524_289}, {"at": EntryId(b"?" * 32)}):
+                with pytest.raises(ArgumentInvalid):
+                    await calls.count_tokens(two.talk.id, **given)
+        async with calls_of(two, 9) as stranger:
+            with pytest.raises(ConversationUnknown):
+                await stranger.count_tokens(two.talk.id, text="hello")
+
+
+async def test_a_stored_context_is_restored_and_not_computed(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        request, cold = await two.talk.ask(LONG, tokens=5)
+        answer = two.talk.held.order.generation_of(request)
+        assert answer is not None
+        stored = cold.usage.prompt_tokens + cold.usage.output_tokens - 1
+        await two.host.thread.manifests(two.talk.id)  # it is written
+        await two.host.thread.evict(two.talk.id, checkpoints=False)
+        async with calls_of(two) as calls:
+            warmed = await calls.warm(two.talk.id, answer)
+        assert (warmed.cached_tokens, warmed.restored_tokens) == (0, stored)
+        assert two.host.thread.counts.batch.restores == 1
+        _, warm = await two.talk.ask("hello", tokens=2)
+        assert warm.usage.cached_tokens == warmed.context_tokens == stored + 1

@@ -1,0 +1,121 @@
+"""Conversations answered and replayed without a model: tokens follow from those before."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from model_host.contexts import Contexts
+from model_host.kv import PagePool
+from model_host.plan import Plan, gather, output_limit, plan
+from model_host.replay import (
+    Computation,
+    Conditions,
+    RenderedCase,
+    Replay,
+    ReplayPages,
+    collect,
+    render_cases,
+)
+from model_host.runner import Run
+from model_host.sampler import RECIPE_DIGEST
+from model_host.sampler_state import SamplerState
+from model_host.text import VisibleText
+from replica.conversation import Finding, ReplayMode, extend_digest, start_digest
+from replica.ids import Digest, EntryId
+from replica.log.body import FinishReason, Generation, Usage
+from tests.model_host.kv.paged import SLAB_BYTES
+from tests.model_host.number_engine import VOCAB, NumberEngine, answer
+from tests.model_host.planned import PROFILE, Scene
+from tests.model_host.test_render import RENDERER
+from tests.model_host.test_text import Bytes as Decoder
+
+HOST = replace(PROFILE, sampler_digest=RECIPE_DIGEST, context_tokens_max=4000)
+CLASS = Digest(NumberEngine.numerics_class)
+HERE = Conditions(HOST.digest, CLASS, True, VOCAB, 4000, HOST.grammar_engine)
+KEY = b"k" * 32
+Change = Callable[[Generation], Generation]
+
+
+def run_of(planned: Plan, seal_id: EntryId) -> Run:
+    state = SamplerState(
+        planned.request, vocabulary=VOCAB, context=planned.prompt, output_index=planned.draw_offset
+    )
+    text = VisibleText(Decoder(), planned.request.stop, planned.continued)
+    return Run(planned, seal_id, 7, state, text, HOST.context_tokens_max)
+
+
+def make_run(conversation, rendered: RenderedCase) -> Run:
+    case, context = rendered.case, rendered.context
+    limit = output_limit(case.request, len(context.ids), HOST)
+    planned = Plan(conversation, case.request_id, case.request, case.seal, context, limit)
+    return run_of(planned, case.seal_id)
+
+
+class Answered(Scene):
+    """A conversation whose host is the number engine; it may lie."""
+
+    def asks(
+        self, text: str, tokens: int = 8, change: Change = lambda honest: honest, **more
+    ) -> EntryId:
+        """Ask and answer; return the answer."""
+        return self.answers(self.ask(text, output_tokens_max=tokens, **more), change)
+
+    def answers(self, request: EntryId, change: Change = lambda honest: honest) -> EntryId:
+        """Answer a request greedily, to its limit; return the answer, as changed."""
+        gathered = gather(self.held, self.ready(request), Contexts(0))
+        planned = plan(gathered, profile=HOST, renderer=RENDERER)
+        seal_id = self.host_writes(planned.seal, request)
+        run = run_of(planned, seal_id)
+        for token_id in answer(planned.prompt, planned.output_tokens_max):
+            if run.finished is None:
+                run.add_token(token_id)
+        stream = extend_digest(start_digest(request, 7), tuple(run.token_ids))
+        prompt = len(planned.prompt)
+        usage = Usage(prompt_tokens=prompt, prefilled_tokens=prompt)
+        honest = run.generation(usage, stream, profile=HOST, numerics_class=CLASS)
+        told = change(honest)
+        if told.draft_digest == honest.draft_digest:  # the drafts are those of the lie
+            stream = extend_digest(start_digest(request, 7), told.token_ids)
+            told = replace(told, draft_digest=stream)
+        return self.host_writes(told, seal_id)
+
+
+class Replaying:
+    """One replay over a pool of `slabs` slabs, driven as the engine's thread drives it."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        mode: ReplayMode = ReplayMode.VERIFY,
+        here: Conditions = HERE,
+        *,
+        slabs: int = 30,
+        rows: int = 512,
+        first: EntryId | None = None,
+    ) -> None:
+        self.collected = collect(scene.held, first)
+        cases = render_cases(self.collected, RENDERER, here.profile)
+        self.replay = Replay(mode, cases, here, partial(make_run, scene.held.id))
+        self.engine = NumberEngine()
+        budget = int((slabs + 1) * SLAB_BYTES)
+        self.pool = PagePool(self.engine.memory, tail_slots=2, budget_bytes=budget)
+        self.pages = ReplayPages(self.engine, self.pool, KEY)
+        self.rows = rows
+
+    def run(self, conversation: bytes = b"") -> dict[EntryId, Finding]:
+        found = list(self.replay.start())
+        computation = Computation(self.replay, self.pages, conversation)
+        while computation.work is not None:
+            found += computation.receive(computation.work(self.rows))
+            self.pool.check_integrity()
+        assert computation.done_tokens == computation.total_tokens
+        self.pages.free()
+        assert self.pool.used_bytes == 0 or conversation
+        findings = {finding.answer: finding for finding in found}
+        assert len(findings) == len(found)
+        assert findings.keys() == {*self.collected.order}
+        return findings
+
+
+def interrupted(honest: Generation) -> Generation:
+    return replace(honest, finish_reason=FinishReason.INTERRUPTED, finish_detail="a crash")

@@ -1,0 +1,143 @@
+"""One answer: what is computed of it, foreign tokens, a grammar's masks."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from model_host.errors import GrammarFailed
+from model_host.grammar_source import GrammarSource
+from model_host.replay.case import collect
+from model_host.replay.check import AnswerCheck, Samplers
+from model_host.replay.rendering import render_cases
+from model_host.sampler import RECIPE_DIGEST
+from replica.conversation import Cause, Outcome
+from replica.ids import Digest
+from replica.log.body import Generation
+from tests.model_host.number_engine import VOCAB
+from tests.model_host.replay.replayed import HERE, Answered, make_run
+from tests.model_host.test_render import RENDERER
+
+
+def check_of(scene: Answered, grammar=None, **here) -> AnswerCheck:
+    """Return the check of the only answer, with its run."""
+    conditions = replace(HERE, **here)
+    (one,) = render_cases(collect(scene.held), RENDERER, conditions.profile)
+    check = AnswerCheck(one, conditions, Samplers())
+    run = make_run(scene.held.id, one)
+    run.grammar = grammar
+    check.run_with(run)
+    return check
+
+
+def choosing(token_id: int) -> np.ndarray:
+    logits = np.zeros(VOCAB, np.float32)
+    logits[token_id] = 1
+    return logits
+
+
+def answered(tokens: int, first: int | None = None, change=lambda honest: honest) -> Answered:
+    scene = Answered()
+
+    def changed(honest):
+        ids = honest.token_ids if first is None else (first, *honest.token_ids[1:])
+        return change(replace(honest, token_ids=ids))
+
+    scene.asks("a", tokens, changed)
+    return scene
+
+
+def test_the_last_token_is_not_computed_and_each_has_a_row():
+    check = check_of(answered(3))
+    span, prompt = check.span, len(check.context.ids)
+    assert span.ids == (*check.context.ids, *check.recorded.token_ids[:2])
+    assert range(span.first, len(span.ids)) == range(prompt - 1, prompt + 2)
+    assert (check.tokens, check.is_complete) == (3, False)
+
+
+def test_nothing_is_computed_behind_a_token_outside_the_vocabulary():
+    check = check_of(answered(3, first=VOCAB))
+    assert check.span.ids == check.context.ids
+    check.receive(0, choosing(5))
+    assert check.is_complete
+    found = check.finding()
+    assert (found.outcome, found.cause, found.token_index) == (Outcome.DIFFERS, Cause.TOKEN, 0)
+    # Where tokens are scored, it has no log probability.
+    check = check_of(answered(3, first=VOCAB), numerics_class=bytes(32))
+    check.receive(0, choosing(5))
+    assert check.finding().logprobs == ()
+
+
+def test_logits_without_a_choice_are_a_difference():
+    check = check_of(answered(1))
+    check.receive(0, np.full(VOCAB, np.nan, np.float32))
+    assert check.finding().cause == Cause.TOKEN
+
+
+class Allowing:
+    """A grammar that allows one token, which it notes when it comes."""
+
+    source = GrammarSource("a grammar")
+    is_over = False
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed, self.seen = allowed, list[int]()
+
+    def mask(self):
+        words = np.zeros(4, np.int32)
+        words.view(np.uint32)[self.allowed // 32] = 1 << self.allowed % 32
+        return words
+
+    def advance(self, token_id: int) -> None:
+        if token_id != self.allowed:
+            raise GrammarFailed("it is not the one")
+        self.seen.append(token_id)
+
+
+def with_grammar(honest: Generation) -> Generation:
+    digest = Allowing.source.digest
+    return replace(honest, grammar_engine=HERE.grammar_engine, grammar_digest=digest)
+
+
+def test_the_masks_of_a_grammar_apply_at_each_token():
+    (token_id, *_), other = answered_ids(), 7
+    scene = answered(1, change=with_grammar)
+    check = check_of(scene, Allowing(other))
+    check.receive(0, choosing(token_id))
+    assert f"yields {other}" in check.finding().detail
+    grammar = Allowing(token_id)
+    check = check_of(scene, grammar)
+    check.receive(0, choosing(other))
+    assert check.finding().outcome == Outcome.ACCEPTED
+    assert grammar.seen == [token_id]
+
+
+def test_a_token_that_the_form_forbids_differs_where_no_logits_say_so():
+    (token_id, *_) = answered_ids()
+    check = check_of(answered(1, change=with_grammar), Allowing(7), numerics_class=bytes(32))
+    check.receive(0, choosing(token_id))
+    found = check.finding()
+    assert (found.cause, found.token_index) == (Cause.TOKEN, 0)
+    assert "not the form asked for" in found.detail
+
+
+def test_the_grammar_and_its_engine_are_those_of_the_answer():
+    (token_id, *_) = answered_ids()
+    for change, cause in (
+        (lambda honest: replace(with_grammar(honest), grammar_engine="other 1.0"),
+         Cause.SAMPLING_UNKNOWN),
+        (lambda honest: replace(with_grammar(honest), grammar_digest=Digest(bytes(32))),
+         Cause.REQUEST),
+    ):  # fmt: skip
+        check = check_of(answered(1, change=change), Allowing(token_id))
+        check.receive(0, choosing(token_id))
+        assert check.finding().cause == cause
+
+
+def answered_ids() -> tuple[int, ...]:
+    return check_of(answered(1)).recorded.token_ids
+
+
+def test_answers_of_one_recipe_share_a_sampler():
+    samplers = Samplers()
+    assert samplers.of(RECIPE_DIGEST) is samplers.of(RECIPE_DIGEST) is samplers.present
+    assert samplers.of(None) is samplers.of(Digest(bytes(32))) is None

@@ -1,0 +1,74 @@
+"""Contexts rendered from the log alone, and compared with what their seals state."""
+
+from dataclasses import replace
+
+from model_host.render import Renderer
+from model_host.replay.case import Collected, collect
+from model_host.replay.rendering import render_cases
+from model_host.template import Template
+from replica.conversation import Cause
+from replica.ids import Digest
+from tests.model_host.replay.replayed import HERE, Answered
+from tests.model_host.templates import ALTERNATING
+from tests.model_host.test_render import ENCODER, RENDERER
+
+OTHER = Digest(b"other".ljust(32, b"."))
+
+
+def test_each_context_is_the_one_its_seal_states():
+    scene = Answered()
+    answers = [scene.asks(text) for text in "abc"]
+    cases = list(render_cases(collect(scene.held), RENDERER, HERE.profile))
+    assert [one.case.entry for one in cases] == answers
+    assert {one.problem for one in cases} == {None}
+    for one in cases:
+        assert one.context.digest == one.case.seal.render_digest
+
+
+def restated(collected: Collected, **changes) -> Collected:
+    """Return a conversation whose last seal states something else."""
+    *seals, last = collected.seals
+    seal = replace(last.seal, **changes)
+    last = replace(last, seal=seal, case=replace(last.case, seal=seal))
+    return replace(collected, seals=(*seals, last))
+
+
+def test_another_rendering_is_a_difference_under_the_same_profile_alone():
+    scene = Answered()
+    scene.asks("a")
+    collected = collect(scene.held)
+    for changes in ({"render_digest": OTHER}, {"tokens_per_entry": (1, 1, 1)}):
+        (one,) = render_cases(restated(collected, **changes), RENDERER, HERE.profile)
+        assert one.problem.cause is Cause.RENDERING
+        (one,) = render_cases(restated(collected, **changes), RENDERER, OTHER)
+        assert one.problem.cause is Cause.OTHER_TEMPLATE
+
+
+def test_the_first_entry_with_other_tokens_is_named():
+    scene = Answered()
+    scene.asks("a")
+    collected = collect(scene.held)
+    seal = collected.seals[0].seal
+    counts = (*seal.tokens_per_entry[:-1], 99)
+    (one,) = render_cases(restated(collected, tokens_per_entry=counts), RENDERER, HERE.profile)
+    assert one.problem.entry == seal.entries[-1]
+
+
+def test_a_template_that_refuses_the_context_is_another_template():
+    scene = Answered()
+    scene.asks("a")
+    strict = Renderer.load(Template("{{ raise_exception('no') }}" + ALTERNATING), ENCODER)
+    (one,) = render_cases(collect(scene.held), strict, OTHER)
+    assert one.problem.cause is Cause.OTHER_TEMPLATE
+
+
+def test_a_missing_body_stops_its_own_branch_alone():
+    scene = Answered()
+    first, second = scene.asks("a"), scene.asks("b")
+    log = scene.held.log
+    log.entries[first] = replace(log.entries[first], body=None)
+    log._bodies.pop(first)
+    cases = {c.case.entry: c for c in render_cases(collect(scene.held), RENDERER, HERE.profile)}
+    assert cases[first].problem is None
+    assert cases[second].problem.cause is Cause.PART_MISSING
+    assert cases[second].problem.entry == first

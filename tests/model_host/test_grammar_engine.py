@@ -1,0 +1,65 @@
+"""The engine of grammars: its problems in plain words, and its limits."""
+
+import json
+
+import pytest
+from llguidance import LLTokenizer, TokenizerWrapper
+
+from model_host.grammar_engine import (
+    ENGINE,
+    PROBLEM_CHARACTERS_MAX,
+    _Bytes,
+    check,
+    new_matcher,
+    problem_of,
+)
+
+
+def lark(text: str) -> str:
+    return json.dumps({"grammars": [{"name": "answer", "lark_grammar": text}]})
+
+
+def test_the_engine_is_named_with_its_version() -> None:
+    name, version = ENGINE.split(" ")
+    assert name == "llguidance"
+    assert version[0].isdigit()
+
+
+def test_a_grammar_that_compiles_has_no_problem() -> None:
+    assert check(lark('start: "a" | "b"')) == ""
+
+
+@pytest.mark.parametrize(
+    ("grammar", "words"),
+    [
+        ("start: nope", 'unknown name: "nope"'),
+        ("start: /(/", "invalid regex"),
+        ('start: "a" <|im_end|>', "unknown special token"),
+        ("start: " + "(" * 5_000 + '"a"' + ")" * 5_000, "too deeply nested"),
+        ('start: start\nstart: "\x1b[31m"', "?[31m"),
+    ],
+)
+def test_a_problem_is_one_line_of_printable_text(grammar: str, words: str) -> None:
+    problem = check(lark(grammar))
+    assert words in problem
+    assert problem.isprintable()
+    assert len(problem) <= PROBLEM_CHARACTERS_MAX
+
+
+def test_a_problem_shows_nothing_of_the_engines_state() -> None:
+    matcher = new_matcher(LLTokenizer(TokenizerWrapper(_Bytes())), lark('start: "ab"'))
+    assert not matcher.consume_token(ord("x"))
+    assert "state" not in problem_of(matcher)
+    assert "backtrace" not in problem_of(matcher)
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        "start: /((a{1,1000}){1,1000}){1,1000}/",
+        "start: /(a?){5000}a{5000}/",
+        "start: a0\n" + "\n".join(f"a{i}: a{i + 1} a{i + 1}" for i in range(60)) + '\na60: "x"',
+    ],
+)
+def test_a_hostile_grammar_reaches_a_limit_not_the_end_of_memory(grammar: str) -> None:
+    assert "too many" in check(lark(grammar)).lower()

@@ -1,0 +1,123 @@
+"""The grammar of an answer, from a request and the tools in effect."""
+
+import json
+
+import pytest
+
+from model_host.grammar_engine import check
+from model_host.grammar_source import GrammarSource, may_call, source_for
+from model_host.refusals import GrammarInvalid, ToolChoiceInvalid
+from model_host.tool_formats import HERMES, LLAMA3, ToolFormat
+from replica.ids import PublicKey, tagged_sha256
+from replica.log.body import (
+    FormatKind,
+    Request,
+    ResponseFormat,
+    Sampling,
+    ToolChoice,
+    ToolDefinition,
+)
+
+SUM = ToolDefinition("sum", "", '{"type": "object", "properties": {"n": {"type": "integer"}}}')
+NOW = ToolDefinition('now "🦊"', "", "")
+TOOLS = (SUM, NOW)
+
+
+def request(
+    choice: int = ToolChoice.AUTO, name: str = "", form: ResponseFormat | None = None
+) -> Request:
+    return Request(
+        PublicKey(b"h" * 32), Sampling(), response_format=form, tool_choice=choice, tool_name=name
+    )
+
+
+def form(kind: FormatKind, text: str) -> ResponseFormat:
+    return ResponseFormat(kind, text)
+
+
+def test_an_answer_without_a_form_and_tools_is_free_text() -> None:
+    assert source_for(request(), (), HERMES) is None
+    assert source_for(request(ToolChoice.NONE), (), HERMES) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (FormatKind.JSON_SCHEMA, '{"type": "object"}'),
+        (FormatKind.REGEX, "a/b\n|c"),
+        (FormatKind.LARK, 'start: "a"'),
+    ],
+)
+def test_a_form_is_a_grammar_that_compiles(kind: FormatKind, text: str) -> None:
+    source = source_for(request(form=form(kind, text)), (), HERMES)
+    assert source is not None
+    assert check(source.text) == ""
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "1", '{"minimum": NaN}', '{"a":' * 50_000])
+def test_a_schema_that_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(GrammarInvalid, match="schema"):
+        source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+
+
+def test_a_schema_can_not_switch_off_the_check_of_its_keywords() -> None:
+    text = '{"type": "string", "uniqueItems": true, "x-guidance": {"lenient": true}}'
+    source = source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+    assert source is not None
+    assert "uniqueItems" in check(source.text)
+
+
+@pytest.mark.parametrize("known", [HERMES, LLAMA3])
+@pytest.mark.parametrize("choice", list(ToolChoice))
+def test_every_choice_of_tools_is_a_grammar_that_compiles(known: ToolFormat, choice: int) -> None:
+    name = SUM.name if choice == ToolChoice.NAMED else ""
+    source = source_for(request(choice, name), TOOLS, known)
+    if choice == ToolChoice.NONE and known is LLAMA3:
+        assert source is None  # a text that looks like a call is a text
+    else:
+        assert source is not None
+        assert check(source.text) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "tools", "words"),
+    [
+        (request(9), TOOLS, "not defined"),
+        (request(ToolChoice.REQUIRED), (), "no tools"),
+        (request(ToolChoice.NAMED, "sum"), (), "no tools"),
+        (request(ToolChoice.NAMED, "other"), TOOLS, "other"),
+        (request(ToolChoice.NAMED), TOOLS, "named"),
+        (request(ToolChoice.AUTO, "sum"), TOOLS, "named"),
+        (request(ToolChoice.REQUIRED, form=form(FormatKind.REGEX, "a")), TOOLS, "form"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused(
+    asked: Request, tools: tuple[ToolDefinition, ...], words: str
+) -> None:
+    with pytest.raises(ToolChoiceInvalid, match=words):
+        source_for(asked, tools, HERMES)
+
+
+def test_a_tool_whose_schema_is_no_schema_is_named() -> None:
+    with pytest.raises(GrammarInvalid, match="'bad'"):
+        source_for(request(), (SUM, ToolDefinition("bad", "", "[]")), HERMES)
+
+
+def test_of_two_tools_of_one_name_the_last_is_the_named_one() -> None:
+    later = ToolDefinition("sum", "", '{"type": "object", "description": "later"}')
+    source = source_for(request(ToolChoice.NAMED, "sum"), (SUM, later), HERMES)
+    assert source is not None
+    assert [g["name"] for g in json.loads(source.text)["grammars"]] == ["calls", "args_0"]
+    assert "later" in source.text
+
+
+def test_an_answer_with_a_form_calls_no_tools() -> None:
+    assert may_call(request(), TOOLS)
+    assert may_call(request(ToolChoice.REQUIRED), TOOLS)
+    assert not may_call(request(), ())
+    assert not may_call(request(ToolChoice.NONE), TOOLS)
+    assert not may_call(request(form=form(FormatKind.REGEX, "a")), TOOLS)
+
+
+def test_the_digest_covers_the_text_given_to_the_engine() -> None:
+    assert GrammarSource("x").digest == tagged_sha256(b"antiphon/v1/grammar", b"x")

@@ -1,0 +1,76 @@
+"""Receipts: signed by their host over every field, and bound to the findings."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from replica.conversation.receipt import (
+    Finding,
+    Outcome,
+    Receipt,
+    ReceiptInvalid,
+    check_receipt,
+    findings_digest,
+    sign_receipt,
+)
+from replica.ids import ConversationId, Digest, EntryId
+from replica.io.replays import decode_receipt, encode_receipt
+from tests.support.writers import Writer
+
+HOST = Writer(3)
+ANY = Digest(b"d" * 32)
+RECEIPT = sign_receipt(
+    Receipt(
+        host=HOST.public, conversation=ConversationId(b"c" * 32), log_digest=ANY, entries=9, mode=2,
+        outcome=2, accepted=3, differing=1, undecided=0, tokens=70, profile=ANY,
+        numerics_class=ANY, findings_digest=ANY, time_ms=1_700_000_000_000, refused=1, open=1,
+        from_entry=EntryId(b"f" * 32), first=EntryId(b"g" * 32), first_cause=1, first_token=4,
+    ),
+    HOST.key,
+)  # fmt: skip
+
+
+def test_a_receipt_verifies_also_after_it_was_a_file():
+    check_receipt(RECEIPT)
+    check_receipt(RECEIPT, HOST.public)
+    again = decode_receipt(encode_receipt(RECEIPT))
+    assert again == RECEIPT
+    bare = sign_receipt(
+        replace(RECEIPT, from_entry=EntryId(b""), first=EntryId(b""), first_token=-1), HOST.key
+    )
+    check_receipt(decode_receipt(encode_receipt(bare)))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Receipt)])
+def test_a_receipt_with_any_field_changed_is_refused(name: str):
+    value = getattr(RECEIPT, name)
+    changed = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else value + 1
+    with pytest.raises(ReceiptInvalid):
+        check_receipt(replace(RECEIPT, **{name: changed}))
+
+
+@pytest.mark.parametrize("name", ["conversation", "first", "from_entry", "signature", "host"])
+def test_a_receipt_with_a_field_cut_off_is_refused(name: str):
+    with pytest.raises(ReceiptInvalid):
+        check_receipt(replace(RECEIPT, **{name: getattr(RECEIPT, name)[:-1]}))
+
+
+def test_numbers_out_of_range_and_bytes_that_are_no_receipt_are_refused():
+    for name in ("mode", "outcome", "first_cause"):
+        with pytest.raises(ReceiptInvalid):
+            check_receipt(replace(RECEIPT, **{name: 300}))
+    with pytest.raises(ReceiptInvalid):
+        decode_receipt(b"\xff")
+
+
+def test_the_receipt_of_another_host_is_refused():
+    with pytest.raises(ReceiptInvalid):
+        check_receipt(RECEIPT, Writer(4).public)
+
+
+def test_the_findings_digest_depends_on_each_finding_and_not_on_their_order():
+    one = Finding(EntryId(b"a" * 32), EntryId(b"s" * 32), ANY, Outcome.ACCEPTED)
+    two = replace(one, answer=EntryId(b"b" * 32))
+    assert findings_digest([one, two]) == findings_digest([two, one])
+    for changed in (replace(two, outcome=2), replace(two, token_index=3), replace(two, cause=4)):
+        assert findings_digest([one, changed]) != findings_digest([one, two])

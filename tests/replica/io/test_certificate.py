@@ -1,0 +1,57 @@
+"""A hub's certificate: private, kept over restarts, replaced in time (spec/09-trust §2)."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from replica.io.certificate import CertificateFile, make_certificate
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_certificate_is_private_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "hub" / "certificate.pem"
+    made = CertificateFile(path).current
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert CertificateFile(path).current == made
+    der = ssl.PEM_cert_to_DER_cert(made.certificate_pem.decode())
+    assert sha256(der).digest() == made.digest
+
+
+def test_a_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
+    file = CertificateFile(tmp_path / "certificate.pem")
+    before = file.current
+    assert not file.renew_if_due(before.end - timedelta(days=61))
+    assert file.current == before
+    assert file.renew_if_due(before.end - timedelta(days=59))
+    assert file.current.digest != before.digest
+    assert CertificateFile(tmp_path / "certificate.pem").current == file.current
+
+
+def test_an_old_certificate_is_replaced_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "certificate.pem"
+    old = make_certificate(datetime.now(UTC) - timedelta(days=390))
+    path.write_bytes(old.key_pem + old.certificate_pem)
+    path.chmod(0o600)
+    assert CertificateFile(path).current.digest != old.digest
+
+
+@pytest.mark.parametrize("harm", ["bit", "cut", "open", "mixed"])
+def test_a_file_that_can_not_be_used_is_replaced(tmp_path: Path, harm: str) -> None:
+    path = tmp_path / "certificate.pem"
+    first = CertificateFile(path).current
+    text = path.read_bytes()
+    if harm == "bit":
+        path.write_bytes(text[:60] + bytes([text[60] ^ 1]) + text[61:])
+    elif harm == "cut":
+        path.write_bytes(text[:100])
+    elif harm == "mixed":
+        path.write_bytes(make_certificate(NOW).key_pem + first.certificate_pem)
+    else:
+        path.chmod(0o644)
+    second = CertificateFile(path).current
+    assert second.digest != first.digest
+    assert path.stat().st_mode & 0o777 == 0o600

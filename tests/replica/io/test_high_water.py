@@ -1,0 +1,176 @@
+"""The end of a store is missed when it is gone (LINK-62)."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replica.io import high_water
+from replica.io.readonly import open_read_only
+from replica.io.salvage import repair_store
+from replica.io.store import Store
+from replica.log.entry import Entry
+from replica.refusals import StoreCorrupt
+from tests.support.files import query
+from tests.support.writers import Writer, said
+
+FRAME_BYTES = 24 + 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "log.db"
+
+
+def log(count: int, seed: int = 1) -> list[Entry]:
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for number in range(count):
+        body = said(f"hello {number}")
+        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
+    return entries
+
+
+async def killed_after(path: Path, entries: list[Entry]) -> None:
+    """Leave the files of a process that appended entries one by one and was killed."""
+    async with await Store.open(path) as store:
+        for entry in entries:
+            await store.append([entry])
+        copy = path.parent.with_name("copy")
+        shutil.copytree(path.parent, copy)
+    shutil.rmtree(path.parent)
+    copy.rename(path.parent)
+
+
+def break_frame(path: Path, from_end: int) -> None:
+    """Flip a bit in the content of a frame of the WAL, counted from its end."""
+    wal = path.with_name(f"{path.name}-wal")
+    data = bytearray(wal.read_bytes())
+    data[len(data) - from_end * FRAME_BYTES + 2_000] ^= 1
+    wal.write_bytes(data)
+
+
+def empty(path: Path, *, is_removed: bool) -> None:
+    path.unlink()
+    if not is_removed:
+        path.touch()
+
+
+async def test_nothing_is_missed_of_a_sound_store(path: Path) -> None:
+    entries = log(5)
+    await killed_after(path, entries)
+    for _ in range(2):
+        async with open_read_only(path) as reading:
+            assert reading.lost_count == 0
+        async with await Store.open(path) as store:
+            assert store.lost_count == 0
+
+
+async def test_commits_behind_a_damaged_frame_are_missed(path: Path) -> None:
+    entries = log(8)
+    await killed_after(path, entries)
+    break_frame(path, 4)
+    async with open_read_only(path) as reading:
+        here = len((await reading.load(entries[0].conversation)).entries)
+        assert here < len(entries)
+        assert reading.lost_count == len(entries) - here
+    for _ in range(2):  # until it is repaired
+        async with await Store.open(path) as store:
+            assert store.lost_count == len(entries) - here
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (len(entries) - here, 0)
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+        assert (await store.load(entries[0].conversation)).entries == entries
+
+
+async def test_losses_are_counted_beside_new_entries(path: Path) -> None:
+    entries, others = log(6), log(3, seed=2)
+    await killed_after(path, entries)
+    path.with_name("log.db-wal").write_bytes(b"")
+    # The tables were in the WAL too.
+    async with await Store.open(path) as store:
+        lost = store.lost_count
+        await store.append(others)
+    assert lost == len(entries)
+    async with await Store.open(path) as store:
+        assert store.lost_count == lost
+    done = await repair_store(path)
+    assert done.lost == lost
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+        assert (await store.load(others[0].conversation)).entries == others
+
+
+@pytest.mark.parametrize("how", ["truncated", "removed"])
+async def test_an_empty_file_is_no_new_store(path: Path, how: str) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    empty(path, is_removed=how == "removed")
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt, match="empty") as refused:
+            await Store.open(path)
+        assert "antiphon repair" in refused.value.next_step
+        with pytest.raises(StoreCorrupt, match="empty"):
+            async with open_read_only(path):
+                pass
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (0, len(entries))
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        assert store.lost_count == 0
+
+
+async def test_a_deleted_conversation_is_not_missed(path: Path) -> None:
+    entries, others = log(3), log(2, seed=2)
+    async with await Store.open(path) as store:
+        await store.append(others)
+        await store.append(entries)
+        await store.delete(entries[0].conversation)
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+        await store.delete(others[0].conversation)
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+
+
+@pytest.mark.parametrize("column", ["id", "conversation"])
+async def test_a_damaged_key_of_the_last_row_is_no_loss(path: Path, column: str) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        for entry in entries:
+            await store.append([entry])
+    query(path, f"UPDATE entries SET {column} = zeroblob(32) WHERE id = ?", entries[-1].id)
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+
+
+@pytest.mark.parametrize("at", [0, 20, 60, 4096, 4100])
+async def test_a_damaged_mark_makes_no_false_loss(path: Path, at: int) -> None:
+    entries = log(5)
+    async with await Store.open(path) as store:
+        for entry in entries:
+            await store.append([entry])
+    mark = path.with_name("log.db.mark")
+    data = bytearray(mark.read_bytes())
+    data[at] ^= 1
+    mark.write_bytes(data)
+    before = high_water.read(path)
+    assert before is not None
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+
+
+async def test_a_header_of_another_draft_is_damage_if_the_mark_knows_better(path: Path) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    query(path, "PRAGMA user_version = 2003")
+    with pytest.raises(StoreCorrupt, match="damaged"):
+        await Store.open(path)
+    done = await repair_store(path)
+    assert done.aside is not None
+    assert (done.kept, done.lost) == (len(entries), 0)
+    async with await Store.open(path) as store:
+        assert (await store.load(entries[0].conversation)).entries == entries

@@ -1,0 +1,112 @@
+"""Pages of a damaged store are read one by one, and only what verifies is kept (DECISIONS D224)."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from replica.ids import Track
+from replica.io.salvage import repair_store
+from replica.io.sqlite_pages import Pages
+from replica.io.store import Store
+from replica.log.entry import Entry
+from replica.refusals import StoreLocked
+from tests.replica.io.test_high_water import killed_after
+from tests.support.files import overwrite, query
+from tests.support.stories import Story
+from tests.support.writers import Writer, said
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "log.db"
+
+
+def log(count: int, *, seed: int = 1, size: int = 10) -> list[Entry]:
+    writer = Writer(seed)
+    entries = [writer.genesis()]
+    for number in range(count):
+        body = said(f"{number}" * size)
+        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
+    return entries
+
+
+def rows_of(database: Path) -> list[list[object]]:
+    pages = Pages()
+    pages.add_database(database)
+    return [columns for columns in pages.records() if len(columns) == 4]
+
+
+@pytest.mark.parametrize("size", [0, 1, 400, 1_000, 4_061, 4_062, 5_000, 9_000, 70_000])
+def test_records_are_read_as_sqlite_reads_them(tmp_path: Path, size: int) -> None:
+    database = tmp_path / "some.db"
+    rows = [
+        [number, "text é" * number, bytes([number]) * size, -(2 ** (7 * number))]
+        for number in range(9)
+    ]
+    connection = sqlite3.connect(database)
+    connection.execute("CREATE TABLE some (a, b, c, d)")
+    connection.executemany("INSERT INTO some VALUES (?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    found = rows_of(database)
+    assert [row for row in rows if row in found] == rows
+
+
+async def test_all_entries_of_a_file_without_its_first_page_are_kept(path: Path) -> None:
+    story = Story(3)
+    story.grow(40)
+    long = log(6, seed=8, size=30_000)
+    async with await Store.open(path) as store:
+        await store.append(story.entries)
+        await store.append(long)
+    overwrite(path, 0, bytes(4096))
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (len(story.entries) + len(long), 0)
+    async with await Store.open(path) as store:
+        for entries in (story.entries, long):
+            loaded = await store.load(entries[0].conversation)
+            assert {e.id: e.body for e in loaded.entries} == {e.id: e.body for e in entries}
+            assert not loaded.lost
+
+
+async def test_forged_rows_are_not_kept(path: Path) -> None:
+    entries = log(5)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    last, forged = entries[-1], Writer(66).genesis()
+    query(path, "UPDATE entries SET signature = ? WHERE id = ?", forged.signature, last.id)
+    overwrite(path, 0, b"no longer SQLite")
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (len(entries) - 1, 1)
+
+
+async def test_entries_in_a_wal_are_kept_with_those_of_the_database(path: Path) -> None:
+    entries = log(12, size=3_000)
+    await killed_after(path, entries)
+    for file in (path, path.with_name("log.db-wal")):
+        overwrite(file, 0, b"no longer SQLite")
+    done = await repair_store(path)
+    assert done.kept == len(entries)
+    async with await Store.open(path) as store:
+        assert (await store.load(entries[0].conversation)).entries == entries
+
+
+async def test_a_store_in_use_is_not_repaired(path: Path) -> None:
+    async with await Store.open(path):
+        with pytest.raises(StoreLocked):
+            await repair_store(path)
+
+
+async def test_the_loss_of_a_membership_entry_is_noticed_after_a_repair(path: Path) -> None:
+    story = Story(3)
+    story.grow(5)
+    bad = [e for e in story.entries if e.header.track == Track.MEMBERSHIP][-1]
+    async with await Store.open(path) as store:
+        await store.append(story.entries)
+    query(path, "UPDATE entries SET signature = zeroblob(64) WHERE id = ?", bad.id)
+    overwrite(path, 0, b"no longer SQLite")
+    await repair_store(path)
+    async with await Store.open(path) as store:
+        loaded = await store.load(bad.conversation)
+    assert bad.id in loaded.lost.membership

@@ -1,0 +1,190 @@
+"""Several processes on one store: one log, one writer, a hand-over (DECISIONS D340 to D342).
+
+Two replicas of one process stand for two processes, except where one is killed.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from replica.conversation import CallStarted, Chain, LaneMoved, NewEntry, newest_place
+from replica.ids import SALT_BYTES, ConversationId, EntryId, Track
+from replica.io import local_socket
+from replica.io.replica import Replica
+from replica.io.store import Store
+from replica.log.body import Genesis, Message, Speaker, ToolStarted
+from replica.refusals import StoreLocked
+from tests.support.writers import Writer, said
+
+KEY = Writer(1).key
+
+
+def opened(path: Path, label: str | None = None) -> AbstractAsyncContextManager[Replica]:
+    return Replica.open(path, KEY, shared=True, label=label)
+
+
+@asynccontextmanager
+async def pair(path: Path) -> AsyncIterator[tuple[Replica, Replica, ConversationId]]:
+    """Open a store twice, with one conversation; the first one serves."""
+    async with opened(path, "first") as first, opened(path, "second") as second:
+        conversation = await second.create(Genesis((second.public,)))
+        await first.load(conversation)
+        yield first, second, conversation
+
+
+async def say(replica: Replica, conversation: ConversationId, words: str) -> EntryId:
+    place = newest_place(await replica.load(conversation))
+    entry = await replica.append(conversation, said(words), parents=place.parents)
+    return entry.id
+
+
+def known(replica: Replica, conversation: ConversationId) -> set[EntryId]:
+    return set(replica.shelf[conversation].log.entries)
+
+
+async def stored(path: Path, conversation: ConversationId) -> set[EntryId]:
+    async with await Store.open(path) as store:
+        return {entry.id for entry in (await store.load(conversation)).entries}
+
+
+async def test_the_first_process_serves_the_second(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        assert first.processes.served_by is None
+        assert second.processes.served_by is not None
+        assert second.processes.served_by.label == "first"
+        both = await asyncio.gather(
+            *(say(one, conversation, str(n)) for n in range(5) for one in (first, second))
+        )
+        await second.processes.barrier()
+        assert known(first, conversation) == known(second, conversation) >= {*both}
+        # One lane of messages, of the one writer: no position is used twice.
+        lanes = first.shelf[conversation].log.equivocations()
+        assert not lanes
+        assert len(first.shelf[conversation].log.heads()) == 2
+        assert await second.store.get_meta("name") is None
+        await second.store.put_meta("name", b"trip")
+        assert await first.store.get_meta("name") == b"trip"
+    assert await stored(tmp_path / "s", conversation) >= {*both}
+
+
+async def test_what_one_deletes_the_others_forget(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        await second.delete(conversation)
+        assert conversation not in first.shelf
+        other = await first.create(Genesis((first.public,)))
+        await second.load(other)
+        await first.delete(other)
+        await second.processes.barrier()
+        assert not second.shelf
+
+
+async def test_a_process_that_ends_hands_over(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(path))
+        second = await stack.enter_async_context(opened(path))
+        third = await stack.enter_async_context(opened(path))
+        conversation = await second.create(Genesis((second.public,)))
+        await third.load(conversation)
+        await say(serving, conversation, "before")
+        # Their calls are in progress while the serving process ends.
+        writing = [
+            asyncio.create_task(say(one, conversation, f"{n}"))
+            for n in range(20)
+            for one in (second, third)
+        ]
+        await asyncio.sleep(0)
+        await first.aclose()
+        said_ids = await asyncio.gather(*writing)
+        assert len({*said_ids}) == 40
+        assert {one.processes.served_by is None for one in (second, third)} == {True, False}
+        for one in (second, third):
+            await one.processes.barrier()
+            assert known(one, conversation) >= {*said_ids}
+        entries = second.shelf[conversation].log.entries.values()
+        words = [entry for entry in entries if entry.id not in said_ids]
+        assert len(words) == 2, "nothing was written twice: the genesis, and one before"
+        assert not second.shelf[conversation].log.equivocations()
+    assert await stored(path, conversation) >= {*said_ids}
+    assert not local_socket.socket_path(path).exists()
+
+
+async def test_a_killed_process_loses_nothing_acked(tmp_path: Path) -> None:
+    """Its reason for 2 s: a process of its own, which imports gRPC."""
+    path = tmp_path / "s"
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.store_process", str(path),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert other.stdout is not None
+    conversation = ConversationId(bytes.fromhex((await other.stdout.readline()).decode()))
+    async with opened(path) as mine:
+        assert mine.processes.served_by is not None
+        await mine.load(conversation)
+        acked: list[EntryId] = []
+
+        async def write() -> None:
+            while len(acked) < 60:
+                acked.append(await say(mine, conversation, "mine"))
+                if len(acked) == 20:
+                    other.kill()
+
+        await write()
+        theirs = [bytes.fromhex(line) for line in (await other.stdout.read()).decode().split()]
+        await other.wait()
+        assert mine.processes.served_by is None
+        assert theirs
+        assert {*acked, *theirs} <= known(mine, conversation)
+        assert len({*acked}) == 60
+        assert not mine.shelf[conversation].log.equivocations()
+    assert {*acked, *theirs} <= await stored(path, conversation)
+
+
+async def test_a_chain_given_again_is_written_once(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (first, _, conversation):
+        one, other = (NewEntry(said(text), os.urandom(SALT_BYTES)) for text in "ab")
+        parents, writer = (EntryId(conversation),), first.processes._writer
+        (written,) = await writer.write(conversation, Chain((one,), parents))
+        # As from a process that did not get the answer.
+        both = await writer.write(conversation, Chain((one, other), parents), again=True)
+        assert both[0] == written
+        assert both[1].header.parents == (written.id,)
+        assert await writer.write(conversation, Chain((one, other), parents), again=True) == both
+        assert len(known(first, conversation)) == 3
+
+
+async def test_a_document_update_keeps_its_slot(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        slot = await second.processes.slot(conversation, Track.CONVERSATION)
+        place = newest_place(second.shelf[conversation])
+        await first.append_at(conversation, slot, said("1"), parents=place.parents)
+        with pytest.raises(LaneMoved):
+            await second.append_at(conversation, slot, said("2"), parents=place.parents)
+        again = await second.processes.slot(conversation, Track.CONVERSATION)
+        assert again.seq == slot.seq + 1
+        await second.append_at(conversation, again, said("2"), parents=place.parents)
+
+
+async def test_a_call_is_started_once(tmp_path: Path) -> None:
+    start = Message(Speaker.TOOL, (ToolStarted("call-1", "effect"),))
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        opened_by = await say(first, conversation, "calls")
+        await second.processes.barrier()
+        results = await asyncio.gather(
+            *(one.append(conversation, start, parents=(opened_by,)) for one in (first, second)),
+            return_exceptions=True,
+        )
+        assert sorted(type(one).__name__ for one in results) == [CallStarted.__name__, "Entry"]
+
+
+async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> None:
+    async with Replica.open(tmp_path / "s", KEY):
+        with pytest.raises(StoreLocked):
+            async with opened(tmp_path / "s"):
+                pass

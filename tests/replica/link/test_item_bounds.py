@@ -1,0 +1,60 @@
+"""Items of a frame are counted on its bytes, before a parser sees them (spec/11-limits)."""
+
+from unittest import mock
+
+import pytest
+
+from antiphon.v1 import log_pb2
+from antiphon.v1 import sync_pb2 as pb
+from replica import limits
+from replica.link import codec
+from replica.link.codec import decode_frame
+from replica.link.item_bounds import check_items
+from replica.refusals import FrameMalformed, FrameTooLarge
+
+
+def _entries(count: int) -> bytes:
+    return pb.LinkRequest(entries=pb.Entries(entries=[log_pb2.Entry()] * count)).SerializeToString()
+
+
+def test_a_frame_of_empty_entries_is_refused_before_it_is_parsed() -> None:
+    data = _entries(limits.ENTRIES_PER_FRAME_MAX + 1)
+    with mock.patch.object(codec, "parse") as parse, pytest.raises(FrameTooLarge):
+        decode_frame(data, "to_hub")
+    assert not parse.called
+    check_items(_entries(limits.ENTRIES_PER_FRAME_MAX), pb.LinkRequest.DESCRIPTOR)
+
+
+def test_items_of_a_message_that_is_split_are_counted_together() -> None:
+    half = _entries(limits.ENTRIES_PER_FRAME_MAX // 2 + 1)
+    with pytest.raises(FrameTooLarge):
+        check_items(half + half, pb.LinkRequest.DESCRIPTOR)
+
+
+@pytest.mark.parametrize(
+    ("request_type", "message", "most"),
+    [
+        (pb.PushRequest, pb.PushRequest(entries=[log_pb2.Entry()]), limits.ENTRIES_PER_FRAME_MAX),
+        (pb.FetchRequest, pb.FetchRequest(ranges=[pb.LaneRange()]), limits.FETCH_RANGES_MAX),
+        (pb.FetchRequest, pb.FetchRequest(ids=[b""]), limits.ITEMS_PER_FRAME_MAX),
+        (pb.WatchRequest, pb.WatchRequest(cursor=[pb.LaneHead()]), limits.HEADS_PER_FRAME_MAX),
+    ],
+)
+def test_each_repeated_field_has_a_bound(request_type, message, most: int) -> None:
+    one = message.SerializeToString()
+    check_items(one * most, request_type.DESCRIPTOR)
+    with pytest.raises(FrameTooLarge):
+        check_items(one * (most + 1), request_type.DESCRIPTOR)
+
+
+def test_packed_items_count_by_their_bytes() -> None:
+    draft = pb.Draft(token_ids=[1] * (limits.ITEMS_PER_FRAME_MAX + 1))
+    with pytest.raises(FrameTooLarge):
+        check_items(pb.LinkRequest(draft=draft).SerializeToString(), pb.LinkRequest.DESCRIPTOR)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x0b", b"\x80" * 12, b"\x0d\x01"])
+def test_bytes_that_do_not_parse_are_left_to_the_parser(data: bytes) -> None:
+    check_items(data, pb.LinkRequest.DESCRIPTOR)
+    with pytest.raises(FrameMalformed):
+        decode_frame(data, "to_hub")

@@ -1,0 +1,108 @@
+"""A hub's quotas on what one key leaves to all others in a conversation (LIM-5 to LIM-7)."""
+
+import pytest
+
+from replica import limits
+from replica.ids import EntryId
+from replica.link.messages import Entries
+from replica.log.body import Join, Member, Request, Revocation, Role, Sampling
+from replica.log.entry import Entry
+from tests.support.scene import Scene
+from tests.support.stories import cut_at, seal_of
+from tests.support.writers import Writer, said
+
+EVE = Writer(66)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene().begin()
+
+
+def push(scene: Scene, writer: Writer, *entries: Entry) -> list[str]:
+    message = Entries(scene.id, entries)
+    effects, outcomes = scene.hub.push(writer.public, message, 0.0)
+    scene.network.perform(effects)
+    return [fault.reason if fault is not None else "durable" for fault in outcomes.values()]
+
+
+def _joins(scene: Scene, *parents: Entry) -> list[Entry]:
+    lanes = (Writer(66, epoch=number + 1) for number in range(5))
+    return [lane.write(scene.id, Join(), parents=parents or [scene.genesis]) for lane in lanes]
+
+
+def test_a_reader_writes_a_few_entries_only(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "READER_ENTRIES_MAX", 3)
+    scene.client.append(scene.grant(EVE.public, Role.READER))
+    joins = _joins(scene)
+    assert push(scene, EVE, *joins) == ["ROLE_FORBIDS"] * 3 + ["QUOTA_EXCEEDED"] * 2
+    assert push(scene, EVE, *joins[:3]) == ["ROLE_FORBIDS"] * 3, "what is held is no new entry"
+    scene.client.append(scene.grant(EVE.public, Role.WRITER))
+    assert push(scene, EVE, *joins) == ["durable"] * 5
+
+
+def test_a_key_has_a_number_of_lanes_only(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LANES_PER_KEY_MAX", 3)
+    scene.client.append(scene.grant(EVE.public, Role.WRITER))
+    joins = _joins(scene)
+    assert push(scene, EVE, *joins) == ["durable"] * 3 + ["QUOTA_EXCEEDED"] * 2
+    longer = Writer(66, epoch=1)
+    longer.write(scene.id, Join(), parents=[scene.genesis])
+    assert push(scene, EVE, longer.write(scene.id, said("x"), parents=[scene.genesis])) == [
+        "durable"
+    ], "a lane may grow"
+
+
+def test_pending_entries_count(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LANES_PER_KEY_MAX", 3)
+    peer = scene.join(EVE)
+    [missing] = scene.chain(1)
+    peer.send(Entries(scene.id, tuple(_joins(scene, missing))))
+    assert len(scene.held.log.pending) == 3
+    assert peer.faults.count("QUOTA_EXCEEDED") == 2
+
+
+def test_an_owner_can_revoke_from_one_more_lane(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LANES_PER_KEY_MAX", 1)
+    last = scene.grant(EVE.public)
+    scene.client.append(last)
+    other = Writer(1, epoch=2)
+    revocation = other.write(scene.id, Member(Revocation(EVE.public)), parents=[last])
+    message = other.write(scene.id, said("x"), parents=[scene.genesis])
+    assert push(scene, other, revocation, message) == ["durable", "QUOTA_EXCEEDED"]
+
+
+def test_a_key_is_revoked_by_another_a_few_times_only(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REVOCATIONS_PER_KEY_MAX", 2)
+    scene.client.append(scene.grant(EVE.public, Role.WRITER))
+    mine = EVE.write(scene.id, said("x"), parents=[scene.genesis])
+    scene.give(mine)
+    resigned = [
+        EVE.write(scene.id, Member(Revocation(EVE.public, (cut_at(mine),))), parents=[grant],
+                  listed=[mine])
+        for grant in scene.held.log.in_send_order(scene.held.log.membership_heads()) * 3
+    ]  # fmt: skip
+    assert push(scene, EVE, *resigned) == ["durable"] * 2 + ["QUOTA_EXCEEDED"]
+    scene.client.append(scene.revoke(EVE.public))
+    assert EVE.public in scene.held.log.membership.kept, "her own don't use up the owner's"
+    assert scene.held.log.roster.revocations(scene.writer.public, EVE.public) == 1
+
+
+def test_a_host_seals_a_request_a_few_times_only(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SEALS_PER_REQUEST_MAX", 2)
+    hal = Writer(7)
+    scene.client.append(scene.grant(hal.public, Role.HOST))
+    body = Request(hal.public, Sampling())
+    ask = scene.writer.write(scene.id, body, parents=[scene.genesis])
+    scene.give(ask)
+    ids: tuple[EntryId, ...] = (ask.id,)
+    sealing = seal_of(scene.held, ask.id, ids, None)
+    listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
+    seals = [hal.write(scene.id, sealing, parents=[ask], listed=listed) for _ in range(4)]
+    assert push(scene, hal, *seals) == ["durable", "durable", "QUOTA_EXCEEDED", "QUOTA_EXCEEDED"]

@@ -1,0 +1,53 @@
+"""Full passes of the garbage collector are rare, and come after evictions (LINK-92)."""
+
+import asyncio
+import gc
+
+from replica.conversation.conversation import Conversation
+from syncd.io.collection import EVICTED_BYTES_MAX, FULL_PASS_S, Collection
+from syncd.shelf import HubShelf
+from tests.support.writers import Writer
+
+
+def _shelf(count: int, bytes_max: int) -> HubShelf:
+    shelf = HubShelf(100, bytes_max)
+    for number in range(count):
+        genesis = Writer(1, epoch=number + 1).genesis()
+        shelf.load(Conversation.restore(genesis.conversation, [genesis]))
+    return shelf
+
+
+def test_a_full_pass_comes_after_some_time_or_evicted_bytes() -> None:
+    shelf = _shelf(0, 1)
+    collection = Collection(shelf)
+    assert not collection.is_due(collection._passed_at + FULL_PASS_S - 1)
+    assert collection.is_due(collection._passed_at + FULL_PASS_S)
+    shelf.evicted_bytes += EVICTED_BYTES_MAX + 1
+    assert collection.is_due(collection._passed_at)
+    try:
+        collection.collect(0.0)
+        assert not collection.is_due(0.0)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
+async def test_while_it_runs_no_pass_is_full_and_then_all_is_as_before() -> None:
+    before = gc.get_threshold()
+    running = asyncio.create_task(Collection(_shelf(0, 1)).run())
+    await asyncio.sleep(0)
+    assert gc.get_threshold()[2] > 1_000_000
+    assert gc.get_freeze_count() > 0
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+def test_conversations_beyond_the_bytes_for_them_are_evicted_the_oldest_first() -> None:
+    shelf = _shelf(4, 8_000)
+    sizes = [held.memory_bytes for held in shelf.values()]
+    assert all(3_000 < size < 4_000 for size in sizes)
+    oldest = list(shelf)[:2]
+    assert shelf.evict(frozenset().__contains__) == tuple(oldest)
+    assert shelf.evicted_bytes == sum(sizes[:2])
+    assert shelf.evict(frozenset().__contains__) == ()

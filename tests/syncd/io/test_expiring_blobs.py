@@ -1,0 +1,198 @@
+"""Blobs that expire: served like others, deleted in time, apart from those that last."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from replica.errors import AntiphonError, Unavailable
+from replica.ids import ConversationId, Digest
+from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs
+from replica.io.rpc import now_ms
+from replica.log import Grant, Member, Role
+from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
+from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
+from tests.support.callers import Caller, ServedHub, serve_hub
+from tests.support.writers import Writer
+
+CONVERSATION = ConversationId(b"c" * 32)
+NOTHING = BlobState(complete=False, committed_bytes=0, size_bytes=0)
+DATA = bytes(range(256)) * 2_000
+DIGEST = Digest(hashlib.sha256(DATA).digest())
+
+
+class Stores:
+    """The stores of a hub with a clock of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = now_ms() / 1000  # the file system's own clock dates uploads
+        self.folder = folder / "expiring"
+        lasting = Blobs(folder / "blobs")
+        expiring = ExpiringBlobs(self.folder, total_bytes_max=600_000)
+        self.all = BlobStores(lasting, expiring, lambda: self.now)
+
+    async def put(self, data: bytes, expire_s: float) -> BlobState:
+        digest = Digest(hashlib.sha256(data).digest())
+        expire_ms = int(expire_s * 1000)
+        async with await self.all.open_write(
+            CONVERSATION, digest, len(data), 0, expire_ms
+        ) as writer:
+            await writer.write(data)
+        return await self.all.finish(CONVERSATION, digest, expire_ms)
+
+    async def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        await self.all.sweep()
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    return Stores(tmp_path)
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path) as hub:
+        yield hub
+
+
+def read(at: int) -> bytes:
+    return DATA[at : at + 100_000]
+
+
+async def test_a_blob_is_deleted_once_it_expires(stores: Stores) -> None:
+    assert (await stores.put(DATA, stores.now + 500)).complete
+    await stores.pass_time(SWEEP_EVERY_S)
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    await stores.pass_time(500)
+    assert await stores.all.stat(CONVERSATION, DIGEST) == NOTHING
+
+
+async def test_a_later_time_counts_and_an_earlier_one_does_not(stores: Stores) -> None:
+    await stores.put(DATA, stores.now + 500)
+    for expire_s in (stores.now + 900, stores.now + 100):
+        at = len(DATA)
+        writer = await stores.all.open_write(CONVERSATION, DIGEST, at, at, int(expire_s * 1000))
+        await writer.close()
+        await stores.all.finish(CONVERSATION, DIGEST, int(expire_s * 1000))
+    await stores.pass_time(600)
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    await stores.pass_time(400)
+    assert await stores.all.stat(CONVERSATION, DIGEST) == NOTHING
+
+
+async def test_an_upload_that_nobody_ends_is_deleted(stores: Stores) -> None:
+    expire_ms = int(stores.now * 1000) + 10**9
+    writer = await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, expire_ms)
+    await writer.write(DATA[:10])
+    await writer.close()
+    await stores.pass_time(3600)
+    assert len(list(stores.folder.glob("*/*"))) == 1
+    await stores.pass_time(24 * 3600)
+    assert list(stores.folder.glob("*/*")) == []
+
+
+async def test_a_lasting_blob_neither_expires_nor_is_removed(stores: Stores) -> None:
+    await stores.put(DATA, 0)
+    await stores.put(DATA, stores.now + 10)
+    assert await stores.all.remove(CONVERSATION, DIGEST) == len(DATA)
+    await stores.pass_time(10**9)
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    assert await stores.all.remove(CONVERSATION, DIGEST) == 0
+
+
+async def test_expiring_blobs_have_a_quota_of_their_own(stores: Stores) -> None:
+    await stores.put(DATA, stores.now + 500)
+    with pytest.raises(QuotaExceeded):
+        await stores.put(DATA + b"x", stores.now + 500)
+    await stores.put(DATA + b"x", 0)
+    with pytest.raises(ArgumentInvalid):
+        await stores.put(b"late", stores.now)
+
+
+async def test_a_deleted_conversation_loses_both_kinds(stores: Stores) -> None:
+    await stores.put(DATA, stores.now + 500)
+    await stores.put(b"lasting", 0)
+    await stores.all.delete(CONVERSATION)
+    assert await stores.all.stat(CONVERSATION, DIGEST) == NOTHING
+
+
+async def test_a_hub_serves_and_removes_them(served: ServedHub) -> None:
+    blobs = BlobCalls(served.owner.calls)
+    await blobs.write(served.id, DIGEST, len(DATA), read, now_ms() + 60_000)
+    assert await blobs.stat(served.id, DIGEST) == BlobState(True, len(DATA), len(DATA))
+    assert b"".join([part async for part in blobs.read(served.id, DIGEST)]) == DATA
+    assert await blobs.remove(served.id, DIGEST) == len(DATA)
+    with pytest.raises(BlobMissing):
+        _ = [part async for part in blobs.read(served.id, DIGEST)]
+    await blobs.write(served.id, DIGEST, len(DATA), read)
+    assert await blobs.remove(served.id, DIGEST) == 0
+    assert (await blobs.stat(served.id, DIGEST)).complete
+
+
+async def test_an_upload_goes_on_where_it_broke_off(served: ServedHub) -> None:
+    blobs, asked = BlobCalls(served.owner.calls), []
+
+    def cut(at: int) -> bytes:
+        return DATA[at:200_000][:100_000]
+
+    def rest(at: int) -> bytes:
+        asked.append(at)
+        return DATA[at : at + 200_000]
+
+    with pytest.raises(Unavailable):
+        await blobs.write(served.id, DIGEST, len(DATA), cut, now_ms() + 60_000)
+    await blobs.write(served.id, DIGEST, len(DATA), rest, now_ms() + 60_000)
+    assert asked == [200_000, 400_000]
+
+
+async def test_writers_and_strangers_remove_nothing(served: ServedHub) -> None:
+    writer = Writer(3)
+    grant = served.writer.write(
+        served.id, Member(Grant(writer.public, Role.WRITER)), parents=[served.genesis]
+    )
+    assert await served.owner.calls.push(served.id, (grant,)) == {grant.id: None}
+    mine = BlobCalls(served.owner.calls)
+    await mine.write(served.id, DIGEST, len(DATA), read, now_ms() + 60_000)
+    caller = await Caller(served.hub.address, served.owner.calls._store, writer.key).enter()
+    try:
+        with pytest.raises(NotAllowed):
+            await BlobCalls(caller.calls).remove(served.id, DIGEST)
+    finally:
+        await caller.calls.close()
+    with pytest.raises(AntiphonError):
+        await BlobCalls(served.stranger.calls).remove(served.id, DIGEST)
+    assert (await mine.stat(served.id, DIGEST)).complete
+
+
+async def test_one_digest_is_kept_in_both_ways(served: ServedHub) -> None:
+    blobs = BlobCalls(served.owner.calls)
+    await blobs.write(served.id, DIGEST, len(DATA), read, now_ms() + 60_000)
+    await blobs.write(served.id, DIGEST, len(DATA), read, now_ms() + 90_000)
+    await blobs.write(served.id, DIGEST, len(DATA), read)
+    assert await blobs.remove(served.id, DIGEST) == len(DATA)
+    assert b"".join([part async for part in blobs.read(served.id, DIGEST)]) == DATA
+
+
+async def test_an_upload_that_has_begun_hides_no_blob_that_expires(stores: Stores) -> None:
+    await stores.put(DATA, stores.now + 500)
+    writer = await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, 0)
+    await writer.write(DATA[:10])
+    await writer.close()
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    found = [part async for part in stores.all.read(CONVERSATION, DIGEST, 0)]
+    assert b"".join(found) == DATA
+
+
+async def test_what_was_removed_or_expired_counts_no_longer(stores: Stores) -> None:
+    other = bytes(DATA[:-1])
+    await stores.put(DATA, stores.now + 100)
+    with pytest.raises(QuotaExceeded):
+        await stores.put(other, stores.now + 100)
+    await stores.all.remove(CONVERSATION, DIGEST)
+    assert await stores.all.used(CONVERSATION) == 0
+    await stores.put(other, stores.now + 100)
+    assert await stores.all.usage() == {CONVERSATION: len(other)}
+    await stores.pass_time(100 + SWEEP_EVERY_S)
+    assert (await stores.put(DATA, stores.now + 100)).complete

@@ -1,0 +1,85 @@
+"""A start reads no entry of a long log that its last stop left a record of (DECISIONS D387)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from replica.ids import ConversationId
+from replica.io.blobs import Blobs
+from replica.io.store import Store
+from replica.link.messages import Entries
+from syncd import records
+from syncd.hub import Hub
+from syncd.io.driver import HubDriver
+from syncd.policy import Policy
+from tests.support.writers import Writer, said
+
+EVE = Writer(7)
+
+
+@pytest.fixture(autouse=True)
+def _long_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "READ_ENTRIES_MAX", 2)
+
+
+@asynccontextmanager
+async def _started(folder: Path) -> AsyncIterator[HubDriver]:
+    async with await Store.open(folder / "log.db") as store:
+        driver = HubDriver(Hub(Writer(9).public, Policy()), store, Blobs(folder / "blobs"))
+        await driver.start()
+        yield driver
+        await driver.stop()
+
+
+async def _stored(folder: Path, count: int) -> Writer:
+    writer = Writer(1)
+    genesis = writer.genesis()
+    entries = [genesis]
+    for number in range(count):
+        entries.append(writer.write(genesis.conversation, said(str(number)), parents=[entries[-1]]))
+    async with _started(folder) as driver:
+        await driver.push(writer.public, Entries(genesis.conversation, tuple(entries)))
+    return writer
+
+
+def _id() -> ConversationId:
+    return ConversationId(Writer(1).genesis().id)
+
+
+async def test_a_start_after_a_stop_reads_no_entry_of_a_long_log(tmp_path: Path) -> None:
+    writer = await _stored(tmp_path, 5)
+    async with _started(tmp_path) as driver:
+        shelf = driver.hub.shelf
+        assert not shelf
+        assert shelf.is_known(_id())
+        assert shelf.listing(writer.public) == [_id()]
+        listed = shelf.listed(_id(), writer.public)
+        assert not driver.hub.needs_load(EVE.public, _id())
+        held = await driver.permitted(writer.public, _id())
+        assert len(held.log) == 6
+        assert listed is not None
+        assert held.log.digest == listed.digest
+        assert driver.hub.disk.creator(_id()) == writer.public
+
+
+async def test_a_record_of_another_log_is_not_used(tmp_path: Path) -> None:
+    writer = await _stored(tmp_path, 5)
+    async with await Store.open(tmp_path / "log.db") as store:
+        last = (await store.load(_id())).entries[-1]
+        await store.append([writer.write(_id(), said("more"), parents=[last])])
+    async with _started(tmp_path) as driver:
+        assert len(driver.hub.shelf[_id()].log) == 7
+
+
+async def test_a_start_after_a_crash_reads_all(tmp_path: Path) -> None:
+    await _stored(tmp_path, 5)
+    async with await Store.open(tmp_path / "log.db") as store:
+        driver = HubDriver(Hub(Writer(9).public, Policy()), store, Blobs(tmp_path / "blobs"))
+        await driver.start()
+        assert not driver.hub.shelf
+        driver._ticker.cancel()  # type: ignore[union-attr]  # it ends without a stop
+        await driver.performer.stop()
+    async with _started(tmp_path) as driver:
+        assert _id() in driver.hub.shelf

@@ -1,0 +1,114 @@
+"""No stream outlives the revocation of its reader (LINK-16)."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.v1 import blob_pb2, sync_pb2
+from replica.link.messages import Close, Entries, Hello, Open
+from replica.log import Grant, Member, Revocation, Role
+from replica.log.digest import digest_of
+from tests.support.callers import ServedHub, refused, serve_hub
+from tests.support.writers import Writer, said
+
+BIG = 400_000
+STRANGER = Writer(9)
+NOT_FOUND = "CONVERSATION_NOT_FOUND"
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[ServedHub]:
+    async with serve_hub(tmp_path) as built:
+        await grant(built, Role.READER)
+        for number in range(24):  # much more than gRPC keeps ahead of a reader
+            await built.say(f"{number}" + "x" * BIG)
+        yield built
+
+
+async def grant(served: ServedHub, role: Role) -> None:
+    entry = served.writer.write(
+        served.id, Member(Grant(STRANGER.public, role)), parents=[served.genesis]
+    )
+    assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
+    served.granted = entry
+
+
+async def revoke(served: ServedHub) -> None:
+    entry = served.writer.write(
+        served.id, Member(Revocation(STRANGER.public)), parents=[served.granted]
+    )
+    assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
+
+
+async def test_a_fetch_ends_with_the_reader_s_membership(served: ServedHub):
+    request = sync_pb2.FetchRequest(
+        conversation=served.id, ids=[entry.id for entry in served.entries]
+    )
+    call = served.stranger.sync.Fetch(request, metadata=served.stranger.metadata)
+    assert (await call.read()).entries
+    await revoke(served)
+    assert await refused(call) == NOT_FOUND
+
+
+async def test_a_watch_ends_with_the_reader_s_membership(served: ServedHub):
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    call = served.stranger.sync.Watch(request, metadata=served.stranger.metadata)
+    await call.read()
+    await revoke(served)
+    assert await refused(call) == NOT_FOUND
+
+
+async def test_what_a_link_had_queued_is_withheld(served: ServedHub):
+    link = served.stranger.link()
+    opening = Open(served.id, digest_of(()), (), drafts=False)
+    await link.send(Hello((1,)), opening)
+    while not isinstance(await link.read(), Entries):
+        pass
+    await revoke(served)
+    sent = len(served.entries)
+    received = 1
+    while not isinstance(message := await link.read(), Close):
+        received += len(message.entries) if isinstance(message, Entries) else 0
+    assert message.conversation == served.id
+    assert message.fault is not None
+    assert message.fault.reason == NOT_FOUND
+    assert received < sent
+
+
+async def test_a_blob_is_read_and_written_by_members_only_to_its_last_byte(served: ServedHub):
+    data = bytes(8_000_000)
+    digest = hashlib.sha256(data).digest()
+    chunks = [data[at : at + 250_000] for at in range(0, len(data), 250_000)]
+
+    async def written(first: int, last: int):
+        for number in range(first, last):
+            yield blob_pb2.WriteRequest(
+                conversation=served.id, digest=digest, size_bytes=len(data), data=chunks[number]
+            )
+
+    await served.owner.blobs.Write(written(0, len(chunks)), metadata=served.owner.metadata)
+    reading = served.stranger.blobs.Read(
+        blob_pb2.ReadRequest(conversation=served.id, digest=digest),
+        metadata=served.stranger.metadata,
+    )
+    assert (await reading.read()).data
+    await grant(served, Role.WRITER)
+    other = hashlib.sha256(b"other").digest()
+    writing = served.stranger.blobs.Write(metadata=served.stranger.metadata)
+    first = blob_pb2.WriteRequest(conversation=served.id, digest=other, size_bytes=5, data=b"o")
+    await writing.write(first)
+    await revoke(served)
+    await writing.write(blob_pb2.WriteRequest(data=b"ther"))
+    await writing.done_writing()
+    assert await refused(reading) == NOT_FOUND
+    assert await refused_result(writing) == NOT_FOUND
+    assert said
+
+
+async def refused_result(call) -> str:
+    async def result():
+        return await call
+
+    return await refused(result())

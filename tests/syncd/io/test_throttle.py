@@ -1,0 +1,88 @@
+"""The cost budget applied to calls and frames of a served hub (LIM-8)."""
+
+import pytest
+
+from replica.ids import ConversationId
+from replica.link.messages import Entries
+from replica.refusals import RateLimited
+from syncd.budget import BURST_UNITS, Budget
+from syncd.io.throttle import Throttle
+from syncd.shares import Payer
+from tests.support.scene import Scene
+from tests.support.writers import Writer, said
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene().begin()
+
+
+def _late(scene: Scene) -> Throttle:
+    budget = Budget()
+    throttle = Throttle(scene.hub, budget)
+    throttle.charge(scene.writer.public, scene.id, sent_bytes=500 * BURST_UNITS)
+    return throttle
+
+
+def test_a_call_of_the_heaviest_key_is_told_when_to_come_again(scene: Scene) -> None:
+    throttle = _late(scene)
+    with pytest.raises(RateLimited) as error:
+        throttle.check(scene.writer.public, scene.id)
+    assert error.value.retry_after_s is not None
+    assert 0 < error.value.retry_after_s < 1
+
+
+def test_strangers_and_revocations_do_not_wait_for_it(scene: Scene) -> None:
+    throttle = _late(scene)
+    throttle.check(Writer(9).public, scene.id)
+    grant = scene.grant(Writer(2).public)
+    throttle.check(scene.writer.public, scene.id, Entries(scene.id, (grant,)))
+
+
+def test_a_call_that_names_no_conversation_is_paid_for_by_strangers_or_a_creator(
+    scene: Scene,
+) -> None:
+    throttle, unknown = Throttle(scene.hub, Budget()), ConversationId(bytes(32))
+    throttle.charge(Writer(9).public, unknown, sent_bytes=500 * BURST_UNITS)
+    with pytest.raises(RateLimited):
+        throttle.call(Writer(8).public)
+    throttle.call(scene.writer.public)
+
+
+async def test_a_frame_of_the_heaviest_key_waits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("syncd.io.throttle.asyncio.sleep", sleep)
+    message = Entries(scene.id, tuple(scene.chain(1)))
+    await _late(scene).wait(scene.writer.public, scene.id, message)
+    assert len(waited) == 1
+    await _late(scene).wait(Writer(9).public, scene.id, message)
+    assert len(waited) == 1
+
+
+def test_the_work_on_the_log_is_charged_to_whoever_brings_the_entry(scene: Scene) -> None:
+    """A revocation judges the entries of its key again, which its frame does not show."""
+    bob, budget, units = Writer(2), Budget(), list[int]()
+    grant = scene.grant(bob.public)
+    scene.give(grant)
+    at = scene.genesis
+    for _ in range(100):
+        scene.give(at := bob.write(scene.id, said("x"), parents=[at]))
+    revocation = scene.revoke(bob.public)
+    throttle = Throttle(scene.hub, budget)
+    charge = budget.charge
+
+    def noted(payer: Payer, count: int, now: float, *, reserved: bool = False) -> None:
+        units.append(count)
+        charge(payer, count, now, reserved=reserved)
+
+    budget.charge = noted  # type: ignore[method-assign]
+    message = Entries(scene.id, (revocation,))
+    with throttle.charging(scene.writer.public, scene.id, message):
+        scene.give(revocation)
+    assert units[-1] > 100 // 4

@@ -1,0 +1,182 @@
+"""A hub off loopback: TLS, with a certificate that the hub's key proves (spec/09-trust §2).
+
+127.0.0.2 is this machine, but none of the addresses that are served without TLS.
+"""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from antiphon.v1 import sync_pb2 as pb
+from replica.io import Replica, Store, linked_hosts, pinned_key, public
+from replica.io.certificate import CertificateFile, make_certificate
+from replica.io.grpc_server import listen
+from replica.io.hub_calls import HubCalls
+from replica.io.hub_channel import open_channel
+from replica.io.tls_refusals import HubKeyUnknown, TlsRequired
+from replica.log import Genesis
+from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged, ProofInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import HubServer, start
+from tests.support.talk import key_of
+
+ME = key_of(1)
+FRIEND_KEY = public(key_of(2))
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[HubServer]:
+    """A hub with one address on loopback and one that needs TLS."""
+    server = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0, 127.0.0.2:0"))
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with await Store.open(tmp_path / "pins.db") as opened:
+        yield opened
+
+
+async def test_a_replica_syncs_over_tls_with_one_on_loopback(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    plain, address = hub.addresses
+    there = Replica.open(tmp_path / "a", ME, address, hub_key=hub.key)
+    here = Replica.open(tmp_path / "b", ME, plain)
+    async with there as far, here as near:
+        conversation = await far.create(Genesis((far.public,)))
+        assert await far.wait_synced(conversation)
+        await near.follow(conversation)
+        assert await near.wait_synced(conversation)
+        assert near.shelf[conversation].log.digest == far.shelf[conversation].log.digest
+
+
+async def test_a_pinned_key_is_enough(hub: HubServer, store: Store) -> None:
+    address = hub.addresses[1]
+    given = HubCalls(address, ME, store, hub.key)
+    await given.authenticate()
+    await given.close()
+    assert await pinned_key(store, address) == hub.key
+    pinned = HubCalls(address, ME, store)
+    assert (await pinned.authenticate())[0] == hub.key
+    await pinned.close()
+    assert await linked_hosts(address, ME, hub.key) == ()
+
+
+async def test_off_loopback_an_unknown_hub_is_not_contacted(hub: HubServer, store: Store) -> None:
+    address = hub.addresses[1]
+    calls = HubCalls(address, ME, store)
+    with pytest.raises(HubKeyUnknown):
+        await calls.authenticate()
+    assert calls._channel is None
+    with pytest.raises(HubKeyUnknown):
+        await linked_hosts(address, ME, None)
+    assert await pinned_key(store, address) is None
+
+
+async def test_another_key_than_the_given_one_is_refused(hub: HubServer, store: Store) -> None:
+    calls = HubCalls(hub.addresses[1], ME, store, FRIEND_KEY)
+    with pytest.raises(PeerIdentityChanged):
+        await calls.authenticate()
+    await calls.close()
+    assert await pinned_key(store, hub.addresses[1]) is None
+
+
+async def test_a_relay_with_its_own_certificate_is_noticed(
+    hub: HubServer, store: Store, tmp_path: Path
+) -> None:
+    """It passes every message of the true hub on, so only the certificate differs."""
+    for behind in (hub.addresses[0], hub.addresses[1]):
+        relay = await Relay.started(tmp_path / "relay.pem", behind)
+        calls = HubCalls(relay.address, ME, store, hub.key)
+        with pytest.raises(ProofInvalid, match="certificate") as refused:
+            await calls.authenticate()
+        assert "relays the connection" in refused.value.next_step
+        await calls.close()
+        await relay.stop()
+        assert relay.steps == 1  # the client's signature was never sent
+        assert await pinned_key(store, relay.address) is None
+
+
+async def test_a_renewed_certificate_costs_a_new_connection(hub: HubServer, store: Store) -> None:
+    calls = HubCalls(hub.addresses[1], ME, store, hub.key)
+    await calls.authenticate()
+    first = calls.channel
+    await calls.authenticate()
+    assert calls.channel is first
+    assert hub.certificate is not None
+    hub.certificate.current = make_certificate(datetime.now(UTC))
+    with pytest.raises(ProofInvalid):
+        await calls.authenticate(may_reconnect=False)
+    assert (await calls.authenticate())[0] == hub.key
+    assert calls.channel is not first
+    await calls.close()
+
+
+async def test_plain_text_is_not_answered_off_loopback(hub: HubServer) -> None:
+    async with grpc.aio.insecure_channel(hub.addresses[1]) as channel:
+        call = channel.unary_unary("/antiphon.v1.SyncService/Authenticate")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call(pb.AuthenticateRequest().SerializeToString(), timeout=5.0)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_server_without_tls_is_unreachable_off_loopback(store: Store) -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.2:0")
+    await server.start()
+    calls = HubCalls(f"127.0.0.2:{port}", ME, store, FRIEND_KEY)
+    with pytest.raises(HubUnreachable):
+        await calls.authenticate()
+    await calls.close()
+    await server.stop(None)
+
+
+async def test_what_has_no_tls_refuses_and_names_the_tunnel() -> None:
+    with pytest.raises(TlsRequired) as refused:
+        listen(grpc.aio.server(), "127.0.0.2:0")
+    assert "ssh -L" in refused.value.next_step
+    assert isinstance(refused.value, ArgumentInvalid)
+
+
+class Relay:
+    """A server off loopback that passes Authenticate on to a hub, under its own certificate."""
+
+    def __init__(self, address: str, server: grpc.aio.Server, inner: Any) -> None:
+        self.address = address
+        self.steps = 0
+        self._server = server
+        self._inner = inner
+
+    @classmethod
+    async def started(cls, path: Path, behind: str) -> "Relay":
+        inner = (await open_channel(behind)).grpc
+        forward = inner.unary_unary("/antiphon.v1.SyncService/Authenticate")
+        server = grpc.aio.server()
+
+        async def pass_on(data: bytes, context: object) -> bytes:
+            relay.steps += 1
+            answer: bytes = await forward(data)
+            return answer
+
+        handler = grpc.unary_unary_rpc_method_handler(pass_on)
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    "antiphon.v1.SyncService", {"Authenticate": handler}
+                ),
+            )
+        )
+        address = listen(server, "127.0.0.2:0", CertificateFile(path).credentials())
+        relay = cls(address, server, inner)
+        await server.start()
+        return relay
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+        await self._inner.close()

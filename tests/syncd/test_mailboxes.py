@@ -1,0 +1,119 @@
+"""The hub's mailboxes: bounded, alike for everyone, and stored (spec/09-trust §5)."""
+
+import pytest
+
+from replica import limits
+from replica.ids import PublicKey
+from replica.refusals import ArgumentInvalid, QuotaExceeded
+from syncd.mailboxes import SHARDS, UNANSWERED, Mailboxes
+
+ADA, BOB, EVE = (PublicKey(bytes([n]) * 32) for n in (1, 2, 3))
+NAME, OTHER = b"n" * 32, b"o" * 32
+PROOF = b"p" * 32
+NOW, END = 1_000, 1_000_000
+GRANTED, USED = 1, 2
+
+
+@pytest.fixture
+def boxes() -> Mailboxes:
+    held = Mailboxes()
+    held.open(ADA, NAME, END, NOW)
+    return held
+
+
+def keys(count: int) -> list[PublicKey]:
+    return [PublicKey(n.to_bytes(32, "big")) for n in range(10, 10 + count)]
+
+
+def test_unknown_full_used_and_expired_mailboxes_answer_alike(boxes: Mailboxes) -> None:
+    assert boxes.deposit(OTHER, BOB, PROOF, NOW) == UNANSWERED
+    for key in keys(limits.DEPOSITS_MAX):
+        assert boxes.deposit(NAME, key, PROOF, NOW) == UNANSWERED
+    assert boxes.deposit(NAME, BOB, PROOF, NOW) == UNANSWERED  # full: dropped
+    box = boxes.of(ADA, NAME, NOW)
+    assert box is not None
+    assert len(box.deposits) == limits.DEPOSITS_MAX
+    assert BOB not in box.deposits
+    boxes.answer(ADA, NAME, keys(1)[0], GRANTED, NOW)
+    assert boxes.deposit(NAME, EVE, PROOF, NOW) == UNANSWERED  # used
+    assert boxes.deposit(NAME, EVE, PROOF, END) == UNANSWERED
+
+
+def test_an_answer_is_for_the_key_and_the_proof_it_was_given_to(boxes: Mailboxes) -> None:
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    boxes.deposit(NAME, EVE, PROOF, NOW)
+    boxes.answer(ADA, NAME, BOB, GRANTED, NOW)
+    assert boxes.deposit(NAME, BOB, PROOF, NOW) == GRANTED
+    assert boxes.deposit(NAME, EVE, PROOF, NOW) == UNANSWERED
+    assert boxes.deposit(NAME, BOB, b"q" * 32, NOW) == UNANSWERED
+    assert boxes.deposit(NAME, BOB, PROOF, NOW) == GRANTED
+
+
+def test_a_mailbox_is_read_answered_and_closed_by_its_owner_alone(boxes: Mailboxes) -> None:
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    assert boxes.of(EVE, NAME, NOW) is None
+    boxes.answer(EVE, NAME, BOB, USED, NOW)
+    boxes.close(EVE, NAME, NOW)
+    assert boxes.deposit(NAME, BOB, PROOF, NOW) == UNANSWERED
+    assert boxes.of(ADA, NAME, NOW) is not None
+    with pytest.raises(ArgumentInvalid):
+        boxes.open(EVE, NAME, END, NOW)
+    boxes.close(ADA, NAME, NOW)
+    assert boxes.of(ADA, NAME, NOW) is None
+
+
+def test_opening_twice_keeps_the_proofs(boxes: Mailboxes) -> None:
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    boxes.open(ADA, NAME, END, NOW)
+    box = boxes.of(ADA, NAME, NOW)
+    assert box is not None
+    assert set(box.deposits) == {BOB}
+
+
+def test_mailboxes_are_bounded_and_expired_ones_make_room() -> None:
+    boxes = Mailboxes()
+    per_key = limits.MAILBOXES_PER_KEY_MAX
+    for number in range(per_key):
+        boxes.open(ADA, number.to_bytes(32, "big"), END, NOW)
+    with pytest.raises(QuotaExceeded):
+        boxes.open(ADA, NAME, END, NOW)
+    for owner in keys(limits.MAILBOXES_MAX // per_key - 1):
+        for number in range(per_key):
+            boxes.open(owner, owner[-2:] + number.to_bytes(30, "big"), END, NOW)
+    assert len(boxes) == limits.MAILBOXES_MAX
+    with pytest.raises(QuotaExceeded):
+        boxes.open(EVE, NAME, END, NOW)
+    boxes.open(EVE, NAME, 2 * END, END)
+    assert len(boxes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "end"), [(b"short", END), (NAME, NOW), (NAME, NOW + 2 * 24 * 3600 * 1000)]
+)
+def test_a_mailbox_ends_within_a_day(name: bytes, end: int) -> None:
+    with pytest.raises(ArgumentInvalid):
+        Mailboxes().open(ADA, name, end, NOW)
+
+
+def test_stored_shards_hold_all(boxes: Mailboxes) -> None:
+    for number in range(40):
+        boxes.open(BOB, bytes([number]) * 32, END, NOW)
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    boxes.answer(ADA, NAME, BOB, GRANTED, NOW)
+    again = Mailboxes()
+    again.load(boxes.shard(index) for index in range(SHARDS))
+    assert len(again) == len(boxes)
+    assert [again.shard(index) for index in range(SHARDS)] == [
+        boxes.shard(index) for index in range(SHARDS)
+    ]
+    assert again.deposit(NAME, BOB, PROOF, NOW) == GRANTED
+
+
+def test_a_deposit_has_the_right_sizes_and_an_answer_a_number(boxes: Mailboxes) -> None:
+    for name, proof in ((b"n", PROOF), (NAME, b"p")):
+        with pytest.raises(ArgumentInvalid):
+            boxes.deposit(name, BOB, proof, NOW)
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    for verdict in (0, 256, -1):
+        with pytest.raises(ArgumentInvalid):
+            boxes.answer(ADA, NAME, BOB, verdict, NOW)

@@ -1,0 +1,65 @@
+"""The Python examples of README.md and of each page of docs/ run as they stand, in their order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from replica.log.body import ToolCall
+from tests.antiphon.cli.conftest import World, world
+from tests.support.scripted_host import Asked, Token, words
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    # The commands of sharing.md are played by tests/antiphon/cli/test_docs_sharing.py.
+    if BLOCK.search(page.read_text()) and page.stem != "sharing"
+]
+__all__ = ["world"]
+
+
+def travel(asked: Asked) -> list[Token | ToolCall]:
+    """Book what is asked for, and look the weather up."""
+    if asked.said.startswith("Book"):
+        return [ToolCall("1", "book", '{"city": "Paris", "nights": 2}')]
+    if asked.said.startswith("How is the weather"):
+        return [ToolCall("1", "weather", '{"city": "Rome"}')]
+    return list(words(f"Heard: {asked.said}"))
+
+
+@pytest.fixture
+def travelling(world: World) -> World:
+    """A hub whose host calls the tools of the examples."""
+    world.stop_host()
+    world.start_host(travel)
+    return world
+
+
+def run(page: Path, world: World) -> None:
+    """Run the examples of a page, with folders and an address of this test."""
+    for code in BLOCK.findall(page.read_text()):
+        here = code.replace("~/agent", str(world.folder / "agent"))
+        exec(compile(here.replace("127.0.0.1:7411", world.address), page.name, "exec"), {})
+
+
+def test_the_example_of_the_readme_runs(travelling: World, capsys: pytest.CaptureFixture[str]):
+    run(ROOT / "README.md", travelling)
+    printed = capsys.readouterr().out
+    assert "Heard: Capital of France?" in printed
+    assert "booked 2 nights in Paris" in printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run(
+    page: Path, travelling: World, capsys: pytest.CaptureFixture[str]
+):
+    run(page, travelling)
+    printed = capsys.readouterr().out
+    expected = {
+        "agents": "sunny in Rome", "branches": "2", "errors": "NO_HOST - ",
+        "index": "Heard: Capital of France?", "offline": "To be asked about later.",
+        "start": "Heard: And of Italy?",
+    }  # fmt: skip
+    assert expected[page.stem] in printed

@@ -1,0 +1,102 @@
+"""docs/operating.md against the code: metrics and the fields of logs."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from model_host import measures as host
+from model_host.kv.page_pool import PoolCounters
+from replica.ids import PublicKey
+from replica.measures import Measure
+from syncd import measures as hub
+from syncd.hub import Hub
+from syncd.policy import Policy
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "operating.md").read_text()
+METRIC_ROW = re.compile(r"^\| `(antiphon_\w+)` \| (\w+) \| (\w*) ?\| (.+) \|$", re.MULTILINE)
+ID_FIELDS = {"conversation", "request", "entry", "key", "blob"}
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+LOGS = re.compile(rf"log\.({'|'.join(sorted(LEVELS))})\(")
+DAEMONS = ("model_host", "syncd", "replica")
+
+
+def host_measures() -> list[Measure]:
+    tiers = (host.Tier("memory", 1, 0, 1), host.Tier("disk", 1, 0))
+    state = host.EngineState(host.BatchCounters(), PoolCounters(), tiers, 0, 0, 0, is_idle=True)
+    return host.measures(
+        state, host.AnswerCounters(), running=0, waiting=0, conversations={},
+        limits=(("memory", 1),), for_operator=True,
+    )  # fmt: skip
+
+
+def hub_measures() -> list[Measure]:
+    return hub.measures(Hub(PublicKey(bytes(32)), Policy()), hub.HubCounters())
+
+
+def test_the_tables_list_the_metrics_of_the_code_in_their_order() -> None:
+    wanted = [(m.name, str(m.kind), m.label, m.help) for m in (*host_measures(), *hub_measures())]
+    assert METRIC_ROW.findall(TEXT) == wanted
+
+
+@pytest.mark.parametrize("measure", [*host_measures(), *hub_measures()], ids=lambda m: m.name)
+def test_names_follow_the_conventions_of_prometheus(measure: Measure) -> None:
+    assert re.fullmatch(r"antiphon_(host|hub)(_[a-z]+)+", measure.name)
+    assert measure.name.endswith("_total") == (measure.kind == "counter")
+    assert not re.search(r"_(ms|us|kb|mb|count|sum|bucket)(_|$)", measure.name)
+    assert measure.help.endswith(".")
+
+
+# --- logs -----------------------------------------------------------------------------------
+
+
+def log_calls() -> list[tuple[str, ast.Call]]:
+    """Return the calls that log, in the packages of the daemons."""
+    found = []
+    for package in DAEMONS:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            text = path.read_text()
+            if not LOGS.search(text):
+                continue  # to parse all files takes each worker a second or two
+            for node in ast.walk(ast.parse(text)):
+                match node:
+                    case ast.Call(ast.Attribute(ast.Name("log" | "_log"), level)) if (
+                        level in LEVELS
+                    ):
+                        found.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+    return found
+
+
+def fields_of(call: ast.Call) -> dict[str, ast.expr]:
+    """Return the fields of a log line, by name; those of stdlib loggers stand in `extra`."""
+    fields = {}
+    for keyword in call.keywords:
+        match keyword:
+            case ast.keyword("extra", ast.Dict(keys, values)):
+                pairs = zip(keys, values, strict=True)
+                fields |= {ast.literal_eval(name): value for name, value in pairs if name}
+            case ast.keyword(str(name), value):
+                fields[name] = value
+    return fields
+
+
+CALLS = log_calls()
+
+
+def test_there_are_log_lines_to_check() -> None:
+    assert len(CALLS) > 30
+
+
+@pytest.mark.parametrize(("where", "call"), CALLS, ids=[where for where, _ in CALLS])
+def test_a_log_line_has_a_fixed_event_and_fields_of_the_table(where: str, call: ast.Call) -> None:
+    (event,) = call.args
+    assert isinstance(event, ast.Constant), "an event's text never varies"
+    assert re.fullmatch(r"[a-z][a-zA-Z' ,-]+", event.value), event.value
+    table = TEXT.partition("| field | meaning |")[2]
+    documented = set(re.findall(r"`(\w+)`", table))
+    for name, value in fields_of(call).items():
+        assert name in documented, name
+        if name in ID_FIELDS:
+            assert ast.unparse(value).startswith("short("), f"{name} is shown by its first digits"
