@@ -62,7 +62,8 @@ def configure_log(log_format: LogFormat, level: int) -> None:
     structlog.configure(
         processors=(*_SHARED, structlog.dev.set_exc_info, *_renderers(log_format)),
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Stderr())),
+        # One write for each line: lines of several threads do not mix.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, Stderr())),
     )
 
 

@@ -157,10 +157,11 @@ async def test_several_answers_are_several_requests(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         said = await talk.say("Tell me about rivers.")
-        requests = [
-            await talk.request(at=said.id, sampling=Sampling(temperature=1.5, seed=seed))
-            for seed in (1, 2, 2, 3)
-        ]
+        warm = [Sampling(temperature=1.5, seed=seed) for seed in (1, 2, 2, 3)]
+        requests = [await talk.request(at=said.id, sampling=warm[0])]
+        # A short prompt is cheaper to compute again than to wait for.
+        await talk.answer(requests[0])
+        requests += [await talk.request(at=said.id, sampling=each) for each in warm[1:]]
         answers = [await talk.answer(request) for request in requests]
     assert answers[1].token_ids == answers[2].token_ids
     assert len({answer.token_ids for answer in answers}) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
-from structlog import PrintLogger
+from structlog import WriteLogger
 
 from model_host.engine.any_format import open_model
 from model_host.engine.torch_engine import TorchEngine
@@ -115,8 +115,8 @@ def test_a_full_log_file_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch)
         full = TextIOWrapper(device, write_through=True)
         monkeypatch.setattr(sys, "stderr", full)
         with pytest.raises(OSError, match="No space left"):
-            PrintLogger(sys.stderr).warning("could not answer")
-        PrintLogger(cast(TextIO, Stderr())).warning("could not answer")
+            WriteLogger(sys.stderr).warning("could not answer")
+        WriteLogger(cast(TextIO, Stderr())).warning("could not answer")
         monkeypatch.undo()
         full.detach()
 

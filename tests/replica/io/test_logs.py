@@ -156,3 +156,16 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "log_format" in ended.stderr
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_line_is_one_write_so_that_lines_of_threads_do_not_mix(
+    log_format: LogFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(sys.stderr, "write", written.append)
+    log_to_stderr(log_format)
+    log.info("template", local=False)
+    logging.getLogger("library").info("weights cache missing")
+    assert len(written) == 2
+    assert all(line.endswith("\n") and line.count("\n") == 1 for line in written)
