@@ -35,11 +35,12 @@ def suite(body: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(body)
     def run(*args: P.args, **options: P.kwargs) -> None:
-        from antiphon.conformance.io import CommandUnusable  # no other command needs it
+        # No other command needs it.
+        from antiphon.conformance.io import CommandUnusable, VectorsMissing
 
         try:
             body(*args, **options)
-        except CommandUnusable as error:
+        except (CommandUnusable, VectorsMissing) as error:
             raise typer.BadParameter(str(error)) from error
         except AntiphonError as error:
             Output().fail(error)
@@ -69,8 +70,14 @@ def require_hub(address: str) -> None:
 
 
 def chosen(cases: Iterable[AnyCase], only: str) -> list[AnyCase]:
-    """Return the cases whose name has the text `only`, or that show the requirement `only`."""
-    return [one for one in cases if only in one.name or only in one.requirements]
+    """Return the cases whose name has the text `only`, or that show the requirement `only`.
+
+    Raises BadParameter if there is none: nothing checked is nothing passed.
+    """
+    found = [one for one in cases if only in one.name or only in one.requirements]
+    if not found:
+        raise typer.BadParameter(f"no case is named {only!r} or shows it; see --list")
+    return found
 
 
 def print_cases(cases: Iterable[Case | Check[Any]]) -> None:

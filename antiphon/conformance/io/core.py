@@ -9,12 +9,25 @@ from antiphon.conformance.io.random_logs import random_cases
 from antiphon.conformance.questions import Case, cases_of, differences
 from antiphon.conformance.report import Outcome
 
+
+class VectorsMissing(Exception):
+    """The vector files of the kit are not here."""
+
+
 VECTORS = Path(__file__).parent.parent / "vectors"
 
 
 def core_cases(*, first_seed: int = 0, logs: int = 20) -> Iterator[Case]:
-    """Yield the cases of all vector files, and those of some random logs."""
-    for path in sorted(VECTORS.glob("*.json")):
+    """Yield the cases of all vector files, and those of some random logs.
+
+    Raises VectorsMissing where a copy lacks the files, as one does that lost symbolic links.
+    """
+    paths = sorted(VECTORS.glob("*.json"))
+    if not paths:
+        raise VectorsMissing(
+            f"no vector files in {VECTORS}: install the package, or clone with symbolic links"
+        )
+    for path in paths:
         yield from cases_of(path.stem, json.loads(path.read_text()))
     for seed in range(first_seed, first_seed + logs):
         yield from random_cases(seed)

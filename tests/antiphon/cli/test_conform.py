@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from antiphon.cli.main import app
+from antiphon.conformance.io import core as io_core
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.background import Background
@@ -47,6 +48,21 @@ def test_cases_are_listed_and_left_out() -> None:
     listed = conform("--list", "--logs", "0").output
     assert "digest/sorted  ORD-14" in listed
     assert "digest/sorted" not in conform("--list", "--logs", "0", "--without", "digest").output
+
+
+def test_a_run_without_a_case_is_wrong_usage() -> None:
+    result = conform("--only", "NOPE-1", "--logs", "0", "--", *OURS)
+    assert result.exit_code == 2
+    assert "no case is named 'NOPE-1'" in result.output
+
+
+def test_a_copy_without_vectors_passes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_core, "VECTORS", tmp_path)
+    result = conform("--logs", "1", "--", *OURS)
+    assert result.exit_code == 2
+    assert "no vector files" in result.output
 
 
 @pytest.mark.parametrize("command", [(), ("--", "/does/not/exist")])
