@@ -25,7 +25,8 @@ JOINED_ROWS_MAX = 64
 """Rows one INSERT takes: each number of rows is a text that SQLite keeps prepared."""
 _ONE_ROW = re.compile(r"VALUES (\(\?(?:, \?)*\))")
 LAZY_DELAY_S = 1.0
-"""Longest delay of a lazy write, which is written with the next transaction."""
+"""Longest delay of a lazy write. One statement alone never takes any along: it is one hop to the
+SQLite thread then, where a transaction of two statements is four (DECISIONS D396)."""
 
 _log = structlog.get_logger(__name__)
 
@@ -65,6 +66,7 @@ class GroupCommit:
         self._connection = connection
         self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
+        self._is_lazy_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._task = asyncio.create_task(self._run(), name="store writer")
@@ -87,7 +89,7 @@ class GroupCommit:
         await write.done
 
     def write_later(self, key: Hashable, statement: Statement) -> None:
-        """Run the statement with the next transaction; a later one with `key` replaces it.
+        """Run the statement within LAZY_DELAY_S; a later one with `key` replaces it.
 
         It is lost without notice if the process is killed first.
         """
@@ -101,13 +103,14 @@ class GroupCommit:
     async def flush(self) -> None:
         """Make lazy writes durable now."""
         if self._lazy:
+            self._is_lazy_due = True
             await self.write(())
 
     async def close(self) -> None:
         """Perform the queued writes, then close the connection."""
         if self._closing:
             return
-        self._closing = True
+        self._closing = self._is_lazy_due = True
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -120,6 +123,7 @@ class GroupCommit:
 
     def _wake(self) -> None:
         self._timer = None
+        self._is_lazy_due = True
         write = _Write(())
         write.done.cancel()  # No caller awaits it.
         # A full queue means that a transaction is about to begin anyway.
@@ -147,11 +151,12 @@ class GroupCommit:
 
     async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
         lazy: dict[Hashable, Statement] = {}
-        if with_lazy:
-            lazy, self._lazy = self._lazy, {}
-        statements = [*lazy.values(), *(s for write in batch for s in write.statements)]
+        statements = _merged([s for write in batch for s in write.statements])
+        if with_lazy and (self._is_lazy_due or _alone(statements) is None):
+            lazy, self._lazy, self._is_lazy_due = self._lazy, {}, False
+            statements = _merged([*lazy.values(), *statements])
         try:
-            await self._transact(_merged(statements))
+            await self._transact(statements)
         except DISK_ERRORS as error:
             refusal = store_error(error)
             if lazy:
@@ -182,11 +187,12 @@ class GroupCommit:
             _log.warning("lazy writes dropped", count=len(lazy), detail=refusal.detail)
         else:
             self._lazy = lazy | self._lazy
+            self._is_lazy_due = True
 
     async def _transact(self, statements: Sequence[Statement]) -> None:
         if not statements:
             return
-        if len(statements) == 1 and (joined := statements[0].joined()) is not None:
+        if (joined := _alone(statements)) is not None:
             # Outside a transaction, one statement is one: one hop to the thread, not three.
             await self._connection.execute(*joined)
             return
@@ -217,6 +223,11 @@ class GroupCommit:
             write = self._queue.get_nowait()
             if write is not None:
                 _resolve((write,), StoreError("the store is closed"))
+
+
+def _alone(statements: Sequence[Statement]) -> tuple[str, list[object]] | None:
+    """Return statements that need no transaction as one SQL text and its values."""
+    return statements[0].joined() if len(statements) == 1 else None
 
 
 def _merged(statements: Sequence[Statement]) -> list[Statement]:

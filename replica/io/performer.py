@@ -57,6 +57,9 @@ class Performer:
         self._commits: Commits[_Task] = Commits()
         self._performing: tuple[Work[_Task], ...] = ()
         self._submitted = 0
+        self._begun = 0
+        self._is_busy = False
+        """The last commit had several works with entries."""
         self._awake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -123,7 +126,7 @@ class Performer:
             while True:
                 await self._awake.wait()
                 self._awake.clear()
-                if self._commits.has_entries:
+                if self._is_busy and self._commits.has_entries:
                     await self._gather()
                 await self._commit()
         finally:
@@ -137,8 +140,9 @@ class Performer:
         """Let the event loop bring more work into the commit, as long as it brings any.
 
         A commit costs the loop as much as an entry or two. While the loop is busy with other
-        calls, their entries come within its next turns; an idle loop turns in microseconds.
-        Work without entries is not waited for: a peer that asks much delays no other's append.
+        calls, their entries come within its next turns. Only a commit behind one that several
+        works shared waits: an append alone is not delayed (DECISIONS D396). Work without
+        entries is not waited for either: a peer that asks much delays no other's append.
         """
         seen, quiet = self._submitted, 0
         loop = asyncio.get_running_loop()
@@ -149,7 +153,10 @@ class Performer:
             seen = self._submitted
 
     async def _commit(self) -> None:
-        entries = self._commits.begin()
+        began, entries = self._begun, self._commits.begin()
+        self._begun = self._submitted
+        if entries:
+            self._is_busy = self._begun - began > 1
         try:
             if entries:
                 await self._store.append(entries)

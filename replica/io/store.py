@@ -192,7 +192,7 @@ class Store:
     ) -> None:
         """Save the newest position that `peer` acknowledged on each lane.
 
-        The write happens with the next append or within a second. A peer repeats
+        The write happens within a second, often with an append. A peer repeats
         an ack that was lost with the process.
         """
         for position in positions:

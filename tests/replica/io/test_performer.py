@@ -14,6 +14,7 @@ from replica.io.performer import GATHER_QUIET_TURNS, Performer
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
+from tests.replica.io.test_store import log
 from tests.support.writers import Writer, said
 
 SMALL = 1_000_000
@@ -105,6 +106,29 @@ async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: P
         with pytest.raises(StoreError):
             here.submit("never", [])
         assert here.shown == []
+
+
+async def test_an_append_waits_for_others_only_behind_a_commit_that_several_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genesis, *entries = log(5)
+    async with world(tmp_path) as here:
+        gathered = 0
+
+        async def gather() -> None:
+            nonlocal gathered
+            gathered += 1
+
+        monkeypatch.setattr(here.performer, "_gather", gather)
+        await here.submit("alone", [genesis])
+        await here.submit("alone too", [entries[0]])
+        assert gathered == 0
+        await asyncio.gather(*(here.submit("together", [one]) for one in entries[1:3]))
+        assert gathered == 0
+        await here.submit("behind them", [entries[3]])
+        assert gathered == 1
+        await here.submit("alone again", [entries[4]])
+        assert gathered == 1
 
 
 @pytest.mark.parametrize("gather_s", [60.0, 0.0])

@@ -240,14 +240,39 @@ async def test_acks_keep_the_newest_position_of_each_lane(path: Path) -> None:
         assert await store.load_acks(conversation, Writer(3).public) == ((), None)
 
 
-async def test_acks_are_written_with_the_next_append(path: Path) -> None:
-    entries = log(1)
+async def test_acks_are_written_with_the_next_append_of_several_statements(path: Path) -> None:
+    entries = log(1)  # the genesis is listed too
     peer = Writer(2).public
     async with await Store.open(path) as store:
         before = wal_commits(path)
         store.save_acks(entries[0].conversation, peer, [position(entries[1])], now_ms=1)
         await store.append(entries)
         assert wal_commits(path) == before + 1
+        assert query(path, "SELECT count(*) FROM acks") == [(1,)]
+
+
+async def test_acks_do_not_make_a_transaction_of_one_statement(path: Path) -> None:
+    genesis, *entries = log(2)
+    peer = Writer(2).public
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+        store.save_acks(genesis.conversation, peer, [position(genesis)], now_ms=1)
+        await store.append(entries)
+        assert query(path, "SELECT count(*) FROM acks") == [(0,)]
+    assert query(path, "SELECT count(*) FROM acks") == [(1,)]
+
+
+async def test_acks_that_were_due_are_written_with_any_append(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "LAZY_DELAY_S", 0.0)
+    genesis, first, second = log(2)
+    peer = Writer(2).public
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+        store.save_acks(genesis.conversation, peer, [position(genesis)], now_ms=1)
+        await store.append([first])
+        await store.append([second])
         assert query(path, "SELECT count(*) FROM acks") == [(1,)]
 
 
