@@ -16,11 +16,17 @@ FLAGS = {"host_keys": "--host-key"}
 """Flags whose name differs from the setting's."""
 
 
+SWITCH_S = 0.001
+"""Time after which a busy event loop lets a thread go on: an append needs those of gRPC and of
+SQLite some ten times (DECISIONS D397)."""
+
+
 def main() -> int:
     """Read the settings and run; print a message on errors. Returns the exit code."""
     config = read_settings(
         HubConfig, None, prog="python -m syncd", description="Run an Antiphon hub.", flags=FLAGS
     )
+    sys.setswitchinterval(SWITCH_S)
     log_to_stderr(config.log_format)
     stop_with_supervisor()
     try:

@@ -26,7 +26,7 @@ JOINED_ROWS_MAX = 64
 _ONE_ROW = re.compile(r"VALUES (\(\?(?:, \?)*\))")
 LAZY_DELAY_S = 1.0
 """Longest delay of a lazy write. One statement alone never takes any along: it is one hop to the
-SQLite thread then, where a transaction of two statements is four (DECISIONS D396)."""
+SQLite thread then, where a transaction is two (DECISIONS D396)."""
 
 _log = structlog.get_logger(__name__)
 
@@ -193,21 +193,36 @@ class GroupCommit:
         if not statements:
             return
         if (joined := _alone(statements)) is not None:
-            # Outside a transaction, one statement is one: one hop to the thread, not three.
+            # Outside a transaction, one statement is one: one hop to the thread, not two.
             await self._connection.execute(*joined)
             return
-        await self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for statement in statements:
-                if statement.rows:
-                    await self._connection.executemany(statement.sql, statement.rows)
-                else:
-                    await self._connection.execute(statement.sql)
+            await self._begin(statements)
             await self._connection.execute("COMMIT")
         finally:
             # SQLite rolls back by itself after some errors only.
             if self._connection.in_transaction:
                 await self._connection.execute("ROLLBACK")
+
+    async def _begin(self, statements: Sequence[Statement]) -> None:
+        """Run statements in a new transaction, in one hop: the thread runs them in this order.
+
+        BEGIN takes no lock, so it can't fail and leave the others without a transaction.
+        """
+        connection = self._connection
+        runs = [connection.execute("BEGIN")]
+        for one in statements:
+            if (joined := one.joined()) is not None:
+                # A row of its own gives the thread's turn away, and waits for the next one.
+                runs.append(connection.execute(*joined))
+            elif one.rows:
+                runs.append(connection.executemany(one.sql, one.rows))
+            else:
+                runs.append(connection.execute(one.sql))
+        results = await asyncio.gather(*runs, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     async def _truncate(self) -> None:
         try:

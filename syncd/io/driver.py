@@ -28,6 +28,7 @@ from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
 from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
+from syncd.io.pacer import Pacer
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
@@ -74,11 +75,12 @@ class HubDriver:
         self.calls = RunningCalls()
         """The unary calls that run."""
         self.throttle = Throttle(hub, Budget())
+        self.pacer = Pacer()
         self.memory = Memory(hub, Accountant())
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
-        self._loader = Loader(hub, store, self._submit)
+        self._loader = Loader(hub, store, self._submit, self.pacer)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -224,6 +226,7 @@ class HubDriver:
         """Return a conversation, loaded if necessary; see Hub.permitted. Raises RateLimited too."""
         self.throttle.check(peer, conversation)
         self.throttle.charge(peer, conversation, sent_bytes=CALL_BYTES)
+        await self.pacer.step(peer)
         await self._loader.ensure_loaded(peer, conversation)
         return self.hub.permitted(peer, conversation, right)
 

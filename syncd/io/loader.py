@@ -18,6 +18,7 @@ from syncd import records
 from syncd.disk_quota import ROW_BYTES
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
+from syncd.io.pacer import Pacer
 from syncd.parts import parts
 from syncd.shelf import Known
 
@@ -27,23 +28,28 @@ LONG_ENTRIES = 500
 """Entries from which on a conversation is restored in a thread."""
 
 
-async def _verify(message: Entries) -> None:
+async def _verify(message: Entries, peer: PublicKey, pacer: Pacer) -> None:
     """Verify the signatures of membership entries that are judged together, in steps."""
     shown = [e for e in message.entries if e.header.track in MEMBERSHIP_TRACKS]
     for index, entry in enumerate(shown, 1):
         with suppress(EntryRefused):  # refused again, with its reason
             verify_signature(entry)
         if index % STEP_ENTRIES == 0:
-            await asyncio.sleep(0)
+            await pacer.step(peer)
 
 
 class Loader:
     """Reads conversations for a hub core, each of them at most once at a time."""
 
     def __init__(
-        self, hub: Hub, store: EntryStore, perform: Callable[[HubEffects], object]
+        self,
+        hub: Hub,
+        store: EntryStore,
+        perform: Callable[[HubEffects], object],
+        pacer: Pacer,
     ) -> None:
         """Use the hub and its store; `perform` receives the effects of a load."""
+        self._pacer = pacer
         self._hub = hub
         self._store = store
         self._perform = perform
@@ -133,12 +139,12 @@ class Loader:
         """
         await self.ensure_loaded(peer, conversation, message)
         if isinstance(message, Entries) and message.brings_genesis:
-            await _verify(message)
+            await _verify(message, peer, self._pacer)
             await self.ensure_loaded(peer, conversation, message)
         first = True
         for part in parts(message, partial(self._hub.shelf.get, conversation), peer):
             if not first:
-                await asyncio.sleep(0)
+                await self._pacer.step(peer)
                 await self.ensure_loaded(peer, conversation, message)
             first = False
             yield part

@@ -44,7 +44,7 @@ from syncd.connected import LinkId
 from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
 from syncd.io.outbox import Encode, Item, Outbox
-from syncd.io.requests import conversation_id, in_steps
+from syncd.io.requests import conversation_id
 
 log = structlog.get_logger()
 
@@ -112,9 +112,11 @@ class SyncService:
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
         with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
             link_id = self._driver.connect(peer, outbox.put, drop=outbox.drop)
-            reader = asyncio.create_task(self._read(link_id, frames, outbox), name="link reader")
+            reading = self._read(link_id, peer, frames, outbox)
+            reader = asyncio.create_task(reading, name="link reader")
             try:
-                await outbox.write_all(context, self._counted(partial(self._frame, peer)))
+                encode = self._counted(partial(self._frame, peer))
+                await outbox.write_all(context, encode, pace=partial(self._driver.pacer.step, peer))
             finally:
                 drop_link()
 
@@ -125,12 +127,15 @@ class SyncService:
         lost = delivery.withheld(self._driver.hub.shelf, peer, item.message)
         return item.data if lost is None else Frame.of(lost, "to_client").data
 
-    async def _read(self, link_id: LinkId, frames: AsyncIterator[bytes], outbox: Outbox) -> None:
+    async def _read(
+        self, link_id: LinkId, peer: PublicKey, frames: AsyncIterator[bytes], outbox: Outbox
+    ) -> None:
         """Read frames until the peer ends the stream, pausing while too much is queued for it."""
+        pacer = self._driver.pacer
         try:
             async for data in frames:
                 await outbox.drained()
-                message = await in_steps(decode_steps(data, "to_hub"))
+                message = await pacer.in_steps(decode_steps(data, "to_hub"), peer)
                 await self._driver.receive(link_id, message, len(data))
         except AntiphonError as error:
             outbox.end(error)
@@ -161,7 +166,7 @@ class SyncService:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
         self._driver.counters.bytes_in += request.ByteSize()
         try:
-            message = await in_steps(entries_steps(request))
+            message = await self._driver.pacer.in_steps(entries_steps(request), peer)
         except EntryRefused:
             return pb.PushResponse(outcomes=_unreadable(request))
         with self._driver.calls.count(peer):
@@ -225,6 +230,7 @@ class SyncService:
         peer = rpc.caller(self._authenticator, context)
         conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
         opening = watch.opening(conversation, cursor, drafts=request.drafts)
+        pace = partial(self._driver.pacer.step, peer)
 
         def drop_link() -> None:
             self._driver.disconnect(link_id)
@@ -232,6 +238,7 @@ class SyncService:
 
         async def grant(taken_bytes: int) -> None:
             # gRPC's flow control has accepted the bytes, so the reader keeps up.
+            await pace()
             await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
 
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
@@ -241,10 +248,11 @@ class SyncService:
                 self._send_heartbeats(link_id), name="watch heartbeats"
             )
             try:
+                await pace()
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
                 encode = self._counted(partial(self._watch_response, peer))
-                await outbox.write_all(context, encode, grant)
+                await outbox.write_all(context, encode, grant, pace=pace)
             finally:
                 drop_link()
 

@@ -26,7 +26,10 @@ def test_refused_entries_are_answered_in_parts_too() -> None:
     refused = tuple((scene.genesis.id, FieldInvalid()) for _ in range(2 * STEP_ENTRIES))
     message = Entries(scene.id, tuple(scene.chain(1)), refused)
     cut = of(Entries, parts(message, lambda: scene.held, scene.writer.public))
-    assert [(len(part.entries), len(part.refused)) for part in cut] == [(1, 64), (0, 64)]
+    assert [(len(part.entries), len(part.refused)) for part in cut] == [
+        (1, STEP_ENTRIES),
+        (0, STEP_ENTRIES),
+    ]
 
 
 def _of_a_stranger() -> tuple[Scene, list[Entry], list[Entry]]:

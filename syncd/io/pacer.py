@@ -1,0 +1,137 @@
+"""Steps of work on the event loop, with turns for everything else between them (LINK-92).
+
+A hub has one thread. All that a call needs besides its own step (the connection, the disk,
+the answer) takes turns of the loop, and each turn would last as long as the steps of all
+other calls together. So steps have a slice of time; then the loop turns without any, and
+those that wait are served in the order of syncd/step_queue.py (DECISIONS D397).
+"""
+
+import asyncio
+import time
+from typing import TypeVar
+
+from replica.ids import PublicKey
+from replica.link import Steps
+from syncd.step_queue import StepQueue
+
+SLICE_S = 0.002
+"""Time of the steps between two pauses; the last one may take longer."""
+PAUSE_TURNS = 6
+"""Turns of the event loop in a pause: an idle loop takes some 0.1 ms for them."""
+LONG_PAUSE_S = 0.001
+"""Time of a pause behind a slice of one key, if there were steps of others within OTHERS_S.
+
+The threads of gRPC and of SQLite take up what they did only while the loop waits.
+"""
+OTHERS_S = 1.0
+IDLE_S = 0.001
+"""Time without a step after which a new slice begins without a pause."""
+
+_Result = TypeVar("_Result")
+
+
+class Pacer:
+    """Lets the work of keys wait for its next step while the loop has had enough."""
+
+    def __init__(self) -> None:
+        """Start without work."""
+        self._queue: StepQueue[asyncio.Future[None]] = StepQueue()
+        self._key: PublicKey | None = None
+        """The key whose step runs; another step ends it, or the turn of the loop."""
+        self._began = 0.0
+        self._slice_s = 0.0
+        self._slice_keys: set[PublicKey] = set()
+        self._last_key: PublicKey | None = None
+        self._changed_at = float("-inf")
+        """When a step was of another key than the one before."""
+        self._pauses = False
+        self._looks = False
+
+    async def step(self, key: PublicKey) -> None:
+        """Return when a key's work may go on for some milliseconds, to its next await or step.
+
+        It returns without a turn of the loop while the slice lasts.
+        """
+        now = time.perf_counter()
+        if not (self._queue or self._pauses):
+            self._end_step(now)
+            if now - self._began > IDLE_S:
+                self._begin_slice()
+            if self._slice_s < SLICE_S:
+                self._begin_step(key, now)
+                return
+            self._pause()
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.add(key, granted, now)
+        await granted
+        self._began = time.perf_counter()
+
+    async def in_steps(self, steps: Steps[_Result], key: PublicKey) -> _Result:
+        """Run a key's work in steps; return its result."""
+        while True:
+            await self.step(key)
+            try:
+                next(steps)
+            except StopIteration as done:
+                result: _Result = done.value
+                return result
+
+    def _begin_step(self, key: PublicKey, now: float) -> None:
+        if self._last_key not in (key, None):
+            self._changed_at = now
+        self._last_key = key
+        self._slice_keys.add(key)
+        self._key, self._began = key, now
+        if not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _end_step(self, now: float) -> None:
+        if self._key is not None:
+            taken_s = now - self._began
+            self._slice_s += taken_s
+            self._queue.note(self._key, taken_s, now)
+            self._key, self._began = None, now
+
+    def _look(self) -> None:
+        """Go on at the end of the turn in which a step began."""
+        self._looks = False
+        self._end_step(time.perf_counter())
+        if self._pauses:
+            return
+        if self._slice_s >= SLICE_S:
+            self._pause()
+        else:
+            self._grant()
+
+    def _pause(self) -> None:
+        self._pauses = True
+        loop = asyncio.get_running_loop()
+        has_others = time.perf_counter() - self._changed_at < OTHERS_S
+        if has_others and len(self._slice_keys) == 1:
+            loop.call_later(LONG_PAUSE_S, self._turn, 1)
+        else:
+            loop.call_soon(self._turn, PAUSE_TURNS)
+
+    def _turn(self, left: int) -> None:
+        if left > 1:
+            asyncio.get_running_loop().call_soon(self._turn, left - 1)
+            return
+        self._pauses = False
+        self._begin_slice()
+        self._grant()
+
+    def _begin_slice(self) -> None:
+        self._slice_s = 0.0
+        self._slice_keys.clear()
+
+    def _grant(self) -> None:
+        """Give a step to the next in order that still waits."""
+        now = time.perf_counter()
+        while self._queue:
+            key, granted = self._queue.take()
+            if not granted.done():
+                granted.set_result(None)
+                self._begin_step(key, now)
+                return
+            self._queue.note(key, 0.0, now)  # its call was cancelled

@@ -1,0 +1,149 @@
+"""Steps of a busy hub, with turns of the event loop between them, on a clock of the test."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from replica.ids import PublicKey
+from syncd.io import pacer as module
+from syncd.io.pacer import IDLE_S, PAUSE_TURNS, SLICE_S, Pacer
+
+HEAVY, LIGHT = PublicKey(b"h" * 32), PublicKey(b"l" * 32)
+
+
+class Clock:
+    """A clock that moves only with the work of steps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+async def turns_until(done: Callable[[], bool]) -> int:
+    """Turn the loop until something holds; return how often."""
+    turns = 0
+    while not done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+def working(pacer: Pacer, clock: Clock, key: PublicKey, taken_s: float, done: list[PublicKey]):
+    """Work without end, each step of the same length."""
+
+    async def work() -> None:
+        while True:
+            await pacer.step(key)
+            clock.now += taken_s
+            done.append(key)
+
+    return asyncio.create_task(work())
+
+
+async def test_a_step_waits_for_nothing_while_the_slice_lasts(clock: Clock) -> None:
+    pacer = Pacer()
+    for _ in range(3):
+        step = pacer.step(HEAVY)
+        with pytest.raises(StopIteration):
+            step.send(None)  # it returned without a turn of the loop
+        clock.now += SLICE_S / 4
+
+
+async def test_a_pause_follows_each_slice(clock: Clock) -> None:
+    pacer, done = Pacer(), list[PublicKey]()
+    task = working(pacer, clock, HEAVY, SLICE_S / 2, done)
+    await turns_until(lambda: bool(done))
+    assert len(done) == 2  # a slice of two steps, without a turn between them
+    assert await turns_until(lambda: len(done) > 2) >= PAUSE_TURNS
+    assert len(done) <= 4
+    task.cancel()
+
+
+async def test_a_step_of_another_key_goes_before_the_second_of_a_heavy_one(clock: Clock) -> None:
+    pacer, done = Pacer(), list[PublicKey]()
+    tasks = [working(pacer, clock, HEAVY, SLICE_S, done) for _ in range(8)]
+    await turns_until(lambda: len(done) > 3)
+    before = len(done)
+    await pacer.step(LIGHT)
+    assert len(done) <= before + 1
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_heavy_key_makes_a_longer_pause_beside_others(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pacer, done, pauses = Pacer(), list[PublicKey](), list[float]()
+    call_later = asyncio.get_running_loop().call_later
+
+    def note(delay: float, *args: object) -> asyncio.TimerHandle:
+        pauses.append(delay)
+        return call_later(0.0, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", note)
+    task = working(pacer, clock, HEAVY, SLICE_S, done)
+    await turns_until(lambda: len(done) > 3)
+    assert pauses == []  # it is alone
+    await pacer.step(LIGHT)
+    before = len(done)
+    await turns_until(lambda: len(done) > before + 3)
+    assert set(pauses) == {module.LONG_PAUSE_S}
+    clock.now += module.OTHERS_S
+    pauses.clear()
+    before = len(done)
+    await turns_until(lambda: len(done) > before + 3)
+    assert pauses == []
+    task.cancel()
+
+
+async def test_an_idle_hub_begins_a_new_slice(clock: Clock) -> None:
+    pacer = Pacer()
+    await pacer.step(HEAVY)
+    clock.now += SLICE_S * 0.9
+    await asyncio.sleep(0)  # its turn ends
+    await asyncio.sleep(0)
+    clock.now += 2 * IDLE_S
+    await pacer.step(HEAVY)
+    clock.now += SLICE_S * 0.9
+    step = pacer.step(HEAVY)
+    with pytest.raises(StopIteration):
+        step.send(None)
+
+
+async def test_calls_that_are_cancelled_while_they_wait_hold_nobody_up(clock: Clock) -> None:
+    pacer, done = Pacer(), list[PublicKey]()
+    await pacer.step(HEAVY)
+    clock.now += 2 * SLICE_S
+    gone = [asyncio.create_task(pacer.step(HEAVY)) for _ in range(3)]
+    last = working(pacer, clock, HEAVY, SLICE_S, done)
+    await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    await asyncio.wait_for(turns_until(lambda: bool(done)), 5)
+    last.cancel()
+
+
+async def test_work_in_steps_has_its_result_and_its_error(clock: Clock) -> None:
+    pacer = Pacer()
+
+    def counted(fails: bool) -> Iterator[None]:
+        for _ in range(3):
+            clock.now += SLICE_S
+            yield
+        if fails:
+            raise ValueError("at the end")
+        return 7  # type: ignore[return-value]  # the result of the steps
+
+    assert await pacer.in_steps(counted(fails=False), HEAVY) == 7  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at the end"):
+        await pacer.in_steps(counted(fails=True), HEAVY)  # type: ignore[arg-type]
