@@ -37,7 +37,7 @@ class Given:
             raise ArgumentInvalid("key is empty")
         _check_number("max_tokens", self.max_tokens, 1, int)
         _check_number("retries", self.retries, 0, int)
-        _check_number("timeout_s", self.timeout_s, 0, int | float)
+        check_timeout(self.timeout_s)
         if self.policy is not None and not callable(self.policy):
             raise ArgumentInvalid(f"policy is {self.policy!r}, and no function")
         for name, value in self.sampling.items():
@@ -89,6 +89,12 @@ def _check_number(name: str, value: Any, least: int | None, kind: Any) -> None:
         raise ArgumentInvalid(f"{name} is {value!r}, not {whole}")
     if least is not None and not value >= least:
         raise ArgumentInvalid(f"{name} is {value}, not {least} or more")
+
+
+def check_timeout(timeout_s: float | None) -> float | None:
+    """Return a time in seconds, or None for none. Raises ArgumentInvalid."""
+    _check_number("timeout_s", timeout_s, 0, int | float)
+    return timeout_s
 
 
 def check_id(one: bytes, name: str) -> None:

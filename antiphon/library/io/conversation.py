@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.library import events as e
 from antiphon.library import news
-from antiphon.library.given import Given, Policy, check_id, check_text, parts_of
+from antiphon.library.given import Given, Policy, check_id, check_text, check_timeout, parts_of
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Cursor, append
 from antiphon.library.io.members import Members
@@ -222,6 +222,7 @@ class Conversation(Members):
         >>> await trip.sync(timeout_s=5.0)
         True
         """
+        check_timeout(timeout_s)
         return await self.replica.wait_synced(self.id, timeout_s)
 
     # --- tools --------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from antiphon.library import events as e
-from antiphon.library.given import check_id, check_text
+from antiphon.library.given import check_id, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host
@@ -150,6 +150,7 @@ class Replica:
         >>> shared.id == trip.id
         True
         """
+        check_timeout(timeout_s)
         invitation = decode_invitation(check_text(code, "the code"))
         await check_usable(self._core.store, invitation, self.key)
         return await self._join(invitation, timeout_s)
@@ -188,6 +189,7 @@ class Replica:
         >>> await me.sync(timeout_s=5.0)
         True
         """
+        check_timeout(timeout_s)
         stored = [one.conversation for one in await self._core.store.conversations()]
 
         def is_done() -> bool:
@@ -297,6 +299,7 @@ async def join(
     'Paris.'
     """
     path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    check_timeout(timeout_s)
     invitation = decode_invitation(check_text(code, "the code"))
     key = keys.load_or_create(path / "identity.key")
     async with Core.open(path / "log" / "log.db", key, shared=True) as core:

@@ -2,12 +2,14 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import antiphon
+from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from replica.io.turns import AnswerOverdue
 from replica.refusals import ArgumentInvalid
@@ -131,6 +133,14 @@ async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
                 await me.conversation(name)
         with pytest.raises(ArgumentInvalid, match="the system text is 3"):
             await me.conversation("other", system=3)
+        later: Any = "soon"
+        for wait in (me.sync, trip.sync, partial(me.join, "code")):
+            with pytest.raises(ArgumentInvalid, match="timeout_s is 'soon', not a number"):
+                await wait(timeout_s=later)
+        with pytest.raises(ArgumentInvalid, match="timeout_s is 'soon', not a number"):
+            async with aio.join("code", talking.folder / "joined", timeout_s=later):
+                pass
+        assert not (talking.folder / "joined").exists()
         assert len(await me.conversations()) == 1
         assert (await trip.ask("Still here?")).text == "You said: Still here?"
 
