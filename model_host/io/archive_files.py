@@ -32,7 +32,10 @@ def prepared_folder(folder: Path) -> Path:
 
 
 def unnamed_file(folder: Path) -> FileIO:
-    """Open a new file that is gone once it is closed. Raises StoreError."""
+    """Open a new file that is gone once it is closed. Raises StoreError.
+
+    Called without a thread, which would leave the file open if its caller were cancelled.
+    """
     with typed_errors():
         descriptor, name = tempfile.mkstemp(suffix=".archive", dir=folder)
         Path(name).unlink()

@@ -123,7 +123,7 @@ class ArchiveService:
         self, first: bytes, requests: AsyncIterator[pb.ImportRequest]
     ) -> AsyncIterator[FileIO]:
         """Receive an archive into a file without a name."""
-        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+        with unnamed_file(self._folder) as file:
             await append(file, first)
             try:
                 async with asyncio.timeout(IMPORT_TIMEOUT_S):

@@ -168,7 +168,7 @@ class HubCheckpoints:
             self.counters.declined += 1
             return
         began = time.monotonic()
-        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+        with unnamed_file(self._folder) as file:
             first_s = await self._download(file, held, best.body, is_wanted) - began
             store = partial(self._store, file, held, loaded, best.body, token_bytes)
             manifest = await asyncio.to_thread(store)
@@ -264,7 +264,7 @@ class HubCheckpoints:
         manifest = next((m for m in manifests if m.namespace == namespace), None)
         if manifest is None or not self._is_wanted(held, manifest):
             return
-        with await asyncio.to_thread(unnamed_file, self._folder) as file:
+        with unnamed_file(self._folder) as file:
             write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)
             blob, size = await asyncio.to_thread(write)
             if size > min(self._tier.bytes_max, ARCHIVE_BYTES_MAX):

@@ -65,7 +65,8 @@ class Store:
         """
         async with contextlib.AsyncExitStack() as stack:
             with typed_errors():
-                stack.callback(os.close, await asyncio.to_thread(store_lock.lock, path))
+                # Without a thread: a caller that is cancelled meanwhile would leave it locked.
+                stack.callback(os.close, store_lock.lock(path))
                 mark = MarkFile(path)
                 stack.callback(mark.close)
                 if not await schema.check(path, mark.mark.number):

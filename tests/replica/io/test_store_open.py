@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,19 @@ async def test_a_refused_file_loses_its_half_written_transaction_and_nothing_els
     assert query(path, "SELECT name FROM sqlite_schema") == [("notes",)]
     assert query(path, "SELECT count(*) FROM notes") == [(0,)]
     assert not journal_of(path).exists()
+
+
+async def test_an_opening_that_is_cancelled_anywhere_leaves_nothing_locked(tmp_path: Path) -> None:
+    turns, is_open = 1, False
+    while not is_open:
+        path = tmp_path / str(turns) / "log.db"
+        opening = asyncio.create_task(Store.open(path))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_open = opening.done()
+        opening.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await opening).close()
+        async with await Store.open(path) as store:
+            assert await store.conversations() == []
+        turns += turns // 4 + 1
