@@ -1,8 +1,8 @@
 """The recent units of each payer, with the sums of its pool and of all pools.
 
-Pure, and private to budget.py. Recent units of all payers halve in the same time, so a
-sum is kept as one number and never added up again: a call costs the same for one payer
-and for a hundred thousand.
+Pure, and private to budget.py and step_queue.py. Recent units of all payers halve in the
+same time, so a sum is kept as one number and never added up again: a call costs the same
+for one payer and for a hundred thousand.
 """
 
 from collections import deque
@@ -70,6 +70,11 @@ class Shares:
         """Return the recent units of a payer."""
         recent = self._recent.get(payer)
         return recent.now(now) if recent is not None else 0.0
+
+    def of_pool(self, pool: bytes, now: float) -> float:
+        """Return the recent units of a pool's payers together."""
+        known = self._pools.get(pool)
+        return known.recent.now(now) if known is not None else 0.0
 
     def add(self, payer: Payer, units: int, now: float) -> None:
         """Charge units to a payer."""

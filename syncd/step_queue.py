@@ -1,64 +1,86 @@
-"""Which key's work takes the next step of a busy hub: the one that had least lately (LINK-92).
+"""Whose work takes the next step of a busy hub: the payer's that had least lately (LINK-92).
 
-Pure. Each key has a queue of its own. So a key with a hundred calls waits as long as one
-with a single call, and a key that did nothing lately passes all others.
+Pure. Pools come first, then the keys of a pool, as in budget.py: strangers, whose keys are
+free, are one payer. Each payer has a queue of its own. So a key with a hundred calls waits
+as long as one with a single call, and one that did nothing lately passes all others.
 """
 
 from collections import deque
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from typing import Generic, TypeVar
 
-from replica.ids import PublicKey
 from syncd.shares import Payer, Shares
 
 Waiting = TypeVar("Waiting")
+Item = TypeVar("Item")
 
-_POOL = b"steps"
+
+@dataclass(slots=True)
+class _Order(Generic[Item]):
+    """Items by the time they had when they entered, each at most once."""
+
+    heap: list[tuple[float, int, Item]] = field(default_factory=list)
+    entered: set[Item] = field(default_factory=set)
+    serial: "count[int]" = field(default_factory=count)
+
+    def enter(self, item: Item, spent: float) -> None:
+        if item not in self.entered:
+            self.entered.add(item)
+            heappush(self.heap, (spent, next(self.serial), item))
+
+    def take(self) -> Item:
+        item = heappop(self.heap)[2]
+        self.entered.discard(item)
+        return item
 
 
 class StepQueue(Generic[Waiting]):
-    """Those that wait for a step, by key, and the time that each key had lately."""
+    """Those that wait for a step, by payer, and the time that each payer had lately."""
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
         self._spent = Shares()
-        self._waiting: dict[PublicKey, deque[Waiting]] = {}
-        self._order: list[tuple[float, int, PublicKey]] = []
-        """A heap of the keys that may be next: the time spent, a serial number, the key."""
-        self._entered: set[PublicKey] = set()
-        self._serial = 0
+        self._waiting: dict[Payer, deque[Waiting]] = {}
+        self._pools: _Order[bytes] = _Order()
+        self._payers: dict[bytes, _Order[Payer]] = {}
+        """The payers of each pool that may be next in it."""
 
     def __bool__(self) -> bool:
-        """Say whether anybody waits."""
-        return bool(self._order)
+        """Say whether anybody may be next."""
+        return bool(self._pools.heap)
 
-    def add(self, key: PublicKey, waiting: Waiting, now: float) -> None:
-        """Let a key's work wait behind its other work; `now` is in seconds."""
-        queue = self._waiting.get(key)
-        if queue is None:
-            queue = self._waiting[key] = deque()
-            self._enter(key, now)
-        queue.append(waiting)
+    def add(self, payer: Payer, waiting: Waiting, now: float) -> None:
+        """Let work wait behind its payer's other work; `now` is in seconds."""
+        if payer not in self._waiting:
+            self._waiting[payer] = deque()
+            self._enter(payer, now)
+        self._waiting[payer].append(waiting)
 
-    def take(self) -> tuple[PublicKey, Waiting]:
+    def take(self) -> tuple[Payer, Waiting]:
         """Return the next in order; `note` its time before the next is taken."""
-        _, _, key = heappop(self._order)
-        self._entered.discard(key)
-        return key, self._waiting[key].popleft()
+        payer = self._payers[self._pools.take()].take()
+        return payer, self._waiting[payer].popleft()
 
-    def note(self, key: PublicKey, seconds: float, now: float) -> None:
-        """Count the time of a key's step, and let its next work enter the order."""
-        self._spent.add(Payer(_POOL, key), int(1e6 * seconds), now)
-        queue = self._waiting.get(key)
-        if queue is None or key in self._entered:
-            return
+    def note(self, payer: Payer, seconds: float, now: float) -> None:
+        """Count the time of a payer's step, and let its next work enter the order."""
+        self._spent.add(payer, int(1e6 * seconds), now)
+        queue = self._waiting.get(payer)
         if queue:
-            self._enter(key, now)
-        else:
-            del self._waiting[key]
+            self._enter(payer, now)
+        elif queue is not None:
+            del self._waiting[payer]
+        self._enter_pool(payer.pool, now)
 
-    def _enter(self, key: PublicKey, now: float) -> None:
-        self._serial += 1
-        self._entered.add(key)
-        spent = self._spent.of(Payer(_POOL, key), now)
-        heappush(self._order, (spent, self._serial, key))
+    def _enter(self, payer: Payer, now: float) -> None:
+        order = self._payers.setdefault(payer.pool, _Order())
+        order.enter(payer, self._spent.of(payer, now))
+        self._enter_pool(payer.pool, now)
+
+    def _enter_pool(self, pool: bytes, now: float) -> None:
+        order = self._payers.get(pool)
+        if order is not None and order.heap:
+            self._pools.enter(pool, self._spent.of_pool(pool, now))
+        elif order is not None:
+            del self._payers[pool]

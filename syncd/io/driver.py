@@ -75,7 +75,7 @@ class HubDriver:
         self.calls = RunningCalls()
         """The unary calls that run."""
         self.throttle = Throttle(hub, Budget())
-        self.pacer = Pacer()
+        self.pacer = Pacer(self.throttle.payer_of)
         self.memory = Memory(hub, Accountant())
         self.performer = Performer(store, self._undo)
         self._sinks: dict[LinkId, Sink] = {}

@@ -8,10 +8,12 @@ those that wait are served in the order of syncd/step_queue.py (DECISIONS D397).
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
 from replica.ids import PublicKey
 from replica.link import Steps
+from syncd.shares import Payer
 from syncd.step_queue import StepQueue
 
 SLICE_S = 0.002
@@ -19,7 +21,7 @@ SLICE_S = 0.002
 PAUSE_TURNS = 6
 """Turns of the event loop in a pause: an idle loop takes some 0.1 ms for them."""
 LONG_PAUSE_S = 0.001
-"""Time of a pause behind a slice of one key, if there were steps of others within OTHERS_S.
+"""Time of a pause behind a slice of one payer, if there were steps of others within OTHERS_S.
 
 The threads of gRPC and of SQLite take up what they did only while the loop waits.
 """
@@ -33,17 +35,18 @@ _Result = TypeVar("_Result")
 class Pacer:
     """Lets the work of keys wait for its next step while the loop has had enough."""
 
-    def __init__(self) -> None:
-        """Start without work."""
+    def __init__(self, payer_of: Callable[[PublicKey], Payer]) -> None:
+        """Start without work; `payer_of` tells who pays for the steps of a key."""
+        self._payer_of = payer_of
         self._queue: StepQueue[asyncio.Future[None]] = StepQueue()
-        self._key: PublicKey | None = None
-        """The key whose step runs; another step ends it, or the turn of the loop."""
+        self._payer: Payer | None = None
+        """The payer whose step runs; another step ends it, or the turn of the loop."""
         self._began = 0.0
         self._slice_s = 0.0
-        self._slice_keys: set[PublicKey] = set()
-        self._last_key: PublicKey | None = None
+        self._slice_payers: set[Payer] = set()
+        self._last: Payer | None = None
         self._changed_at = float("-inf")
-        """When a step was of another key than the one before."""
+        """When a step was of another payer than the one before."""
         self._pauses = False
         self._looks = False
 
@@ -52,17 +55,17 @@ class Pacer:
 
         It returns without a turn of the loop while the slice lasts.
         """
-        now = time.perf_counter()
+        payer, now = self._payer_of(key), time.perf_counter()
         if not (self._queue or self._pauses):
             self._end_step(now)
             if now - self._began > IDLE_S:
                 self._begin_slice()
             if self._slice_s < SLICE_S:
-                self._begin_step(key, now)
+                self._begin_step(payer, now)
                 return
             self._pause()
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.add(key, granted, now)
+        self._queue.add(payer, granted, now)
         await granted
         self._began = time.perf_counter()
 
@@ -76,22 +79,22 @@ class Pacer:
                 result: _Result = done.value
                 return result
 
-    def _begin_step(self, key: PublicKey, now: float) -> None:
-        if self._last_key not in (key, None):
+    def _begin_step(self, payer: Payer, now: float) -> None:
+        if self._last not in (payer, None):
             self._changed_at = now
-        self._last_key = key
-        self._slice_keys.add(key)
-        self._key, self._began = key, now
+        self._last = self._payer = payer
+        self._slice_payers.add(payer)
+        self._began = now
         if not self._looks:
             self._looks = True
             asyncio.get_running_loop().call_soon(self._look)
 
     def _end_step(self, now: float) -> None:
-        if self._key is not None:
+        if self._payer is not None:
             taken_s = now - self._began
             self._slice_s += taken_s
-            self._queue.note(self._key, taken_s, now)
-            self._key, self._began = None, now
+            self._queue.note(self._payer, taken_s, now)
+            self._payer, self._began = None, now
 
     def _look(self) -> None:
         """Go on at the end of the turn in which a step began."""
@@ -108,7 +111,7 @@ class Pacer:
         self._pauses = True
         loop = asyncio.get_running_loop()
         has_others = time.perf_counter() - self._changed_at < OTHERS_S
-        if has_others and len(self._slice_keys) == 1:
+        if has_others and len(self._slice_payers) == 1:
             loop.call_later(LONG_PAUSE_S, self._turn, 1)
         else:
             loop.call_soon(self._turn, PAUSE_TURNS)
@@ -123,15 +126,15 @@ class Pacer:
 
     def _begin_slice(self) -> None:
         self._slice_s = 0.0
-        self._slice_keys.clear()
+        self._slice_payers.clear()
 
     def _grant(self) -> None:
         """Give a step to the next in order that still waits."""
         now = time.perf_counter()
         while self._queue:
-            key, granted = self._queue.take()
+            payer, granted = self._queue.take()
             if not granted.done():
                 granted.set_result(None)
-                self._begin_step(key, now)
+                self._begin_step(payer, now)
                 return
-            self._queue.note(key, 0.0, now)  # its call was cancelled
+            self._queue.note(payer, 0.0, now)  # its call was cancelled

@@ -24,6 +24,8 @@ from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.shares import Payer
 
+PAYERS_MAX = 65_536
+"""Keys whose payers are remembered; the others are strangers until their next work."""
 CALL_BYTES = 4_096
 """Bytes that a call is charged for, beside those it reads."""
 
@@ -35,11 +37,25 @@ class Throttle:
         """Use the caller's hub, which tells members from strangers, and budget."""
         self._hub = hub
         self._budget = budget
+        self._payers: dict[PublicKey, Payer] = {}
+        """The payer of each key's last work as a member, the one noted first in front."""
         self.answered: dict[LinkId, ConversationId] = {}
         """The conversation of the last answer to each link."""
 
+    def payer_of(self, peer: PublicKey) -> Payer:
+        """Return who paid for a key's last work as a member; all others are strangers, as one."""
+        return self._payers.get(peer, STRANGERS)
+
     def _payer(self, peer: PublicKey, conversation: ConversationId, now: float) -> Payer:
         """Return who pays: a member in the pool of the creator, else all strangers as one."""
+        payer = self._find_payer(peer, conversation, now)
+        if payer is not STRANGERS:
+            self._payers[peer] = payer
+            if len(self._payers) > PAYERS_MAX:
+                del self._payers[next(iter(self._payers))]
+        return payer
+
+    def _find_payer(self, peer: PublicKey, conversation: ConversationId, now: float) -> Payer:
         held = self._hub.shelf.get(conversation)
         is_member = held is not None and held.is_member(peer)
         if not is_member and not self._hub.needs_load(peer, conversation):

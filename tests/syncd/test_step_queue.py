@@ -1,9 +1,15 @@
 """The order in which keys get the steps of a busy hub."""
 
+import random
+
+import pytest
+
 from replica.ids import PublicKey
+from syncd.shares import Payer
 from syncd.step_queue import StepQueue
 
-ONE, TWO = PublicKey(b"1" * 32), PublicKey(b"2" * 32)
+ONE, TWO = (Payer(b"pool", PublicKey(one * 32)) for one in (b"1", b"2"))
+OTHER = Payer(b"other pool", PublicKey(b"3" * 32))
 
 
 def served(queue: StepQueue[str], seconds: float = 0.001) -> list[str]:
@@ -65,3 +71,37 @@ def test_work_added_while_its_key_is_served_waits_for_the_count() -> None:
     queue.add(ONE, "second", 0.0)
     queue.note(key, 0.1, 0.0)
     assert served(queue) == ["other", "second"]
+
+
+def test_a_pool_that_spent_less_goes_first_whatever_its_keys_spent() -> None:
+    queue: StepQueue[str] = StepQueue()
+    queue.note(ONE, 0.2, 0.0)
+    queue.note(TWO, 0.0, 0.0)
+    queue.note(OTHER, 0.1, 0.0)
+    for payer, name in ((ONE, "one"), (TWO, "two"), (OTHER, "other")):
+        queue.add(payer, name, 0.0)
+    assert served(queue) == ["other", "two", "one"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_that_waits_is_taken_once_whatever_the_order_of_calls(seed: int) -> None:
+    chance = random.Random(seed)
+    payers = [Payer(pool, PublicKey(bytes([n]) * 32)) for pool in (b"a", b"b") for n in range(3)]
+    queue: StepQueue[int] = StepQueue()
+    serving: Payer | None = None
+    taken, added, now = list[int](), 0, 0.0
+    while added < 200 or queue or serving is not None:
+        now += chance.random()
+        kind = chance.choice(("add", "take", "note", "step alone"))
+        if kind == "add" and added < 200:
+            queue.add(chance.choice(payers), added, now)
+            added += 1
+        elif kind == "take" and queue and serving is None:
+            serving, number = queue.take()
+            taken.append(number)
+        elif kind == "note" and serving is not None:
+            queue.note(serving, chance.random(), now)
+            serving = None
+        elif kind == "step alone" and serving is None:
+            queue.note(chance.choice(payers), chance.random(), now)
+    assert sorted(taken) == list(range(200))

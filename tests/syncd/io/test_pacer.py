@@ -8,8 +8,13 @@ import pytest
 from replica.ids import PublicKey
 from syncd.io import pacer as module
 from syncd.io.pacer import IDLE_S, PAUSE_TURNS, SLICE_S, Pacer
+from syncd.shares import Payer
 
 HEAVY, LIGHT = PublicKey(b"h" * 32), PublicKey(b"l" * 32)
+
+
+def new_pacer() -> Pacer:
+    return Pacer(lambda key: Payer(b"pool", key))
 
 
 class Clock:
@@ -51,7 +56,7 @@ def working(pacer: Pacer, clock: Clock, key: PublicKey, taken_s: float, done: li
 
 
 async def test_a_step_waits_for_nothing_while_the_slice_lasts(clock: Clock) -> None:
-    pacer = Pacer()
+    pacer = new_pacer()
     for _ in range(3):
         step = pacer.step(HEAVY)
         with pytest.raises(StopIteration):
@@ -60,7 +65,7 @@ async def test_a_step_waits_for_nothing_while_the_slice_lasts(clock: Clock) -> N
 
 
 async def test_a_pause_follows_each_slice(clock: Clock) -> None:
-    pacer, done = Pacer(), list[PublicKey]()
+    pacer, done = new_pacer(), list[PublicKey]()
     task = working(pacer, clock, HEAVY, SLICE_S / 2, done)
     await turns_until(lambda: bool(done))
     assert len(done) == 2  # a slice of two steps, without a turn between them
@@ -70,7 +75,7 @@ async def test_a_pause_follows_each_slice(clock: Clock) -> None:
 
 
 async def test_a_step_of_another_key_goes_before_the_second_of_a_heavy_one(clock: Clock) -> None:
-    pacer, done = Pacer(), list[PublicKey]()
+    pacer, done = new_pacer(), list[PublicKey]()
     tasks = [working(pacer, clock, HEAVY, SLICE_S, done) for _ in range(8)]
     await turns_until(lambda: len(done) > 3)
     before = len(done)
@@ -83,7 +88,7 @@ async def test_a_step_of_another_key_goes_before_the_second_of_a_heavy_one(clock
 async def test_a_heavy_key_makes_a_longer_pause_beside_others(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pacer, done, pauses = Pacer(), list[PublicKey](), list[float]()
+    pacer, done, pauses = new_pacer(), list[PublicKey](), list[float]()
     call_later = asyncio.get_running_loop().call_later
 
     def note(delay: float, *args: object) -> asyncio.TimerHandle:
@@ -107,7 +112,7 @@ async def test_a_heavy_key_makes_a_longer_pause_beside_others(
 
 
 async def test_an_idle_hub_begins_a_new_slice(clock: Clock) -> None:
-    pacer = Pacer()
+    pacer = new_pacer()
     await pacer.step(HEAVY)
     clock.now += SLICE_S * 0.9
     await asyncio.sleep(0)  # its turn ends
@@ -121,7 +126,7 @@ async def test_an_idle_hub_begins_a_new_slice(clock: Clock) -> None:
 
 
 async def test_calls_that_are_cancelled_while_they_wait_hold_nobody_up(clock: Clock) -> None:
-    pacer, done = Pacer(), list[PublicKey]()
+    pacer, done = new_pacer(), list[PublicKey]()
     await pacer.step(HEAVY)
     clock.now += 2 * SLICE_S
     gone = [asyncio.create_task(pacer.step(HEAVY)) for _ in range(3)]
@@ -134,7 +139,7 @@ async def test_calls_that_are_cancelled_while_they_wait_hold_nobody_up(clock: Cl
 
 
 async def test_work_in_steps_has_its_result_and_its_error(clock: Clock) -> None:
-    pacer = Pacer()
+    pacer = new_pacer()
 
     def counted(fails: bool) -> Iterator[None]:
         for _ in range(3):

@@ -5,8 +5,9 @@ import pytest
 from replica.ids import ConversationId
 from replica.link.messages import Entries
 from replica.refusals import RateLimited
-from syncd.budget import BURST_UNITS, Budget
-from syncd.io.throttle import Throttle
+from syncd.budget import BURST_UNITS, STRANGERS, Budget
+from syncd.io import throttle as module
+from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.shares import Payer
 from tests.support.scene import Scene
 from tests.support.writers import Writer, said
@@ -86,3 +87,26 @@ def test_the_work_on_the_log_is_charged_to_whoever_brings_the_entry(scene: Scene
     with throttle.charging(scene.writer.public, scene.id, message):
         scene.give(revocation)
     assert units[-1] > 100 // 4
+
+
+def test_a_key_is_a_stranger_until_its_first_work_as_a_member(scene: Scene) -> None:
+    throttle = Throttle(scene.hub, Budget())
+    member = scene.writer.public
+    assert throttle.payer_of(member) is STRANGERS
+    throttle.charge(member, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(member).key == member
+    throttle.charge(Writer(9).public, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(Writer(9).public) is STRANGERS
+
+
+def test_payers_beyond_a_bound_are_strangers_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAYERS_MAX", 1)
+    throttle = Throttle(scene.hub, Budget())
+    other = Writer(2)
+    scene.give(scene.grant(other.public))
+    for key in (scene.writer.public, other.public):
+        throttle.charge(key, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(scene.writer.public) is STRANGERS
+    assert throttle.payer_of(other.public).key == other.public
