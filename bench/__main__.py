@@ -45,9 +45,15 @@ def table(result: dict[str, Any]) -> str:
 
 
 def commit() -> str:
-    """Return the measured commit, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the measured commit, with a mark if files differ from it, but for results."""
+    results = [f":!{FOLDER.name}/{name}" for name in ("RESULTS.md", "results.json", "*.png")]
+    changed = _git("status", "--porcelain", "--", ".", *results)
+    return _git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def write(results: dict[str, dict[str, Any]]) -> None:
