@@ -198,6 +198,7 @@ async def test_a_second_member_asks_while_a_tool_runs(lab: Lab, booking: Booking
     async with lab.open() as me, lab.open("bob") as bob:
         mine = await me.conversation("trip")
         await mine.grant(bob.key)
+        assert await mine.sync()
         theirs = await bob.get(mine.id)
         task = asyncio.create_task(mine.ask("Book two nights.", tools=[antiphon.tool(slow.book)]))
         await slow.running.wait()
@@ -316,6 +317,7 @@ async def test_an_owner_abandons_the_call_of_a_member_that_is_gone(lab: Lab, boo
         mine = await me.conversation("trip")
         async with lab.open("bob") as bob:
             await mine.grant(bob.key)
+            assert await mine.sync()
             await start_and_leave(await bob.get(mine.id), booking)
             assert await bob.sync()
         waiting = asyncio.create_task(mine.ask("And me?"))
