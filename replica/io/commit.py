@@ -7,45 +7,24 @@ queued while a transaction is being synced form the next transaction.
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-import aiosqlite
 import structlog
 
 from replica.errors import StoreError
 from replica.io.disk import DISK_ERRORS, store_error
+from replica.io.transaction import Statement, WritingConnection, is_alone
 from replica.refusals import StoreCorrupt
 
 QUEUED_MAX = 1_024
 """Most queued writes; further callers wait and keep their own data."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-JOINED_ROWS_MAX = 64
-"""Rows one INSERT takes: each number of rows is a text that SQLite keeps prepared."""
-_ONE_ROW = re.compile(r"VALUES (\(\?(?:, \?)*\))")
 LAZY_DELAY_S = 1.0
-"""Longest delay of a lazy write. One statement alone never takes any along: it is one hop to the
-SQLite thread then, where a transaction is two (DECISIONS D396)."""
+"""Longest delay of a lazy write. One statement alone never takes any along: a transaction of two
+takes longer (DECISIONS D396)."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One SQL text and the rows it is run with; without rows it is run once."""
-
-    sql: str
-    rows: Sequence[tuple[object, ...]] = ()
-
-    def joined(self) -> tuple[str, list[object]] | None:
-        """Return an INSERT of a few rows as one SQL text and its values; None for all others."""
-        if not 0 < len(self.rows) <= JOINED_ROWS_MAX:
-            return None
-        text, count = _ONE_ROW.subn(
-            lambda match: "VALUES " + ", ".join([match[1]] * len(self.rows)), self.sql
-        )
-        return (text, [value for row in self.rows for value in row]) if count == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +40,7 @@ class _Write:
 class GroupCommit:
     """Runs statements in durable transactions; owns `connection` until closed."""
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: WritingConnection) -> None:
         """Start the task; `connection` is in autocommit mode."""
         self._connection = connection
         self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
@@ -152,11 +131,12 @@ class GroupCommit:
     async def _commit(self, batch: Sequence[_Write], *, with_lazy: bool = True) -> None:
         lazy: dict[Hashable, Statement] = {}
         statements = _merged([s for write in batch for s in write.statements])
-        if with_lazy and (self._is_lazy_due or _alone(statements) is None):
+        if with_lazy and (self._is_lazy_due or not is_alone(statements)):
             lazy, self._lazy, self._is_lazy_due = self._lazy, {}, False
             statements = _merged([*lazy.values(), *statements])
         try:
-            await self._transact(statements)
+            if statements:
+                await self._connection.transact(statements)
         except DISK_ERRORS as error:
             refusal = store_error(error)
             if lazy:
@@ -189,41 +169,6 @@ class GroupCommit:
             self._lazy = lazy | self._lazy
             self._is_lazy_due = True
 
-    async def _transact(self, statements: Sequence[Statement]) -> None:
-        if not statements:
-            return
-        if (joined := _alone(statements)) is not None:
-            # Outside a transaction, one statement is one: one hop to the thread, not two.
-            await self._connection.execute(*joined)
-            return
-        try:
-            await self._begin(statements)
-            await self._connection.execute("COMMIT")
-        finally:
-            # SQLite rolls back by itself after some errors only.
-            if self._connection.in_transaction:
-                await self._connection.execute("ROLLBACK")
-
-    async def _begin(self, statements: Sequence[Statement]) -> None:
-        """Run statements in a new transaction, in one hop: the thread runs them in this order.
-
-        BEGIN takes no lock, so it can't fail and leave the others without a transaction.
-        """
-        connection = self._connection
-        runs = [connection.execute("BEGIN")]
-        for one in statements:
-            if (joined := one.joined()) is not None:
-                # A row of its own gives the thread's turn away, and waits for the next one.
-                runs.append(connection.execute(*joined))
-            elif one.rows:
-                runs.append(connection.executemany(one.sql, one.rows))
-            else:
-                runs.append(connection.execute(one.sql))
-        results = await asyncio.gather(*runs, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-
     async def _truncate(self) -> None:
         try:
             async with self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
@@ -240,13 +185,8 @@ class GroupCommit:
                 _resolve((write,), StoreError("the store is closed"))
 
 
-def _alone(statements: Sequence[Statement]) -> tuple[str, list[object]] | None:
-    """Return statements that need no transaction as one SQL text and its values."""
-    return statements[0].joined() if len(statements) == 1 else None
-
-
 def _merged(statements: Sequence[Statement]) -> list[Statement]:
-    """Merge adjacent statements of the same SQL; each costs a switch to the SQLite thread."""
+    """Merge adjacent statements of the same SQL."""
     merged: list[Statement] = []
     for statement in statements:
         if merged and merged[-1].sql == statement.sql:

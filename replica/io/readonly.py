@@ -16,10 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from replica.io import schema, tail
-from replica.io.commit import GroupCommit, Statement
+from replica.io.commit import GroupCommit
 from replica.io.disk import typed_errors
 from replica.io.high_water import Mark, MarkFile
 from replica.io.store import Store
+from replica.io.transaction import Statement
 from replica.refusals import StoreLocked
 
 

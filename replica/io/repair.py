@@ -11,8 +11,9 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, short
 from replica.io import schema
 from replica.io import statements as sql
-from replica.io.commit import GroupCommit, Statement
+from replica.io.commit import GroupCommit
 from replica.io.rows import BadRow, Examined, Row
+from replica.io.transaction import Statement
 from replica.log import Entry
 from replica.refusals import StoreCorrupt
 

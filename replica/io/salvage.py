@@ -14,12 +14,12 @@ from replica.errors import EntryRefused
 from replica.ids import ID_BYTES, SIGNATURE_BYTES, EntryId
 from replica.io import high_water, schema
 from replica.io import statements as sql
-from replica.io.commit import Statement
 from replica.io.disk import set_aside, typed_errors
 from replica.io.rows import checksum_of
 from replica.io.small_rows import HUB_KEY
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
+from replica.io.transaction import Statement
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
 from replica.refusals import StoreCorrupt
 

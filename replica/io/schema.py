@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import aiosqlite
 
+from replica.io.transaction import WritingConnection
 from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreReadOnly, StoreVersionUnknown
 
@@ -95,9 +96,9 @@ REBUILD_INDEX = (
 """Statements that rebuild the index of `entries` from its rows."""
 
 
-async def connect_writer(path: Path) -> aiosqlite.Connection:
-    """Open the one connection that may write; transactions are begun by hand."""
-    connection = await aiosqlite.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+async def connect_writer(path: Path) -> WritingConnection:
+    """Open the one connection that may write."""
+    connection = await WritingConnection.open(path, BUSY_TIMEOUT_S)
     try:
         await connection.execute("PRAGMA journal_mode = WAL")
         await connection.execute("PRAGMA synchronous = FULL")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from replica.io.commit import Statement
 from replica.io.rows import checksum_of, is_listed
+from replica.io.transaction import Statement
 from replica.log import Entry
 
 APPEND = """

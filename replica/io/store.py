@@ -23,11 +23,12 @@ from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
-from replica.io.commit import GroupCommit, Statement
+from replica.io.commit import GroupCommit
 from replica.io.disk import sync_folder, typed_errors
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine
+from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
 
 FEW_ROWS, FEW_BYTES = 16, 65_536
@@ -238,7 +239,7 @@ class Store:
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
 
 
-async def _writer(path: Path, bytes_max: int | None) -> aiosqlite.Connection:
+async def _writer(path: Path, bytes_max: int | None) -> WritingConnection:
     writer = await schema.connect_writer(path)
     try:
         await schema.migrate(writer, schema.MIGRATIONS)

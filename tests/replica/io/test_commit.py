@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from replica.io.commit import JOINED_ROWS_MAX, Statement
+from replica.errors import StoreError
+from replica.io import schema
+from replica.io.commit import GroupCommit
 from replica.io.store import Store
+from replica.io.transaction import JOINED_ROWS_MAX, Statement
+from replica.log import Grant, Member, Role
 from replica.refusals import StoreFull
 from tests.replica.io.test_store import log, wal_commits
+from tests.support.files import file_size_limit, full_disk, query
+from tests.support.writers import Writer
 
 INSERT = "INSERT INTO t (a, b) VALUES (?, ?) ON CONFLICT (a) DO NOTHING"
 
@@ -68,3 +74,49 @@ async def test_a_full_disk_refuses_all_rows_of_one_statement(path: Path) -> None
         assert not await store.has(big[0].conversation)
         await store.append(log(1, seed=3))
         assert (await store.load(kept[0].conversation)).entries == kept
+
+
+async def test_a_refused_transaction_leaves_no_statement_of_it(path: Path) -> None:
+    # The kernel's refusal ends the transaction in SQLite, before its later statements.
+    genesis, *entries = log(100, text="x" * 60_000)
+    async with await Store.open(path) as store:
+        with file_size_limit(3_000_000), pytest.raises(StoreError):
+            await store.append([genesis, *entries])
+        assert query(path, "SELECT count(*) FROM entries") == [(0,)]
+        assert query(path, "SELECT count(*) FROM membership") == [(0,)]
+        await store.append([genesis])
+        assert (await store.load(genesis.conversation)).entries == [genesis]
+
+
+async def test_a_grant_that_a_full_disk_refuses_is_not_listed(path: Path) -> None:
+    writer = Writer(1)
+    genesis = writer.genesis()
+    members = (Member(Grant(Writer(number).public, Role.WRITER)) for number in range(2, 60))
+    grants = [writer.write(genesis.conversation, body, parents=[genesis]) for body in members]
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+        stored = [genesis]
+        async with full_disk(store):
+            with pytest.raises(StoreFull):
+                for grant in grants:
+                    await store.append([grant])
+                    stored.append(grant)
+    async with await Store.open(path) as store:
+        loaded = await store.load(genesis.conversation)
+        assert (loaded.entries, loaded.lost.entries) == (stored, frozenset())
+
+
+async def test_a_row_that_cant_be_set_aside_stays(path: Path) -> None:
+    # Of a row to set aside, the copy comes first and the deletion second.
+    path.parent.mkdir()
+    commit = GroupCommit(await schema.connect_writer(path))
+    await commit.write([Statement("CREATE TABLE t (a BLOB)"), Statement("CREATE TABLE u (a BLOB)")])
+    await commit.write([Statement("INSERT INTO t VALUES (?)", [(bytes([n]),) for n in range(100)])])
+    copies = [(bytes(60_000),) for _ in range(100)]
+    with file_size_limit(3_000_000), pytest.raises(StoreError):
+        await commit.write(
+            [Statement("INSERT INTO u VALUES (?)", copies), Statement("DELETE FROM t")]
+        )
+    await commit.close()
+    assert query(path, "SELECT count(*) FROM t") == [(100,)]
+    assert query(path, "SELECT count(*) FROM u") == [(0,)]
