@@ -5,7 +5,9 @@ A folder is listed once, when its first upload begins. An upload counts with its
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 from replica import limits
 from replica.refusals import QuotaExceeded
@@ -17,16 +19,28 @@ FOLDERS_MAX = 256
 class Tally:
     """The size of each blob of one conversation, whole or announced."""
 
-    def __init__(self, sizes: dict[str, int]) -> None:
-        """Start with the sizes in bytes, by name."""
+    def __init__(self, sizes: dict[str, int], uploads: Iterable[str] = ()) -> None:
+        """Start with the sizes in bytes, by name, and the names of those that are not whole."""
         self._sizes = sizes
+        self._uploads = set(uploads)
         self._total = sum(sizes.values())
         self._lock = threading.Lock()  # uploads are finished in threads
+
+    @classmethod
+    def listed(cls, folder: Path) -> Self:
+        """Count the files of a folder."""
+        found = list(_files(folder))
+        uploads = (name for name, _, is_whole in found if not is_whole)
+        return cls({name: size for name, size, _ in found}, uploads)
 
     @property
     def total(self) -> int:
         """Bytes of all."""
         return self._total
+
+    def upload(self, name: str) -> int | None:
+        """Return the final size of an upload in progress, None if there is none."""
+        return self._sizes.get(name) if name in self._uploads else None
 
     def check(self, name: str, size: int, total_bytes_max: int) -> None:
         """Raise QuotaExceeded if an upload of this name and size is too much."""
@@ -35,16 +49,23 @@ class Tally:
         if (is_new and len(self._sizes) >= limits.BLOB_FILES_MAX) or total > total_bytes_max:
             raise QuotaExceeded("the blobs of this conversation are too many or too large")
 
-    def put(self, name: str, size: int) -> None:
-        """Count a blob, in place of one of the same name."""
+    def begin(self, name: str, size: int) -> None:
+        """Count an upload by its final size, in place of one of the same name."""
         with self._lock:
             self._total += size - self._sizes.get(name, 0)
             self._sizes[name] = size
+            self._uploads.add(name)
+
+    def complete(self, name: str) -> None:
+        """Note that an upload has become a whole blob."""
+        with self._lock:
+            self._uploads.discard(name)
 
     def drop(self, name: str) -> None:
         """Count a blob no longer."""
         with self._lock:
             self._total -= self._sizes.pop(name, 0)
+            self._uploads.discard(name)
 
 
 class Tallies:
@@ -58,11 +79,15 @@ class Tallies:
     def of(self, folder: Path) -> Tally:
         """Return the tally of a folder; list it if it is not known."""
         with self._lock:
-            tally = self._of.pop(folder, None) or Tally(sizes(folder))
+            tally = self._of.pop(folder, None) or Tally.listed(folder)
             self._of[folder] = tally
             if len(self._of) > FOLDERS_MAX:
                 self._of.popitem(last=False)
             return tally
+
+    def known(self, folder: Path) -> Tally | None:
+        """Return the tally of a folder if it is known; it never waits."""
+        return self._of.get(folder)
 
     def clear(self) -> None:
         """Forget all folders, whose files were deleted by themselves."""
@@ -75,15 +100,20 @@ class Tallies:
             self._of.pop(folder, None)
 
 
-def announced(part: Path) -> int:
-    """Return the final size that an upload's file name states, in bytes."""
-    return int(part.suffixes[-2][1:])
+def part_name(name: str, size: int) -> str:
+    """Return the file name of an upload of `size` bytes in progress."""
+    return f"{name}.{size}.part"
 
 
-def sizes(folder: Path) -> dict[str, int]:
-    """List a folder: the bytes of each blob by name, the final ones of an upload."""
-    found: dict[str, int] = {}
+def stored_bytes(folder: Path) -> int:
+    """List a folder: the bytes of all its blobs, uploads counted by their final size."""
+    return sum(size for _, size, _ in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int, bool]]:
+    """List a folder: name and bytes of each blob, and whether it is whole or an upload."""
     for file in folder.iterdir() if folder.is_dir() else ():
-        name = file.name.partition(".")[0] if file.suffix != ".bad" else file.name
-        found[name] = announced(file) if file.suffix == ".part" else file.stat().st_size
-    return found
+        if file.suffix == ".part":
+            yield file.name.partition(".")[0], int(file.suffixes[-2][1:]), False
+        else:
+            yield file.name, file.stat().st_size, True

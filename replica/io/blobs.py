@@ -24,7 +24,7 @@ import structlog
 
 from replica import limits
 from replica.ids import ID_BYTES, ConversationId, Digest, short
-from replica.io.blob_tally import Tallies, announced, sizes
+from replica.io.blob_tally import Tallies, Tally, part_name, stored_bytes
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
 from replica.refusals import (
     ArgumentInvalid,
@@ -88,7 +88,7 @@ class Blobs:
         """Return the state of a blob; an absent one is incomplete with 0 bytes."""
         whole = self._path(conversation, digest)
         writer = self._writers.get(whole)
-        return writer.state if writer else await _in_thread(_state, whole)
+        return writer.state if writer else await _in_thread(self._stored, whole)
 
     def check_size(self, size: int) -> None:
         """Raise BlobTooLarge for more bytes than one blob may have."""
@@ -147,7 +147,10 @@ class Blobs:
     async def used(self, conversation: ConversationId) -> int:
         """Return the bytes of the blobs of a conversation; an upload has its final size."""
         folder = self._scope(conversation)
-        return await _in_thread(lambda: self._tallies.of(folder).total)
+        tally = self._tallies.known(folder)
+        if tally is None:
+            tally = await _in_thread(self._tallies.of, folder)
+        return tally.total
 
     async def usage(self) -> dict[ConversationId, int]:
         """Return the bytes of the blobs of each conversation; it lists all folders."""
@@ -182,6 +185,9 @@ class Blobs:
     def _path(self, conversation: ConversationId, digest: Digest) -> Path:
         return self._scope(conversation) / _name(digest)
 
+    def _stored(self, whole: Path) -> BlobState:
+        return _state(whole, self._tallies.of(whole.parent))
+
     def _forget(self, whole: Path, writer: "BlobWriter") -> None:
         if self._writers.get(whole) is writer:
             del self._writers[whole]
@@ -204,7 +210,7 @@ class BlobWriter:
     ) -> None:
         """Prepare an upload of `size` bytes to become the file `whole`."""
         self._whole = whole
-        self._part = whole.with_name(f"{whole.name}.{size}.part")
+        self._part = part_path(whole, size)
         self._size = size
         self._forget = forget
         self._tallies = tallies
@@ -274,20 +280,21 @@ class BlobWriter:
 
     def _open(self, offset: int) -> None:
         make_folder(self._whole.parent)
-        before = _state(self._whole)
+        tally = self._tallies.of(self._whole.parent)
+        before = _state(self._whole, tally)
         if offset == 0 and not before.complete and before.size_bytes != self._size:
-            for part in _parts(self._whole):
-                part.unlink()
+            announced = tally.upload(self._whole.name)
+            if announced is not None:
+                part_path(self._whole, announced).unlink(missing_ok=True)
             before = self.state
         if (offset, self._size) != (before.committed_bytes, before.size_bytes):
             raise BlobOffsetInvalid(
                 f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
                 f" not {offset} of {self._size}"
             )
-        tally = self._tallies.of(self._whole.parent)
         if not before.complete:
             tally.check(self._whole.name, self._size, self._total_bytes_max)
-            tally.put(self._whole.name, self._size)
+            tally.begin(self._whole.name, self._size)
         self.state = before
         self._written = before.committed_bytes
         if not before.complete:
@@ -321,6 +328,7 @@ class BlobWriter:
             self.state = BlobState(False, 0, self._size)
             raise BlobDigestMismatch(f"the {self._size} bytes do not have the digest")
         self._part.rename(self._whole)
+        self._tallies.of(self._whole.parent).complete(self._whole.name)
         sync_folder(self._whole.parent)
         self.state = BlobState(True, self._size, self._size)
 
@@ -340,7 +348,7 @@ def _usage(folder: Path) -> dict[ConversationId, int]:
     found: dict[ConversationId, int] = {}
     for scope in folder.iterdir() if folder.is_dir() else ():
         with contextlib.suppress(ValueError):  # not a folder of ours
-            found[ConversationId(bytes.fromhex(scope.name))] = sum(sizes(scope).values())
+            found[ConversationId(bytes.fromhex(scope.name))] = stored_bytes(scope)
     return found
 
 
@@ -351,20 +359,31 @@ def _name(id_: bytes) -> str:
     return id_.hex()
 
 
-def _parts(whole: Path) -> list[Path]:
-    return list(whole.parent.glob(f"{whole.name}.*.part"))
+def part_path(whole: Path, size: int) -> Path:
+    """Return the file of an upload of `size` bytes to become `whole`."""
+    return whole.with_name(part_name(whole.name, size))
 
 
-def _state(whole: Path) -> BlobState:
+def bad_path(whole: Path) -> Path:
+    """Return the file of bytes that no longer match the name `whole`."""
+    return whole.with_name(f"{whole.name}.bad")
+
+
+def _state(whole: Path, tally: Tally) -> BlobState:
     if whole.is_file():
         size = whole.stat().st_size
         return BlobState(True, size, size)
-    for part in _parts(whole):
+    announced = tally.upload(whole.name)
+    if announced is None:
+        return BlobState(False, 0, 0)
+    try:
+        file = FileIO(part_path(whole, announced))
+    except FileNotFoundError:  # expired, or never made because the disk was full
+        return BlobState(False, 0, 0)
+    with file:
         # Bytes written by a killed process may not be durable yet, and reported ones must be.
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-            return BlobState(False, file.seek(0, os.SEEK_END), announced(part))
-    return BlobState(False, 0, 0)
+        os.fsync(file.fileno())
+        return BlobState(False, file.seek(0, os.SEEK_END), announced)
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -406,7 +425,7 @@ def _quarantine(whole: Path) -> None:
         conversation=short(bytes.fromhex(whole.parent.name)),
         blob=short(bytes.fromhex(whole.name)),
     )
-    whole.replace(whole.with_name(f"{whole.name}.bad"))
+    whole.replace(bad_path(whole))
     sync_folder(whole.parent)
 
 

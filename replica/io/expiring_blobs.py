@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from replica.ids import ConversationId, Digest
-from replica.io.blobs import Blobs
+from replica.io.blobs import Blobs, bad_path, part_path
 from replica.io.disk import typed_errors
 
 UPLOAD_LIFETIME_S = 24 * 3600
@@ -37,9 +37,7 @@ class ExpiringBlobs(Blobs):
         if writer is not None:
             await writer.close()
         with typed_errors():
-            removed = await asyncio.to_thread(_remove, whole)
-        self._tallies.forget(whole.parent)
-        return removed
+            return await asyncio.to_thread(self._remove, whole)
 
     async def sweep(self, now_s: float) -> int:
         """Delete all that has expired at a Unix time; return its bytes. Raises StoreError."""
@@ -49,6 +47,17 @@ class ExpiringBlobs(Blobs):
             self._tallies.clear()
         return removed
 
+    def _remove(self, whole: Path) -> int:
+        tally = self._tallies.of(whole.parent)
+        files = [whole, bad_path(whole)]
+        announced = tally.upload(whole.name)
+        if announced is not None:
+            files.append(part_path(whole, announced))
+        removed = sum(map(_unlink, files))
+        for file in files:
+            tally.drop(file.name)
+        return removed
+
 
 def _keep_until(whole: Path, expire_s: float) -> None:
     try:
@@ -56,11 +65,6 @@ def _keep_until(whole: Path, expire_s: float) -> None:
             os.utime(whole, (expire_s, expire_s))
     except FileNotFoundError:  # incomplete, or removed meanwhile
         return
-
-
-def _remove(whole: Path) -> int:
-    found = whole.parent.glob(f"{whole.name}*") if whole.parent.is_dir() else ()
-    return sum(map(_unlink, found))
 
 
 def _sweep(folder: Path, now_s: float) -> int:
@@ -73,6 +77,9 @@ def _sweep(folder: Path, now_s: float) -> int:
 
 
 def _unlink(file: Path) -> int:
-    size = file.stat().st_size
-    file.unlink(missing_ok=True)
+    try:
+        size = file.stat().st_size
+        file.unlink()
+    except FileNotFoundError:
+        return 0
     return size

@@ -1,6 +1,8 @@
 """Blobs are counted in files and bytes, without a look at the folder each time (LIM-11)."""
 
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from replica.ids import ConversationId, Digest
 from replica.io import blob_tally
 from replica.io.blob_tally import Tallies, Tally
 from replica.io.blobs import Blobs
+from replica.io.expiring_blobs import ExpiringBlobs
 from replica.refusals import BlobDigestMismatch, QuotaExceeded
 
 ONE, TWO = ConversationId(b"1" * 32), ConversationId(b"2" * 32)
@@ -43,18 +46,56 @@ async def test_the_files_of_a_conversation_are_bounded(
 
 
 async def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _write(Blobs(tmp_path), ONE, b"of an earlier process")
     listed: list[Path] = []
-    sizes = blob_tally.sizes
+    iterdir, scandir = Path.iterdir, os.scandir
 
-    def counted(folder: Path) -> dict[str, int]:
+    def counted(folder: Path) -> Iterator[Path]:
         listed.append(folder)
-        return sizes(folder)
+        return iterdir(folder)
 
-    monkeypatch.setattr(blob_tally, "sizes", counted)
-    blobs = Blobs(tmp_path)
+    def scanned(folder: str) -> object:
+        listed.append(Path(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    monkeypatch.setattr(os, "scandir", scanned)
+    blobs = ExpiringBlobs(tmp_path)
     for number in range(5):
-        await _write(blobs, ONE, bytes([number]))
-    assert len(listed) == 1
+        data = bytes([number])
+        assert not (await blobs.stat(ONE, _digest(data))).complete
+        await _write(blobs, ONE, data)
+        assert (await blobs.stat(ONE, _digest(data))).complete
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 0) as writer:
+        await writer.write(b"lo")
+    async with await blobs.open_write(ONE, _digest(b"long"), 3, 0):  # begins anew
+        pass
+    assert await blobs.remove(ONE, _digest(b"long")) == 0
+    assert await blobs.remove(ONE, _digest(bytes([1]))) == 1
+    assert await blobs.used(ONE) == 4 + len(b"of an earlier process")
+    assert listed == [tmp_path / ONE.hex()]
+
+
+async def test_an_upload_whose_file_is_gone_begins_anew(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 0) as writer:
+        await writer.write(b"lo")
+    (part,) = (tmp_path / ONE.hex()).iterdir()
+    part.unlink()
+    assert (await blobs.stat(ONE, _digest(b"long"))).committed_bytes == 0
+    await _write(blobs, ONE, b"long")
+    assert (await blobs.stat(ONE, _digest(b"long"))).complete
+
+
+async def test_an_upload_is_found_again_by_another_process(tmp_path: Path) -> None:
+    async with await Blobs(tmp_path).open_write(ONE, _digest(b"long"), 4, 0) as writer:
+        await writer.write(b"lo")
+    state = await Blobs(tmp_path).stat(ONE, _digest(b"long"))
+    assert (state.complete, state.committed_bytes, state.size_bytes) == (False, 2, 4)
+    async with await Blobs(tmp_path).open_write(ONE, _digest(b"long"), 5, 0):
+        pass
+    (part,) = (tmp_path / ONE.hex()).iterdir()
+    assert part.name.endswith(".5.part")
 
 
 def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> None:
@@ -62,7 +103,7 @@ def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> 
     tally.check("b", 90, 100)
     with pytest.raises(QuotaExceeded):
         tally.check("b", 91, 100)
-    tally.put("b", 90)
+    tally.begin("b", 90)
     tally.check("b", 90, 100)
     tally.drop("a")
     tally.check("b", 100, 100)
