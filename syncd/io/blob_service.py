@@ -71,8 +71,8 @@ class BlobService:
         self, request: pb.ReadRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
-        held = await self._permitted(request, context, Right.READ)
         with self._driver.transfers.count(rpc.caller(self._authenticator, context)):
+            held = await self._permitted(request, context, Right.READ)
             async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
                 await self._permitted(request, context, Right.READ)  # LINK-16: each is a delivery
                 self._driver.counters.bytes_out += len(chunk)

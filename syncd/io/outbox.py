@@ -18,10 +18,10 @@ from replica.refusals import SlowReader
 from syncd.hint import Answered, Hint
 
 OUTBOX_MESSAGES_MAX = 20_000
-LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
-"""While more bytes than these are queued, no frames are read from the peer."""
 LONG_BYTES = 8_192
 """Bytes from which on an item takes a while to encode or copy."""
+LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
+"""While more bytes than these are queued, no frames are read from the peer."""
 _HINT_BYTES = 256
 """Approximate size of a hint or answer, which are encoded only when they are written."""
 
@@ -93,15 +93,15 @@ class Outbox:
     ) -> None:
         """Write items until the stream ends; skip those that `encode` turns into None.
 
-        `on_written` is called with the bytes written in all; `pace` returns when a long item
-        may be encoded and written. Raises SlowReader once a stalled peer reads again, and
-        the errors of `encode`.
+        `on_written` is called with the bytes written in all; `pace` returns when a long item, or
+        one of several, may be encoded and written. Raises SlowReader once a stalled peer reads
+        again, and the errors of `encode`.
         """
         written_bytes = 0
         try:
             while (item := await self._queue.get()) is not None:
                 self._count(-_size(item))
-                if pace is not None and _size(item) >= LONG_BYTES:
+                if pace is not None and (not self._queue.empty() or _size(item) >= LONG_BYTES):
                     await pace()
                 data = encode(item)
                 if data is None:

@@ -2,8 +2,8 @@
 
 A hub has one thread. All that a call needs besides its own step (the connection, the disk,
 the answer) takes turns of the loop, and each turn would last as long as the steps of all
-other calls together. So steps have a slice of time; then the loop turns without any, and
-those that wait are served in the order of syncd/step_queue.py (DECISIONS D397).
+other calls together. So steps have a slice of time; then the loop turns without any of those who
+had it, and those that wait are served in the order of syncd/step_queue.py (DECISIONS D397).
 """
 
 import asyncio
@@ -25,6 +25,8 @@ LONG_PAUSE_S = 0.001
 
 The threads of gRPC and of SQLite take up what they did only while the loop waits.
 """
+PAUSES_MAX = 10
+"""A step that took as long as several slices is followed by as many pauses, up to these."""
 OTHERS_S = 1.0
 IDLE_S = 0.001
 """Time without a step after which a new slice begins without a pause."""
@@ -44,11 +46,13 @@ class Pacer:
         self._began = 0.0
         self._slice_s = 0.0
         self._slice_payers: set[Payer] = set()
+        self._pause_s = 0.0
+        """Time of the steps of others within a pause."""
         self._last: Payer | None = None
         self._changed_at = float("-inf")
         """When a step was of another payer than the one before."""
         self._pauses = False
-        self._looks = False
+        self._looks: asyncio.Handle | None = None
 
     async def step(self, key: PublicKey) -> None:
         """Return when a key's work may go on for some milliseconds, to its next await or step.
@@ -56,18 +60,29 @@ class Pacer:
         It returns without a turn of the loop while the slice lasts.
         """
         payer, now = self._payer_of(key), time.perf_counter()
-        if not (self._queue or self._pauses):
+        if self._pauses:
+            self._end_step(now)
+            if self._may_step_in_pause(payer, now):
+                self._begin_step(payer, now)
+                return
+        elif not self._queue:
             self._end_step(now)
             if now - self._began > IDLE_S:
                 self._begin_slice()
             if self._slice_s < SLICE_S:
+                self._slice_payers.add(payer)
                 self._begin_step(payer, now)
                 return
             self._pause()
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.add(payer, granted, now)
         await granted
-        self._began = time.perf_counter()
+        now = time.perf_counter()
+        if self._payer is payer:
+            self._began = now
+        else:  # others had their steps since it was granted
+            self._end_step(now)
+            self._begin_step(payer, now)
 
     async def in_steps(self, steps: Steps[_Result], key: PublicKey) -> _Result:
         """Run a key's work in steps; return its result."""
@@ -79,26 +94,34 @@ class Pacer:
                 result: _Result = done.value
                 return result
 
+    def _may_step_in_pause(self, payer: Payer, now: float) -> bool:
+        """Say whether a payer had no step in the slice, and less lately than all that wait."""
+        if payer in self._slice_payers or self._pause_s >= SLICE_S:
+            return False
+        return self._queue.precedes(payer, now)
+
     def _begin_step(self, payer: Payer, now: float) -> None:
         if self._last not in (payer, None):
             self._changed_at = now
         self._last = self._payer = payer
-        self._slice_payers.add(payer)
         self._began = now
-        if not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_soon(self._look)
+        if self._looks is not None:
+            self._looks.cancel()
+        self._looks = asyncio.get_running_loop().call_soon(self._look)
 
     def _end_step(self, now: float) -> None:
         if self._payer is not None:
             taken_s = now - self._began
-            self._slice_s += taken_s
+            if self._pauses:
+                self._pause_s += taken_s
+            else:
+                self._slice_s += taken_s
             self._queue.note(self._payer, taken_s, now)
             self._payer, self._began = None, now
 
     def _look(self) -> None:
         """Go on at the end of the turn in which a step began."""
-        self._looks = False
+        self._looks = None
         self._end_step(time.perf_counter())
         if self._pauses:
             return
@@ -108,18 +131,20 @@ class Pacer:
             self._grant()
 
     def _pause(self) -> None:
-        self._pauses = True
+        self._pauses, self._pause_s = True, 0.0
         loop = asyncio.get_running_loop()
         has_others = time.perf_counter() - self._changed_at < OTHERS_S
+        pauses = min(PAUSES_MAX, int(self._slice_s / SLICE_S))
         if has_others and len(self._slice_payers) == 1:
-            loop.call_later(LONG_PAUSE_S, self._turn, 1)
+            loop.call_later(pauses * LONG_PAUSE_S, self._turn, 1)
         else:
-            loop.call_soon(self._turn, PAUSE_TURNS)
+            loop.call_soon(self._turn, pauses * PAUSE_TURNS)
 
     def _turn(self, left: int) -> None:
         if left > 1:
             asyncio.get_running_loop().call_soon(self._turn, left - 1)
             return
+        self._end_step(time.perf_counter())
         self._pauses = False
         self._begin_slice()
         self._grant()
@@ -135,6 +160,7 @@ class Pacer:
             payer, granted = self._queue.take()
             if not granted.done():
                 granted.set_result(None)
+                self._slice_payers.add(payer)
                 self._begin_step(payer, now)
                 return
             self._queue.note(payer, 0.0, now)  # its call was cancelled

@@ -165,11 +165,11 @@ class SyncService:
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
         self._driver.counters.bytes_in += request.ByteSize()
-        try:
-            message = await self._driver.pacer.in_steps(entries_steps(request), peer)
-        except EntryRefused:
-            return pb.PushResponse(outcomes=_unreadable(request))
-        with self._driver.calls.count(peer):
+        with self._driver.calls.count(peer):  # it waits for its steps with all its bytes
+            try:
+                message = await self._driver.pacer.in_steps(entries_steps(request), peer)
+            except EntryRefused:
+                return pb.PushResponse(outcomes=_unreadable(request))
             outcomes = await self._driver.push(peer, message)
         held = self._driver.hub.shelf.get(message.conversation)
         linked = {host.key for host in self._hosts()}
@@ -209,12 +209,12 @@ class SyncService:
     ) -> AsyncIterator[pb.FetchResponse]:
         """Send entries by id or lane range."""
         peer = rpc.caller(self._authenticator, context)
-        held = await self._driver.permitted(peer, conversation_id(request.conversation))
-        ids = [EntryId(one) for one in request.ids]
-        ranges = map(_lane_range, request.ranges)
-        responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
-        await self._driver.performer.flush(held.id)
         with self._driver.transfers.count(peer):
+            held = await self._driver.permitted(peer, conversation_id(request.conversation))
+            ids = [EntryId(one) for one in request.ids]
+            ranges = map(_lane_range, request.ranges)
+            responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
+            await self._driver.performer.flush(held.id)
             for response in responses:
                 await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
                 size = sum(entry.size_bytes for entry in response.entries)
@@ -241,6 +241,8 @@ class SyncService:
             await pace()
             await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
 
+        with self._driver.calls.count(peer):
+            await pace()  # before there is a link, whose time runs
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
         with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
             link_id = self._driver.connect(peer, outbox.put, watches=True, drop=outbox.drop)
@@ -248,7 +250,6 @@ class SyncService:
                 self._send_heartbeats(link_id), name="watch heartbeats"
             )
             try:
-                await pace()
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
                 encode = self._counted(partial(self._watch_response, peer))

@@ -37,20 +37,25 @@ class Throttle:
         """Use the caller's hub, which tells members from strangers, and budget."""
         self._hub = hub
         self._budget = budget
-        self._payers: dict[PublicKey, Payer] = {}
-        """The payer of each key's last work as a member, the one noted first in front."""
+        self._payers: dict[PublicKey, tuple[Payer, ConversationId]] = {}
+        """The payer of each key's last work as a member, and in which conversation."""
         self.answered: dict[LinkId, ConversationId] = {}
         """The conversation of the last answer to each link."""
 
     def payer_of(self, peer: PublicKey) -> Payer:
         """Return who paid for a key's last work as a member; all others are strangers, as one."""
-        return self._payers.get(peer, STRANGERS)
+        payer, _ = self._payers.get(peer, (STRANGERS, None))
+        return payer
 
     def _payer(self, peer: PublicKey, conversation: ConversationId, now: float) -> Payer:
         """Return who pays: a member in the pool of the creator, else all strangers as one."""
         payer = self._find_payer(peer, conversation, now)
-        if payer is not STRANGERS:
-            self._payers[peer] = payer
+        if payer is STRANGERS:
+            _, known = self._payers.get(peer, (None, None))
+            if known == conversation:  # the key was removed
+                del self._payers[peer]
+        else:
+            self._payers[peer] = payer, conversation
             if len(self._payers) > PAYERS_MAX:
                 del self._payers[next(iter(self._payers))]
         return payer

@@ -1,6 +1,7 @@
 """The order in which keys get the steps of a busy hub."""
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -105,3 +106,42 @@ def test_all_that_waits_is_taken_once_whatever_the_order_of_calls(seed: int) -> 
         elif kind == "step alone" and serving is None:
             queue.note(chance.choice(payers), chance.random(), now)
     assert sorted(taken) == list(range(200))
+
+
+def test_one_that_did_much_once_has_its_share_again_while_others_are_busy() -> None:
+    queue: StepQueue[Payer] = StepQueue()
+    payers = [Payer(b"once", PublicKey(b"1" * 32)), ONE, OTHER]
+    now, step_s = 0.0, 0.01
+    queue.add(payers[0], payers[0], now)
+    served: Counter[Payer] = Counter()
+    for _ in range(6_000):  # a minute alone
+        payer, _ = queue.take()
+        now += step_s
+        queue.note(payer, step_s, now)
+        queue.add(payer, payer, now)
+    for payer in payers[1:]:
+        queue.add(payer, payer, now)
+    for _ in range(12_000):  # two minutes with the others
+        payer, _ = queue.take()
+        now += step_s
+        queue.note(payer, step_s, now)
+        queue.add(payer, payer, now)
+        served[payer] += 1
+    assert min(served[payer] for payer in payers) > 12_000 // 5
+
+
+def test_a_key_precedes_those_that_wait_if_it_had_less_and_waits_for_nothing() -> None:
+    queue: StepQueue[str] = StepQueue()
+    assert queue.precedes(ONE, 0.0)
+    queue.note(ONE, 0.5, 0.0)
+    queue.note(OTHER, 0.2, 0.0)
+    queue.add(OTHER, "other", 0.0)
+    assert not queue.precedes(ONE, 0.0)  # its pool had more
+    assert not queue.precedes(TWO, 0.0)
+    assert not queue.precedes(OTHER, 0.0)  # it waits itself
+    queue.add(ONE, "one", 0.0)
+    assert queue.precedes(Payer(b"third pool", PublicKey(b"4" * 32)), 0.0)
+    assert not queue.precedes(TWO, 0.0)  # its pool is behind the other one
+    assert queue.take()[1] == "other"
+    queue.note(OTHER, 0.0, 0.0)
+    assert queue.precedes(TWO, 0.0)

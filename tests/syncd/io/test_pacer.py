@@ -1,6 +1,7 @@
 """Steps of a busy hub, with turns of the event loop between them, on a clock of the test."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -152,3 +153,60 @@ async def test_work_in_steps_has_its_result_and_its_error(clock: Clock) -> None:
     assert await pacer.in_steps(counted(fails=False), HEAVY) == 7  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at the end"):
         await pacer.in_steps(counted(fails=True), HEAVY)  # type: ignore[arg-type]
+
+
+async def test_a_long_step_is_followed_by_as_many_pauses(clock: Clock) -> None:
+    pacer, done = new_pacer(), list[PublicKey]()
+    task = working(pacer, clock, HEAVY, 4.5 * SLICE_S, done)
+    await turns_until(lambda: bool(done))
+    assert len(done) == 1
+    assert 4 * PAUSE_TURNS <= await turns_until(lambda: len(done) > 1) <= 4 * PAUSE_TURNS + 4
+    task.cancel()
+
+
+async def test_in_a_pause_those_step_that_had_no_part_of_the_slice(clock: Clock) -> None:
+    pacer, done = new_pacer(), list[PublicKey]()
+    heavy = working(pacer, clock, HEAVY, SLICE_S, done)
+    await turns_until(lambda: bool(done))
+    for key, returns in ((LIGHT, True), (HEAVY, False)):
+        step = pacer.step(key)
+        if returns:
+            with pytest.raises(StopIteration):
+                step.send(None)
+            clock.now += SLICE_S / 2
+        else:
+            step.send(None)
+            step.close()
+    light = working(pacer, clock, LIGHT, SLICE_S / 2, done)
+    await asyncio.sleep(0)
+    assert done.count(LIGHT) == 1  # then the time of such steps is over
+    assert pacer._pauses
+    for task in (heavy, light):
+        task.cancel()
+
+
+async def test_each_step_is_charged_to_its_own_payer(clock: Clock) -> None:
+    pacer, charged = new_pacer(), Counter[PublicKey]()
+    note = pacer._queue.note
+
+    def noted(payer: Payer, seconds: float, now: float) -> None:
+        charged[payer.key] += seconds  # type: ignore[assignment]
+        note(payer, seconds, now)
+
+    pacer._queue.note = noted  # type: ignore[method-assign]
+    done = list[PublicKey]()
+    heavy = working(pacer, clock, HEAVY, 2 * SLICE_S, done)
+
+    async def work_lightly() -> None:
+        while True:
+            await pacer.step(LIGHT)
+            clock.now += SLICE_S / 100
+            done.append(LIGHT)
+            await asyncio.sleep(0)  # it is ready again before the heavy one that was granted
+
+    light = asyncio.create_task(work_lightly())
+    await turns_until(lambda: done.count(HEAVY) > 20)
+    for task in (heavy, light):
+        task.cancel()
+    assert charged[HEAVY] == pytest.approx(done.count(HEAVY) * 2 * SLICE_S, rel=0.1)
+    assert charged[LIGHT] == pytest.approx(done.count(LIGHT) * SLICE_S / 100, rel=0.1)

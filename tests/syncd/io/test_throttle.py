@@ -110,3 +110,14 @@ def test_payers_beyond_a_bound_are_strangers_again(
         throttle.charge(key, scene.id, sent_bytes=CALL_BYTES)
     assert throttle.payer_of(scene.writer.public) is STRANGERS
     assert throttle.payer_of(other.public).key == other.public
+
+
+def test_a_removed_key_is_a_stranger_with_its_next_work(scene: Scene) -> None:
+    throttle = Throttle(scene.hub, Budget())
+    member = Writer(2)
+    scene.give(scene.grant(member.public))
+    throttle.charge(member.public, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(member.public).key == member.public
+    scene.give(scene.revoke(member.public))
+    throttle.charge(member.public, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(member.public) is STRANGERS

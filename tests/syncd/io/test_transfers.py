@@ -8,6 +8,8 @@ import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica import limits
+from replica.ids import PublicKey
+from replica.log import entry_to_pb
 from tests.support.callers import ServedHub, refused, serve_hub, until
 
 
@@ -64,3 +66,63 @@ async def test_a_key_has_a_number_of_calls_only(
     assert await refused(served.owner.sync.Push(push, metadata=served.owner.metadata)) == (
         "RATE_LIMITED"
     )
+
+
+async def test_calls_that_wait_for_a_step_are_counted(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds its request: a hub whose steps take long must not hold any number of them."""
+    may_go = asyncio.Event()
+
+    async def step(_key: object) -> None:
+        await may_go.wait()
+
+    driver = served.hub.driver
+    monkeypatch.setattr(driver.pacer, "step", step)
+    monkeypatch.setattr(driver.calls, "_per_key_max", 1)
+    monkeypatch.setattr(driver.transfers, "_per_key_max", 1)
+    sync, blobs, metadata = served.owner.sync, served.owner.blobs, served.owner.metadata
+    push = sync_pb2.PushRequest(
+        conversation=served.id, entries=[entry_to_pb(entry) for entry in served.entries]
+    )
+    first = sync.Push(push, metadata=metadata)
+    async with asyncio.timeout(10):
+        await until(lambda: driver.calls._total == 1)
+        assert await refused(sync.Push(push, metadata=metadata)) == "RATE_LIMITED"
+        watch = sync_pb2.WatchRequest(conversation=served.id)
+        assert await refused(sync.Watch(watch, metadata=metadata)) == "RATE_LIMITED"
+        fetch = sync_pb2.FetchRequest(conversation=served.id)
+        fetched = sync.Fetch(fetch, metadata=metadata)
+        await until(lambda: driver.transfers._total == 1)
+        assert await refused(sync.Fetch(fetch, metadata=metadata)) == "QUOTA_EXCEEDED"
+        read = blob_pb2.ReadRequest(conversation=served.id, digest=bytes(32))
+        assert await refused(blobs.Read(read, metadata=metadata)) == "QUOTA_EXCEEDED"
+    fetched.cancel()
+    may_go.set()
+    assert len((await first).outcomes) == len(served.entries)
+
+
+async def test_a_watch_that_waits_long_for_its_step_is_served(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, beats = asyncio.Event(), asyncio.Event()
+    pacer = served.hub.driver.pacer
+    step = pacer.step
+
+    async def wait(key: PublicKey) -> None:
+        waits.set()
+        await beats.wait()
+        await step(key)
+
+    monkeypatch.setattr(limits, "HEARTBEAT_S", 0.0)  # its time is over while it waits
+    monkeypatch.setattr(pacer, "step", wait)
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    call = served.owner.sync.Watch(request, metadata=served.owner.metadata)
+    async with asyncio.timeout(10):
+        await waits.wait()
+        turns = iter(range(20))
+        await until(lambda: next(turns, None) is None)
+        beats.set()
+        response = await call.read()
+    call.cancel()
+    assert response.WhichOneof("event") in ("entries", "hint", "beat")
