@@ -96,6 +96,8 @@ class BlobService:
         digest = _digest(first.digest)
         expire_ms = first.expire_time_ms
         self._blobs.check_size(first.size_bytes)
+        peer = rpc.caller(self._authenticator, context)
+        self._driver.throttle.charge(peer, held.id, uploads=1)
         await self._count_disk(held)
         if held.creator is not None and not first.offset:
             self._driver.hub.disk.check(held.creator, first.size_bytes)
@@ -110,7 +112,8 @@ class BlobService:
                 await self._permitted(first, context, Right.WRITE_BLOBS)
                 await writer.write(request.data)
                 self._driver.counters.bytes_in += len(request.data)
-        state = await self._blobs.finish(held.id, digest, expire_ms)
+        await self._blobs.finish(held.id, digest, expire_ms)
+        state = writer.state
         return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)
 
     async def _count_disk(self, held: Conversation) -> None:
@@ -129,6 +132,7 @@ class BlobService:
 async def _next(requests: AsyncIterator[pb.WriteRequest]) -> pb.WriteRequest | None:
     """Return the next message, None at the end. Raises LinkIdle if none comes for too long."""
     try:
-        return await asyncio.wait_for(anext(requests, None), limits.IDLE_TIMEOUT_S)
+        async with asyncio.timeout(limits.IDLE_TIMEOUT_S):
+            return await anext(requests, None)
     except TimeoutError as error:
         raise LinkIdle("no data came for too long; the committed bytes stay") from error

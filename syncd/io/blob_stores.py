@@ -64,12 +64,10 @@ class BlobStores:
 
     async def finish(
         self, conversation: ConversationId, digest: Digest, expire_time_ms: int
-    ) -> BlobState:
-        """Set the time at which a blob expires whose upload has ended; return its state."""
-        if not expire_time_ms:
-            return await self._lasting.stat(conversation, digest)
-        await self._expiring.keep_until(conversation, digest, expire_time_ms)
-        return await self._expiring.stat(conversation, digest)
+    ) -> None:
+        """Set the time at which a blob expires whose upload has ended; 0 is never."""
+        if expire_time_ms:
+            await self._expiring.keep_until(conversation, digest, expire_time_ms)
 
     async def remove(self, conversation: ConversationId, digest: Digest) -> int:
         """Delete a blob that expires; return its bytes, 0 if there is none."""

@@ -11,6 +11,7 @@ from replica.link import Message, conversation_of
 from replica.refusals import RateLimited
 from syncd.budget import (
     STRANGERS,
+    UPLOAD_UNITS,
     WAIT_S_MAX,
     Budget,
     is_reserved,
@@ -120,10 +121,11 @@ class Throttle:
         *,
         sent_bytes: int = 0,
         work: int = 0,
+        uploads: int = 0,
     ) -> None:
-        """Charge a message; the bytes that answer it; the work on the log that it caused."""
+        """Charge a message; the bytes that answer it; its work on the log; uploads that begin."""
         units = (units_of(message) if message is not None else 0) + units_sent(sent_bytes)
-        units += units_of_work(work)
+        units += units_of_work(work) + UPLOAD_UNITS * uploads
         if not units:
             return
         now = time.monotonic()

@@ -39,7 +39,8 @@ class Stores:
             CONVERSATION, digest, len(data), 0, expire_ms
         ) as writer:
             await writer.write(data)
-        return await self.all.finish(CONVERSATION, digest, expire_ms)
+        await self.all.finish(CONVERSATION, digest, expire_ms)
+        return await self.all.stat(CONVERSATION, digest)
 
     async def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -1,6 +1,7 @@
 """Transfers of blobs hold no call, descriptor or memory of a hub for long (spec/11-limits)."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from antiphon.v1 import blob_pb2, sync_pb2
 from replica import limits
 from replica.ids import PublicKey
 from replica.log import entry_to_pb
+from syncd.budget import UPLOAD_UNITS
+from syncd.shares import Payer
 from tests.support.callers import ServedHub, refused, serve_hub, until
 
 
@@ -52,6 +55,29 @@ async def test_a_key_has_a_number_of_transfers_only(
         second = served.owner.blobs.Write(metadata=served.owner.metadata)
         assert await refused(second) == "QUOTA_EXCEEDED"
     first.cancel()
+
+
+async def test_an_upload_is_charged_for_its_files_however_small_it_is(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[int] = []
+    budget = served.hub.driver.throttle._budget
+    charge = budget.charge
+
+    def noted(payer: Payer, units: int, now: float, *, reserved: bool = False) -> None:
+        charged.append(units)
+        charge(payer, units, now, reserved=reserved)
+
+    monkeypatch.setattr(budget, "charge", noted)
+    content = b"small"
+    digest = hashlib.sha256(content).digest()
+    call = served.owner.blobs.Write(metadata=served.owner.metadata)
+    await call.write(
+        blob_pb2.WriteRequest(conversation=served.id, digest=digest, size_bytes=5, data=content)
+    )
+    await call.done_writing()
+    assert (await call).complete
+    assert UPLOAD_UNITS in charged
 
 
 async def test_a_key_has_a_number_of_calls_only(
