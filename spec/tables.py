@@ -94,7 +94,11 @@ MEANINGS = {
         "items of any other repeated field of a frame or call",
         "FRAME_TOO_LARGE",
     ),
-    "IDLE_TIMEOUT_S": ("quota", "seconds of silence before a link ends", "LINK_IDLE"),
+    "IDLE_TIMEOUT_S": (
+        "quota",
+        "seconds of silence before a link ends, or a connection without a call",
+        "LINK_IDLE",
+    ),
     "HEARTBEAT_S": ("quota", "seconds between two heartbeats of a client", ""),
     "RESYNC_S": ("quota", "seconds without an ack before heads are compared again", ""),
     "DENIED_RECHECK_S": (

@@ -19,7 +19,7 @@ from antiphon.v1 import sync_pb2 as pb
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
-from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
+from replica.limits import FRAME_BYTES_MAX, IDLE_TIMEOUT_S, METADATA_BYTES_MAX
 from replica.link import (
     NO_CERTIFICATE,
     NONCE_BYTES,
@@ -60,7 +60,12 @@ SERVER_OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),
+    # LIM-14: calls are counted by their keys, and connections without a call by nobody else.
+    ("grpc.max_connection_idle_ms", int(1_000 * IDLE_TIMEOUT_S)),
+    ("grpc.server_handshake_timeout_ms", int(1_000 * IDLE_TIMEOUT_S)),
 )
+CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
+"""Option of a server: connections of one of its addresses; more are closed at once."""
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]

@@ -24,3 +24,8 @@ def allow_descriptors(wanted: int = CALLS_SHARE * limits.STREAMS_MAX) -> int:
 def calls_allowed(descriptors: int) -> int:
     """Return how many streams, and how many transfers, so many descriptors allow."""
     return max(1, min(limits.STREAMS_MAX, descriptors // CALLS_SHARE))
+
+
+def connections_allowed(descriptors: int, addresses: int) -> int:
+    """Return how many connections each address may have: together half of the descriptors."""
+    return max(1, descriptors // 2 // addresses)

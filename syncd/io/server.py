@@ -38,7 +38,7 @@ from syncd.io.blob_service import BlobService
 from syncd.io.blob_stores import BlobStores
 from syncd.io.collection import Collection
 from syncd.io.config import HubConfig
-from syncd.io.descriptors import allow_descriptors, calls_allowed
+from syncd.io.descriptors import allow_descriptors, calls_allowed, connections_allowed
 from syncd.io.driver import HubDriver
 from syncd.io.invitation_service import InvitationService
 from syncd.io.service import SyncService
@@ -105,8 +105,11 @@ async def start(config: HubConfig) -> HubServer:
         policy = _policy(config, data_dir)
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
-        server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
         wanted = [one.strip() for one in config.listen.split(",")]
+        connections_max = connections_allowed(allow_descriptors(), len(wanted))
+        server = grpc.aio.server(
+            options=(*rpc.SERVER_OPTIONS, (rpc.CONNECTIONS_MAX, connections_max))
+        )
         certificate = None
         if not all(map(is_loopback, wanted)):
             certificate = CertificateFile(data_dir / "certificate.pem")
