@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -23,11 +24,12 @@ from typing import Any
 from antiphon.v1 import sync_pb2 as pb
 from bench.hostile_attacks import ATTACKS, NEIGHBOUR, Attack, Stage, grown, messages
 from bench.hostile_logs import Pen, Talk, said
-from bench.raw_peer import Figures, RawPeer, TimedHub, timed_hub
+from bench.raw_peer import Figures, RawLink, RawPeer, TimedHub, timed_hub
 from bench.result import Goal, report, say, sized_parser
 from replica.io import Store
 from replica.limits import MEMORY_BYTES_MAX
-from replica.log import entry_to_pb
+from replica.link import Ack, Entries
+from replica.log import Entry, entry_to_pb
 
 SIZES, LONG = (100, 10_000), 100_000
 HOLD_MS, CPU_S_PER_MB, MEMORY_RATIO, APPEND_RATIO, GROWTH = 20.0, 2.0, 8.0, 2.0, 1.5
@@ -36,11 +38,14 @@ FLOOR_MS, APPEND_FLOOR_MS = 1.0, 10.0
 MEMORY_FLOOR_BYTES = 16 << 20
 """Growth of memory that the allocator and gRPC's buffers may have in any case."""
 MEMORY_FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""The disk is not measured, where there is a file system in memory."""  # the disk is not measured
-PROBES, ROUNDS, IDLE_S = 7, 2, 1.0
+"""The disk is not measured, where there is a file system in memory."""
+PROBES, ROUNDS, IDLE_S = 7, 3, 1.0
 ATTACKER_NICE = 10
 """The attacker has a lower priority than hub and neighbour: it would be another machine."""
 ALL_AT_ONCE = "all at once"
+
+Times = dict[str, list[tuple[float, float]]]
+"""Of appends by way, in ms: the time elapsed, and the hub's CPU time meanwhile."""
 
 
 @dataclass
@@ -61,11 +66,12 @@ class Row:
     flood_bytes: int = 0
     grown_bytes: int = 0
     descriptors: int = 0
-    idle_p99_ms: float = 0.0
-    beside_p99_ms: float = 0.0
-    idle_cpu_p99_ms: float = 0.0
+    idle_p99_ms: dict[str, float] = field(default_factory=dict)
+    """Time of another member's append, by the way that it takes."""
+    beside_p99_ms: dict[str, float] = field(default_factory=dict)
+    idle_cpu_p99_ms: dict[str, float] = field(default_factory=dict)
     """CPU time of the hub from an append to its answer, with all that it did meanwhile."""
-    beside_cpu_p99_ms: float = 0.0
+    beside_cpu_p99_ms: dict[str, float] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -82,22 +88,42 @@ def _cpu_ms(pid: int) -> float:
     return 1_000 * time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid has it
 
 
+async def _append_by_push(writer: RawPeer, _link: RawLink, entry: Entry) -> None:
+    data = pb.PushRequest(
+        conversation=entry.conversation, entries=[entry_to_pb(entry)]
+    ).SerializeToString()
+    await writer.call("SyncService/Push", data)
+
+
+async def _append_by_link(_writer: RawPeer, link: RawLink, entry: Entry) -> None:
+    await link.send(Entries(entry.conversation, (entry,)))
+    while not isinstance(message := await link.read(), Ack | None):
+        pass  # a Credit
+    if message is None:
+        raise RuntimeError("the hub ended the link of another member")
+
+
+WAYS = {"Push": _append_by_push, "link": _append_by_link}
+"""As a client without a log appends, and as a replica does."""
+
+
 def _append_beside(hub: TimedHub, talk: Talk, pen: Pen, pipe: Any) -> None:
     """Append as a writer whenever asked, in a process of its own; answer with the times."""
 
     async def run() -> None:
         writer = await RawPeer(pen, hub.address).enter()
+        link = await writer.link()
+        await link.ping()
         while (seconds := await asyncio.to_thread(pipe.recv)) is not None:
-            times, until = [], time.monotonic() + seconds
-            while time.monotonic() < until or len(times) < 5:
+            times: Times = {way: [] for way in WAYS}
+            until, ways = time.monotonic() + seconds, cycle(WAYS.items())
+            while time.monotonic() < until or len(times["link"]) < 5:
+                way, append = next(ways)
                 entry = pen.write(said(), talk.top)
-                data = pb.PushRequest(
-                    conversation=talk.id, entries=[entry_to_pb(entry)]
-                ).SerializeToString()
                 began, cpu_began = time.perf_counter(), _cpu_ms(hub.process.pid)
-                await writer.call("SyncService/Push", data)
+                await append(writer, link, entry)
                 cpu_ms = _cpu_ms(hub.process.pid) - cpu_began
-                times.append((1_000 * (time.perf_counter() - began), cpu_ms))
+                times[way].append((1_000 * (time.perf_counter() - began), cpu_ms))
                 await asyncio.sleep(0.01)
             pipe.send(times)
 
@@ -121,9 +147,9 @@ class Neighbour:
         """Begin to append for some seconds."""
         self._pipe.send(seconds)
 
-    async def times(self) -> list[tuple[float, float]]:
-        """Return the times of the appends that were begun, in ms: elapsed, and the hub's CPU."""
-        found: list[tuple[float, float]] = await asyncio.to_thread(self._pipe.recv)
+    async def times(self) -> Times:
+        """Return the times of the appends that were begun."""
+        found: Times = await asyncio.to_thread(self._pipe.recv)
         return found
 
     def end(self) -> None:
@@ -136,9 +162,15 @@ class Neighbour:
         self._pipe.close()
 
 
-def p99(times: list[float]) -> float:
-    """Return the 99th percentile."""
-    return quantiles(times, n=100)[98] if len(times) > 1 else times[0]
+def p99s(rounds: list[Times]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the 99th percentiles by way, of the times elapsed and of the hub's CPU times."""
+    elapsed, cpu = {}, {}
+    for way in WAYS:
+        together = [both for times in rounds for both in times[way]]
+        elapsed[way], cpu[way] = (
+            quantiles(each, n=100)[98] for each in zip(*together, strict=True)
+        )
+    return elapsed, cpu
 
 
 # --- one attack --------------------------------------------------------------------------
@@ -186,26 +218,24 @@ async def _attack(
 ) -> None:
     """Alternate idle and attacked rounds, each with the appends of another member."""
     os.nice(ATTACKER_NICE)
-    idle, beside = list[tuple[float, float]](), list[tuple[float, float]]()
+    idle, beside = list[Times](), list[Times]()
     started = hub.figures()
     _note_hold(row, started)
     for _ in range(ROUNDS):
         neighbour.begin(min(IDLE_S, seconds))
-        idle += await neighbour.times()
+        idle.append(await neighbour.times())
         before, until = hub.figures(), time.monotonic() + seconds
         _note_hold(row, before)
         sent = sum(stage.peer.sent_bytes for _, stage in stages)
         neighbour.begin(seconds)
         await asyncio.gather(*(attack.flood(stage, until) for attack, stage in stages))
-        beside += await neighbour.times()
+        beside.append(await neighbour.times())
         after = hub.figures()
         _note_hold(row, after)
         row.flood_cpu_s += after.cpu_s - before.cpu_s
         row.flood_bytes += sum(stage.peer.sent_bytes for _, stage in stages) - sent
-    row.idle_p99_ms, row.idle_cpu_p99_ms = (p99(list(times)) for times in zip(*idle, strict=True))
-    row.beside_p99_ms, row.beside_cpu_p99_ms = (
-        p99(list(times)) for times in zip(*beside, strict=True)
-    )
+    row.idle_p99_ms, row.idle_cpu_p99_ms = p99s(idle)
+    row.beside_p99_ms, row.beside_cpu_p99_ms = p99s(beside)
     row.grown_bytes, row.descriptors = after.rss_bytes - started.rss_bytes, after.descriptors
     for _, stage in stages:
         row.answers |= stage.peer.reasons
@@ -276,10 +306,14 @@ def run(names: list[str], sizes: tuple[int, ...], seconds: float) -> Iterator[Ro
                 f"hold {row.hold_ms:7.1f} ms (gc {row.collection_ms:.0f})  "
                 f"{row.cpu_per_mb:5.2f} s/MB ({row.flood_cpu_s:.2f} s, "
                 f"{row.flood_bytes / 1e6:.2f} MB)  +{row.grown_bytes / 1e6:.0f} MB  "
-                f"append {row.idle_p99_ms:.0f} -> {row.beside_p99_ms:.0f} ms "
-                f"(hub's CPU {row.idle_cpu_p99_ms:.0f} -> {row.beside_cpu_p99_ms:.0f})  "
                 f"{row.answers}"
             )
+            for way in WAYS:
+                say(
+                    f"      append by {way} {row.idle_p99_ms[way]:.0f} -> "
+                    f"{row.beside_p99_ms[way]:.0f} ms (hub's CPU "
+                    f"{row.idle_cpu_p99_ms[way]:.0f} -> {row.beside_cpu_p99_ms[way]:.0f})"
+                )
             if row.hold_ms > HOLD_MS:
                 say(f"      {row.step}")
             yield row
@@ -294,7 +328,6 @@ def goals(rows: list[Row]) -> list[Goal]:
     for name, of_it in by_attack.items():
         most = of_it[-1]
         memory = max(0, most.grown_bytes - MEMORY_FLOOR_BYTES) / max(1, most.flood_bytes)
-        idle = max(APPEND_FLOOR_MS, most.idle_p99_ms)
         growth = max(FLOOR_MS, most.frame_ms) / max(FLOOR_MS, of_it[0].frame_ms)
         if name == ALL_AT_ONCE:
             grown_mb = most.grown_bytes / 1e6
@@ -303,13 +336,18 @@ def goals(rows: list[Row]) -> list[Goal]:
             Goal(f"{name}: longest step, ms", most.hold_ms, HOLD_MS, False),
             Goal(f"{name}: CPU s per MB", most.cpu_per_mb, CPU_S_PER_MB, False),
             Goal(f"{name}: memory per byte", memory, MEMORY_RATIO, False),
-            Goal(f"{name}: p99 of appends beside / idle", most.beside_p99_ms / idle,
-                 APPEND_RATIO, False),
-            Goal(f"{name}: p99 of the hub's CPU for appends beside / idle",
-                 most.beside_cpu_p99_ms / max(APPEND_FLOOR_MS, most.idle_cpu_p99_ms),
-                 APPEND_RATIO, False),
             Goal(f"{name}: growth of a frame", growth, GROWTH, False),
         ]  # fmt: skip
+        for way in WAYS:
+            idle_ms, idle_cpu_ms = most.idle_p99_ms[way], most.idle_cpu_p99_ms[way]
+            elapsed = most.beside_p99_ms[way] / max(APPEND_FLOOR_MS, idle_ms)
+            cpu = most.beside_cpu_p99_ms[way] / max(APPEND_FLOOR_MS, idle_cpu_ms)
+            found += [
+                Goal(
+                    f"{name}: p99 of appends by {way} beside / idle", elapsed, APPEND_RATIO, False
+                ),
+                Goal(f"{name}: p99 of the hub's CPU for those", cpu, APPEND_RATIO, False),
+            ]
     return found
 
 
