@@ -92,7 +92,8 @@ async def _append_by_push(writer: RawPeer, _link: RawLink, entry: Entry) -> None
     data = pb.PushRequest(
         conversation=entry.conversation, entries=[entry_to_pb(entry)]
     ).SerializeToString()
-    await writer.call("SyncService/Push", data)
+    if await writer.call("SyncService/Push", data) is None:
+        raise RuntimeError(f"the hub refused another member: {writer.reasons}")
 
 
 async def _append_by_link(_writer: RawPeer, link: RawLink, entry: Entry) -> None:

@@ -88,6 +88,8 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         """Memory beyond the bound that the last eviction left."""
         self.evicted_bytes = 0
         """Memory of all conversations evicted so far."""
+        self.loaded_bytes = 0
+        """Memory of all conversations loaded so far, when they were."""
         self._held: dict[ConversationId, Conversation] = {}
         self.apart = Records()
         """The records of the stored conversations that are not in memory."""
@@ -136,6 +138,7 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         """Hold a stored conversation in memory."""
         self.apart.remove(held.id)
         self.add(held)
+        self.loaded_bytes += held.memory_bytes
 
     def index(self, held: Conversation) -> None:
         """Keep only the record of a stored conversation."""

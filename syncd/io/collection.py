@@ -1,8 +1,9 @@
 """The garbage collector of a hub's process: its long passes are rare (LINK-92).
 
 A full pass looks at every object of every conversation, and holds the loop meanwhile. So
-what has stayed for a second is left out of the passes that follow, and a full one runs
-after some time or some evictions, not whenever the process has grown.
+what has stayed for a second is left out of the passes that follow, as is a long log that was
+just loaded, and a full one runs after some time or some evictions, not whenever the process
+has grown.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from syncd.shelf import HubShelf
 NEVER = 1_000_000_000
 EVICTED_BYTES_MAX = 256 * 1024 * 1024
 """Memory of evicted conversations that may wait for a full pass."""
+LOADED_BYTES_MAX = 4 * 1024 * 1024
+"""Memory of conversations loaded since the last pass that a pass looks at: some 10 ms."""
 FULL_PASS_S = 900.0
 PASS_S = 1.0
 """Time between two passes over what is new."""
@@ -26,7 +29,7 @@ class Collection:
         """Watch the evictions of a shelf."""
         self._shelf = shelf
         self._passed_at = time.monotonic()
-        self._evicted_bytes = 0
+        self._evicted_bytes = self._loaded_bytes = 0
 
     def is_due(self, now: float) -> bool:
         """Say whether a full pass is due, at a time in seconds."""
@@ -35,9 +38,14 @@ class Collection:
 
     def collect(self, now: float) -> None:
         """Free garbage, of all objects if that is due; leave what is alive out of later passes."""
+        loaded = self._shelf.loaded_bytes - self._loaded_bytes
+        self._loaded_bytes = self._shelf.loaded_bytes
         if self.is_due(now):
             gc.unfreeze()
             self._passed_at, self._evicted_bytes = now, self._shelf.evicted_bytes
+        elif loaded > LOADED_BYTES_MAX:
+            gc.freeze()  # what else is new, garbage too, waits for a full pass
+            return
         gc.collect()
         gc.freeze()
 

@@ -31,6 +31,8 @@ _NOTED_BYTES = 1_024
 Item = Frame | Hint | Answered
 Encode = Callable[[Item], bytes | None]
 """Returns the bytes to write for an item; None to skip it."""
+Pace = Callable[[bool], Awaitable[None]]
+"""Returns when an item may be written; true is of a short one with none behind it."""
 
 
 def _size(item: Item) -> int:
@@ -89,20 +91,20 @@ class Outbox:
         encode: Encode,
         on_written: Callable[[int], Awaitable[None]] | None = None,
         *,
-        pace: Callable[[], Awaitable[None]] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Write items until the stream ends; skip those that `encode` turns into None.
 
-        `on_written` is called with the bytes written in all; `pace` returns when a long item, or
-        one of several, may be encoded and written. Raises SlowReader once a stalled peer reads
+        `on_written` is called with the bytes written in all; `pace` returns when an item may be
+        encoded and written. Raises SlowReader once a stalled peer reads
         again, and the errors of `encode`.
         """
         written_bytes = 0
         try:
             while (item := await self._queue.get()) is not None:
                 self._count(-_size(item))
-                if pace is not None and (not self._queue.empty() or _size(item) >= LONG_BYTES):
-                    await pace()
+                if pace is not None:
+                    await pace(self._queue.empty() and _size(item) < LONG_BYTES)
                 data = encode(item)
                 if data is None:
                     continue

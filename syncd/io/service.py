@@ -116,9 +116,13 @@ class SyncService:
             reader = asyncio.create_task(reading, name="link reader")
             try:
                 encode = self._counted(partial(self._frame, peer))
-                await outbox.write_all(context, encode, pace=partial(self._driver.pacer.step, peer))
+                await outbox.write_all(context, encode, pace=partial(self._pace, peer))
             finally:
                 drop_link()
+
+    async def _pace(self, peer: PublicKey, is_short: bool) -> None:
+        pacer = self._driver.pacer
+        await (pacer.short_step(peer) if is_short else pacer.step(peer))
 
     def _frame(self, peer: PublicKey, item: Item) -> bytes | None:
         """Return the frame for an item; a Close in place of one that is the peer's no more."""
@@ -253,7 +257,7 @@ class SyncService:
                 await self._driver.receive(link_id, watch.GREETING, 0)
                 await self._driver.receive(link_id, opening, 0)
                 encode = self._counted(partial(self._watch_response, peer))
-                await outbox.write_all(context, encode, grant, pace=pace)
+                await outbox.write_all(context, encode, grant, pace=partial(self._pace, peer))
             finally:
                 drop_link()
 

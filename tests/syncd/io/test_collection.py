@@ -3,7 +3,10 @@
 import asyncio
 import gc
 
+import pytest
+
 from replica.conversation.conversation import Conversation
+from syncd.io import collection as module
 from syncd.io.collection import EVICTED_BYTES_MAX, FULL_PASS_S, Collection
 from syncd.shelf import HubShelf
 from tests.support.writers import Writer
@@ -28,6 +31,29 @@ def test_a_full_pass_comes_after_some_time_or_evicted_bytes() -> None:
         collection.collect(0.0)
         assert not collection.is_due(0.0)
         assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
+def test_a_long_log_that_was_just_loaded_is_in_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[bool] = []
+    monkeypatch.setattr(gc, "collect", lambda: passes.append(True))
+    monkeypatch.setattr(module, "LOADED_BYTES_MAX", 8_000)
+    shelf = _shelf(3, 1)  # of 9 to 12 kB
+    collection = Collection(shelf)
+    collection._passed_at = 0.0
+    try:
+        collection.collect(0.0)
+        assert (len(passes), gc.get_freeze_count() > 0) == (0, True)
+        collection.collect(1.0)
+        assert len(passes) == 1
+        shelf.load(next(iter(shelf.values())))
+        collection.collect(2.0)
+        assert len(passes) == 2  # a short one is
+        for held in tuple(shelf.values()):
+            shelf.load(held)
+        collection.collect(collection._passed_at + FULL_PASS_S)
+        assert len(passes) == 3  # a full pass looks at all
     finally:
         gc.unfreeze()
 

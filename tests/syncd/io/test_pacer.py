@@ -8,7 +8,7 @@ import pytest
 
 from replica.ids import PublicKey
 from syncd.io import pacer as module
-from syncd.io.pacer import IDLE_S, PAUSE_TURNS, SLICE_S, Pacer
+from syncd.io.pacer import IDLE_S, PAUSE_TURNS, SHORT_STEPS_MAX, SLICE_S, Pacer
 from syncd.shares import Payer
 
 HEAVY, LIGHT = PublicKey(b"h" * 32), PublicKey(b"l" * 32)
@@ -210,3 +210,23 @@ async def test_each_step_is_charged_to_its_own_payer(clock: Clock) -> None:
         task.cancel()
     assert charged[HEAVY] == pytest.approx(done.count(HEAVY) * 2 * SLICE_S, rel=0.1)
     assert charged[LIGHT] == pytest.approx(done.count(LIGHT) * SLICE_S / 100, rel=0.1)
+
+
+async def test_short_steps_wait_for_nobody_while_a_turn_has_few(clock: Clock) -> None:
+    pacer = new_pacer()
+    await pacer.step(HEAVY)
+    clock.now += 2 * SLICE_S
+    waits = asyncio.create_task(pacer.step(HEAVY))  # a pause begins
+    await asyncio.sleep(0)
+    for _ in range(SHORT_STEPS_MAX):
+        step = pacer.short_step(HEAVY)
+        with pytest.raises(StopIteration):
+            step.send(None)
+    one_more = pacer.short_step(HEAVY)
+    assert one_more.send(None) is not None  # it waits
+    one_more.close()
+    await asyncio.sleep(0)
+    step = pacer.short_step(HEAVY)
+    with pytest.raises(StopIteration):
+        step.send(None)
+    await waits
