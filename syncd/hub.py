@@ -153,15 +153,17 @@ class Hub:
 
     @property
     def deleted(self) -> tuple[ConversationId, ...]:
-        """The deleted conversations, ascending; the driver saves them for the next start."""
+        """The deleted conversations, ascending."""
         return tuple(sorted(self._deleted))
 
     def delete(self, conversation: ConversationId) -> HubEffects:
-        """Delete a conversation for good and close it on its links; it is never admitted again."""
+        """Delete a conversation for good and close it on its links; it is never admitted again.
+
+        Its bytes on the disk count until they are erased.
+        """
         out = FanOut(self.connected, self._shelf, 0.0)
         self._deleted.add(conversation)
         self._shelf.forget(conversation)
-        self.disk.release(conversation)
         out.close(conversation, Fault.of(ConversationDeleted(), conversation))
         return out.build()
 

@@ -10,7 +10,7 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -220,7 +220,12 @@ class Store:
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Store a small value under `key`; return once it is durable."""
-        await self._commit.write([Statement(sql.PUT_META, [small_rows.value_row(key, value)])])
+        await self.put_metas({key: value})
+
+    async def put_metas(self, values: Mapping[str, bytes]) -> None:
+        """Store small values by key, all of them or none; return once they are durable."""
+        rows = [small_rows.value_row(key, value) for key, value in values.items()]
+        await self._commit.write([Statement(sql.PUT_META, rows)])
 
     async def quarantined(self) -> list[Quarantined]:
         """List the rows that failed their digests and were not deleted since."""

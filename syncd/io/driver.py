@@ -13,12 +13,11 @@ import structlog
 
 from replica import limits
 from replica.commits import Conversations
-from replica.conversation import Conversation, EntryStore
+from replica.conversation import Conversation
 from replica.errors import StoreError
-from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
-from replica.io import Blobs, Performer
+from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io import Blobs, Performer, Store
 from replica.link import Entries, Fault, Frame, Message, conversation_of
-from replica.refusals import ValueDamaged
 from syncd.accountant import Accountant
 from syncd.budget import Budget
 from syncd.connected import LinkId
@@ -30,6 +29,7 @@ from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
 from syncd.io.throttle import CALL_BYTES, Throttle
+from syncd.io.tombstones import Tombstones
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
 from syncd.queries import Right
@@ -44,9 +44,6 @@ TICK_S = 1.0
 BACKLOG_BYTES_MAX = 1024 * 1024
 """Bytes of one link that may be received and not yet durable; then reading stops."""
 
-_TOMBSTONES = ("deleted conversations", "deleted conversations, again")
-"""The ids are stored twice: a lost one would let members restore what an owner deleted."""
-
 Sink = Callable[[Frame | Hint | Answered | None], None]
 """Receives a link's frames in order; None ends the link. Never blocks."""
 
@@ -57,7 +54,7 @@ class HubDriver:
     def __init__(
         self,
         hub: Hub,
-        store: EntryStore,
+        store: Store,
         blobs: Blobs | BlobStores,
         calls_max: int = limits.STREAMS_MAX,
     ) -> None:
@@ -78,6 +75,8 @@ class HubDriver:
         self.pacer = Pacer(self.throttle.payer_of)
         self.memory = Memory(hub, Accountant())
         self.performer = Performer(store, self._undo)
+        self._tombstones = Tombstones(store)
+        self._deletions: set[asyncio.Task[None]] = set()
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
         self._loader = Loader(hub, store, self._submit, self.pacer)
@@ -85,7 +84,7 @@ class HubDriver:
 
     async def start(self) -> None:
         """Finish interrupted deletions, load the stored conversations, start the tasks."""
-        for conversation in await _tombstones(self.store):
+        for conversation in await self._tombstones.load():
             self.hub.delete(conversation)
         for conversation in self.hub.deleted:
             try:
@@ -111,6 +110,7 @@ class HubDriver:
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
+        await asyncio.gather(*self._deletions, return_exceptions=True)
         await self._loader.stop()
         await self.performer.stop()
         await self._loader.save_records()
@@ -250,22 +250,35 @@ class HubDriver:
     async def delete(self, peer: PublicKey, conversation: ConversationId) -> int:
         """Delete a conversation for good and close it on its links; return its entry count.
 
-        Raises the errors of Hub.permitted, and StoreError; then nothing is deleted.
+        Raises the errors of Hub.permitted, and StoreError: then nothing is deleted, or all but
+        the bytes on the disk, which the next start erases. A caller that is cancelled does not
+        stop what has begun.
         """
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
         effects = self.hub.delete(conversation)
+        deletion = asyncio.create_task(self._delete(conversation, effects), name="deletion")
+        self._deletions.add(deletion)
+        deletion.add_done_callback(self._end_deletion)
+        await asyncio.shield(deletion)
+        return entries
+
+    async def _delete(self, conversation: ConversationId, effects: HubEffects) -> None:
         try:
             await self.performer.flush(conversation)
             # The tombstone first: after a crash in between, no peer can restore the log,
             # and the next start finishes the deletion.
-            for name in _TOMBSTONES:
-                await self.store.put_meta(name, b"".join(self.hub.deleted))
+            await self._tombstones.add(conversation)
         except StoreError as error:
             self._submit(self.hub.undelete(conversation, effects, Fault.of(error, conversation)))
             raise
+        self.hub.disk.release(conversation)
         self._submit(effects)
         await self._erase(conversation)
-        return entries
+
+    def _end_deletion(self, deletion: "asyncio.Task[None]") -> None:
+        self._deletions.discard(deletion)
+        if not deletion.cancelled() and deletion.exception() is not None:
+            log.warning("deletion failed", detail=str(deletion.exception()))
 
     async def _erase(self, conversation: ConversationId) -> None:
         if await self.store.has(conversation):
@@ -317,18 +330,3 @@ class HubDriver:
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
             self._evict()
-
-
-async def _tombstones(store: EntryStore) -> set[ConversationId]:
-    """Return the ids in either copy. Raises ValueDamaged if both are damaged."""
-    found, damaged = b"", []
-    for name in _TOMBSTONES:
-        try:
-            found += await store.get_meta(name) or b""
-        except ValueDamaged as error:
-            log.warning("tombstones damaged", detail=error.detail)
-            damaged.append(error)
-    if len(damaged) == len(_TOMBSTONES):
-        raise damaged[0]
-    starts = range(0, len(found), ID_BYTES)
-    return {ConversationId(found[at : at + ID_BYTES]) for at in starts}

@@ -111,5 +111,7 @@ def test_a_restart_counts_what_is_stored_and_a_deletion_gives_it_back(scene: Sce
     with pytest.raises(QuotaExceeded):
         hub.disk.check(Writer(4).public, 1)
     hub.delete(scene.id)
+    assert hub.disk.total == stored_bytes(entries) + 70_000  # until it is erased
+    hub.disk.release(scene.id)
     assert hub.disk.total == 70_000
     assert stored_bytes(entries) == sum(e.size_bytes for e in entries) + ROW_BYTES * len(entries)
