@@ -31,7 +31,7 @@ class Stream:
     finish: Callable[[AntiphonError], None]
     """Ends it behind what is queued for its peer, with a reason."""
     release: Callable[[AntiphonError], None] | None = None
-    """Ends it at once, with a reason; None for a call that ends by itself."""
+    """Ends it at once, with a reason, or with its next message; None if nothing does."""
     is_expired: bool = False
     is_released: bool = False
 
@@ -87,7 +87,7 @@ class Streams:
         if oldest is None or oldest.release is None:
             raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
         oldest.is_released, self._released = True, self._released + 1
-        oldest.release(QuotaExceeded("this key holds most links here, and others need room"))
+        oldest.release(QuotaExceeded("this key holds most streams here, and others need room"))
 
     def end(self, stream: Stream) -> None:
         """Remove a call that has ended."""
@@ -99,11 +99,21 @@ class Streams:
             del self._held[stream.peer]
 
     @contextmanager
-    def count(self, peer: PublicKey) -> Iterator[None]:
-        """Count a call that ends by itself, until then. Raises QuotaExceeded."""
-        stream = self.begin(peer, "", 0.0, lambda _error: None)
+    def count(self, peer: PublicKey) -> Iterator[Callable[[], None]]:
+        """Count a call that ends by itself, until then; yield a check to make before each message.
+
+        The check raises QuotaExceeded once others need the place of the call. Raises
+        QuotaExceeded at once if there is none.
+        """
+        ended: list[AntiphonError] = []
+
+        def check() -> None:
+            if ended:
+                raise ended[0]
+
+        stream = self.begin(peer, "", 0.0, lambda _error: None, ended.append)
         try:
-            yield
+            yield check
         finally:
             self.end(stream)
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from google.protobuf.message import Message as PbMessage
 
 from antiphon.v1 import sync_pb2 as pb
+from replica import limits
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
@@ -29,7 +30,7 @@ from replica.link import (
     prove,
 )
 from replica.log import parse
-from replica.refusals import FrameMalformed, PeerIdentityChanged
+from replica.refusals import FrameMalformed, PeerIdentityChanged, SlowReader
 
 log = structlog.get_logger()
 
@@ -109,12 +110,18 @@ def server_stream(
     handler: Callable[[_Request, Context], AsyncIterator[PbMessage]],
     on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Wrap an async generator that answers one request with many messages."""
+    """Wrap an async generator that answers one request with many messages.
+
+    A reader that takes too long for one gets SlowReader: gRPC can't end the call earlier.
+    """
 
     async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
         async with answering(context, on_refusal):
             async for message in handler(_parsed(request, data), context):
+                began = time.monotonic()
                 yield message.SerializeToString()
+                if time.monotonic() - began > limits.WRITE_TIMEOUT_S:
+                    raise SlowReader
 
     return grpc.unary_stream_rpc_method_handler(call)
 

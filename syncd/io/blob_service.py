@@ -1,7 +1,7 @@
 """BlobService over grpc.aio (spec/04-link §8); each call names a conversation of the caller."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -71,9 +71,10 @@ class BlobService:
         self, request: pb.ReadRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
-        with self._driver.transfers.count(rpc.caller(self._authenticator, context)):
+        with self._driver.transfers.count(rpc.caller(self._authenticator, context)) as check:
             held = await self._permitted(request, context, Right.READ)
             async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
+                check()
                 await self._permitted(request, context, Right.READ)  # LINK-16: each is a delivery
                 self._driver.counters.bytes_out += len(chunk)
                 yield pb.ReadResponse(data=chunk)
@@ -83,11 +84,14 @@ class BlobService:
     ) -> pb.WriteResponse:
         """Receive a blob from its committed size on; committed bytes stay if the stream breaks."""
         # The ticket first: a silent call of a stranger must not stay.
-        with self._driver.transfers.count(rpc.caller(self._authenticator, context)):
-            return await self._write(requests, context)
+        with self._driver.transfers.count(rpc.caller(self._authenticator, context)) as check:
+            return await self._write(requests, context, check)
 
     async def _write(
-        self, requests: AsyncIterator[pb.WriteRequest], context: rpc.Context
+        self,
+        requests: AsyncIterator[pb.WriteRequest],
+        context: rpc.Context,
+        check: Callable[[], None],
     ) -> pb.WriteResponse:
         first = await _next(requests)
         if first is None:
@@ -109,6 +113,7 @@ class BlobService:
                 await writer.write(first.data)
                 self._driver.counters.bytes_in += len(first.data)
             while (request := await _next(requests)) is not None:
+                check()
                 await self._permitted(first, context, Right.WRITE_BLOBS)
                 await writer.write(request.data)
                 self._driver.counters.bytes_in += len(request.data)

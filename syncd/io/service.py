@@ -213,13 +213,14 @@ class SyncService:
     ) -> AsyncIterator[pb.FetchResponse]:
         """Send entries by id or lane range."""
         peer = rpc.caller(self._authenticator, context)
-        with self._driver.transfers.count(peer):
+        with self._driver.transfers.count(peer) as check:
             held = await self._driver.permitted(peer, conversation_id(request.conversation))
             ids = [EntryId(one) for one in request.ids]
             ranges = map(_lane_range, request.ranges)
             responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
             await self._driver.performer.flush(held.id)
             for response in responses:
+                check()
                 await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
                 size = sum(entry.size_bytes for entry in response.entries)
                 self._driver.throttle.charge(peer, held.id, sent_bytes=size)

@@ -1,5 +1,7 @@
 """The streams of a key: their number and their lifetime (LINK-28)."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from replica.errors import AntiphonError, Unavailable
@@ -160,8 +162,16 @@ def test_nobody_loses_a_stream_to_a_key_with_as_many() -> None:
     streams.begin(BOB, "here", 0.0, _ignore, _ignore)
 
 
-def test_a_call_that_ends_by_itself_is_not_released() -> None:
-    streams = Streams(8, total_max=3)
-    running = streams.count(EVE), streams.count(EVE), streams.count(EVE)
-    with running[0], running[1], running[2], pytest.raises(QuotaExceeded):
-        streams.begin(ADA, "here", 0.0, _ignore)
+def test_a_transfer_of_the_key_with_most_ends_where_another_needs_its_place() -> None:
+    streams = Streams(16, total_max=2)
+    with ExitStack() as running:
+        checks = [running.enter_context(streams.count(ADA)) for _ in range(2)]
+        with streams.count(BOB) as check:
+            check()
+            with pytest.raises(QuotaExceeded, match="others need room"):
+                checks[0]()
+            checks[1]()
+            with pytest.raises(QuotaExceeded), streams.count(EVE):
+                pass  # each has one now
+        assert (streams._total, streams._released) == (2, 1)
+    assert (streams._total, streams._released) == (0, 0)

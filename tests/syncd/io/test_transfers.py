@@ -5,11 +5,13 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica import limits
-from replica.ids import PublicKey
+from replica.ids import Digest, PublicKey
+from replica.io.blob_calls import BlobCalls
 from replica.log import entry_to_pb
 from syncd.budget import UPLOAD_UNITS
 from syncd.shares import Payer
@@ -152,3 +154,40 @@ async def test_a_watch_that_waits_long_for_its_step_is_served(
         response = await call.read()
     call.cancel()
     assert response.WhichOneof("event") in ("entries", "hint", "beat")
+
+
+async def unread_blob(served: ServedHub) -> "grpc.aio.UnaryStreamCall[object, object]":
+    """Read a blob of several messages up to the first."""
+    content = bytes(2_000_000)
+    calls = BlobCalls(served.owner.calls)
+    digest = Digest(hashlib.sha256(content).digest())
+    await calls.write(served.id, digest, len(content), lambda at: content[at : at + 262_144])
+    request = blob_pb2.ReadRequest(conversation=served.id, digest=digest)
+    call = served.owner.blobs.Read(request, metadata=served.owner.metadata)
+    await call.read()
+    return call
+
+
+async def test_transfers_whose_readers_read_nothing_keep_nobody_out(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transfers = served.hub.driver.transfers
+    monkeypatch.setattr(transfers, "_total_max", 2)
+    stalled = [await unread_blob(served) for _ in range(2)]
+    assert transfers._total == 2
+    fetch = sync_pb2.FetchRequest(conversation=served.id)
+    async with asyncio.timeout(10):
+        call = served.stranger.sync.Fetch(fetch, metadata=served.stranger.metadata)
+        assert await refused(call) == "CONVERSATION_NOT_FOUND"  # it had a place
+        assert await refused(stalled[0]) == "QUOTA_EXCEEDED"
+        while await stalled[1].read() is not grpc.aio.EOF:
+            pass
+
+
+async def test_a_transfer_ends_whose_reader_was_too_slow(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = await unread_blob(served)
+    monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", -1.0)
+    async with asyncio.timeout(10):
+        assert await refused(call) == "SLOW_READER"
