@@ -10,7 +10,7 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -218,13 +218,12 @@ class Store:
         rows = await self._rows(sql.GET_META, key) or await self._rows(sql.ALL_META)
         return small_rows.value_of(key, rows)
 
-    async def put_meta(self, key: str, value: bytes) -> None:
-        """Store a small value under `key`; return once it is durable."""
-        await self.put_metas({key: value})
+    async def put_meta(self, key: str, value: bytes, *copies: str) -> None:
+        """Store a small value under `key`; return once it is durable.
 
-    async def put_metas(self, values: Mapping[str, bytes]) -> None:
-        """Store small values by key, all of them or none; return once they are durable."""
-        rows = [small_rows.value_row(key, value) for key, value in values.items()]
+        It is stored under the keys of its `copies` at once, or under none.
+        """
+        rows = [small_rows.value_row(one, value) for one in (key, *copies)]
         await self._commit.write([Statement(sql.PUT_META, rows)])
 
     async def quarantined(self) -> list[Quarantined]:

@@ -1,8 +1,4 @@
-"""Drives the hub core: store, clock, and the order of effects (spec/04-link §7).
-
-Tombstones of deleted conversations are stored before their entries are erased
-(DECISIONS D42), so that an interrupted deletion is completed at the next start.
-"""
+"""Drives the hub core: store, clock, and the order of effects (spec/04-link §7)."""
 
 import asyncio
 import time
@@ -15,7 +11,7 @@ from replica import limits
 from replica.commits import Conversations
 from replica.conversation import Conversation
 from replica.errors import StoreError
-from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io import Blobs, Performer, Store
 from replica.link import Entries, Fault, Frame, Message, conversation_of
 from syncd.accountant import Accountant
@@ -25,11 +21,11 @@ from syncd.fan_out import HubEffects
 from syncd.hint import Answered, Hint
 from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
+from syncd.io.deletions import Deletions
 from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
 from syncd.io.throttle import CALL_BYTES, Throttle
-from syncd.io.tombstones import Tombstones
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
 from syncd.queries import Right
@@ -75,8 +71,7 @@ class HubDriver:
         self.pacer = Pacer(self.throttle.payer_of)
         self.memory = Memory(hub, Accountant())
         self.performer = Performer(store, self._undo)
-        self._tombstones = Tombstones(store)
-        self._deletions: set[asyncio.Task[None]] = set()
+        self._deletions = Deletions(hub, store, blobs, self.performer, self._submit)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
         self._loader = Loader(hub, store, self._submit, self.pacer)
@@ -84,14 +79,7 @@ class HubDriver:
 
     async def start(self) -> None:
         """Finish interrupted deletions, load the stored conversations, start the tasks."""
-        for conversation in await self._tombstones.load():
-            self.hub.delete(conversation)
-        for conversation in self.hub.deleted:
-            try:
-                await self._erase(conversation)
-            except StoreError:
-                # It stays deleted for all peers, and the next start tries again.
-                log.exception("deletion not finished", conversation=short(conversation))
+        await self._deletions.finish()
         await self._loader.load_all()
         self.throttle.note_established()
         for conversation, size in (await self.blobs.usage()).items():
@@ -110,7 +98,7 @@ class HubDriver:
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
-        await asyncio.gather(*self._deletions, return_exceptions=True)
+        await self._deletions.stop()
         await self._loader.stop()
         await self.performer.stop()
         await self._loader.save_records()
@@ -255,35 +243,8 @@ class HubDriver:
         stop what has begun.
         """
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
-        effects = self.hub.delete(conversation)
-        deletion = asyncio.create_task(self._delete(conversation, effects), name="deletion")
-        self._deletions.add(deletion)
-        deletion.add_done_callback(self._end_deletion)
-        await asyncio.shield(deletion)
+        await self._deletions.delete(conversation)
         return entries
-
-    async def _delete(self, conversation: ConversationId, effects: HubEffects) -> None:
-        try:
-            await self.performer.flush(conversation)
-            # The tombstone first: after a crash in between, no peer can restore the log,
-            # and the next start finishes the deletion.
-            await self._tombstones.add(conversation)
-        except StoreError as error:
-            self._submit(self.hub.undelete(conversation, effects, Fault.of(error, conversation)))
-            raise
-        self.hub.disk.release(conversation)
-        self._submit(effects)
-        await self._erase(conversation)
-
-    def _end_deletion(self, deletion: "asyncio.Task[None]") -> None:
-        self._deletions.discard(deletion)
-        if not deletion.cancelled() and deletion.exception() is not None:
-            log.warning("deletion failed", detail=str(deletion.exception()))
-
-    async def _erase(self, conversation: ConversationId) -> None:
-        if await self.store.has(conversation):
-            await self.store.delete(conversation)
-        await self.blobs.delete(conversation)
 
     # --- effects --------------------------------------------------------------
 

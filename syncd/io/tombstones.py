@@ -45,5 +45,5 @@ class Tombstones:
         """Store a tombstone; return once it is durable. After a StoreError there is none."""
         async with self._adds:  # each writes all, so none may begin before another has ended
             ids = b"".join(sorted({*self._ids, conversation}))
-            await self._store.put_metas(dict.fromkeys(_COPIES, ids))
+            await self._store.put_meta(_COPIES[0], ids, *_COPIES[1:])
             self._ids.add(conversation)

@@ -1,13 +1,14 @@
 """A deletion is durable or did not happen, whatever the disk refuses and whoever hangs up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 import pytest
 
 from antiphon.v1 import sync_pb2
+from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io import Store
 from replica.refusals import StoreFull
@@ -15,7 +16,7 @@ from syncd.io.config import HubConfig
 from syncd.io.server import start
 from syncd.io.tombstones import Tombstones
 from tests.support.callers import ServedHub, refused, serve_hub, until
-from tests.support.files import full_disk
+from tests.support.files import file_size_limit
 
 ONE, TWO, THREE = (ConversationId(bytes([n]) * 32) for n in (1, 2, 3))
 
@@ -31,7 +32,7 @@ def delete(served: ServedHub) -> "grpc.aio.UnaryUnaryCall[object, sync_pb2.Delet
     return served.owner.sync.Delete(request, metadata=served.owner.metadata)
 
 
-async def full(_values: Mapping[str, bytes]) -> None:
+async def full(*_row: object) -> None:
     raise StoreFull
 
 
@@ -52,18 +53,17 @@ async def test_a_deletion_that_the_disk_refuses_deletes_nothing(
         driver = served.hub.driver
         used = driver.hub.disk.total
         with monkeypatch.context() as patched:
-            patched.setattr(driver.store, "put_metas", full)
+            patched.setattr(driver.store, "put_meta", full)
             assert await refused(delete(served)) == "STORE_FULL"
         assert driver.hub.disk.total == used
         await served.say("acknowledged after the refusal")
     assert await restarted(tmp_path, served) == len(served.entries)
 
 
-async def test_small_values_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
+async def test_a_value_and_its_copy_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
     async with await Store.open(tmp_path / "log" / "log.db") as store:
-        async with full_disk(store):
-            with pytest.raises(StoreFull):
-                await store.put_metas({"first": b"1", "second": bytes(100_000)})
+        with file_size_limit(3_000_000), pytest.raises(StoreError):
+            await store.put_meta("first", bytes(2_000_000), "second")
         assert [await store.get_meta(key) for key in ("first", "second")] == [None, None]
 
 
@@ -71,13 +71,13 @@ async def test_a_tombstone_that_was_refused_is_not_written_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with await Store.open(tmp_path / "log" / "log.db") as store:
-        tombstones, put = Tombstones(store), store.put_metas
+        tombstones, put = Tombstones(store), store.put_meta
 
         await tombstones.add(THREE)
-        monkeypatch.setattr(store, "put_metas", full)
+        monkeypatch.setattr(store, "put_meta", full)
         with pytest.raises(StoreFull):
             await tombstones.add(ONE)
-        monkeypatch.setattr(store, "put_metas", put)
+        monkeypatch.setattr(store, "put_meta", put)
         await asyncio.gather(tombstones.add(TWO), tombstones.add(TWO))
         assert await Tombstones(store).load() == {TWO, THREE}
 
@@ -95,14 +95,14 @@ async def test_a_deletion_goes_on_without_its_caller(
 ) -> None:
     async with serve_hub(tmp_path) as served:
         store, begun, may_go = served.hub.driver.store, asyncio.Event(), asyncio.Event()
-        put = store.put_metas
+        put = store.put_meta
 
-        async def slowly(values: Mapping[str, bytes]) -> None:
+        async def slowly(key: str, value: bytes, *copies: str) -> None:
             begun.set()
             await may_go.wait()
-            await put(values)
+            await put(key, value, *copies)
 
-        monkeypatch.setattr(store, "put_metas", slowly)
+        monkeypatch.setattr(store, "put_meta", slowly)
         call = delete(served)
         await begun.wait()
         call.cancel()
