@@ -6,7 +6,7 @@ in an unknown or a full mailbox gets the same answer as any other, and is droppe
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from replica import limits
@@ -16,8 +16,11 @@ from replica.refusals import ArgumentInvalid, QuotaExceeded
 PROOF_BYTES = 32
 UNANSWERED = 0
 VERDICTS_MAX = 255
-SHARDS = 16
-"""Parts in which the mailboxes are stored, so that a change rewrites little."""
+SHARDS = 64
+"""Parts in which the mailboxes are stored, so that a change rewrites little.
+
+A new mailbox goes into the shard with fewest: owners choose names, and may not choose shards.
+"""
 _HEAD = struct.Struct("<32s32sQB")
 _DEPOSIT = struct.Struct("<32s32sB")
 
@@ -36,6 +39,7 @@ class Mailbox:
 
     owner: PublicKey
     expire_time_ms: int
+    shard: int
     deposits: dict[PublicKey, Deposit] = field(default_factory=dict)
 
 
@@ -45,25 +49,51 @@ class Mailboxes:
     def __init__(self) -> None:
         """Begin with none."""
         self._boxes: dict[bytes, Mailbox] = {}
+        self._shards: list[set[bytes]] = [set() for _ in range(SHARDS)]
 
     def __len__(self) -> int:
         """Count the mailboxes, expired ones included until the next `open`."""
         return len(self._boxes)
 
-    def open(self, owner: PublicKey, name: bytes, expire_time_ms: int, now_ms: int) -> None:
-        """Add a mailbox until `expire_time_ms`. Raises ArgumentInvalid, QuotaExceeded."""
+    def open(
+        self, owner: PublicKey, name: bytes, expire_time_ms: int, now_ms: int
+    ) -> frozenset[int]:
+        """Add a mailbox until `expire_time_ms`; return the shards to store.
+
+        Where the hub has no more room, the key with most mailboxes loses its oldest to a key
+        with fewer. Raises ArgumentInvalid, QuotaExceeded.
+        """
         latest_ms = now_ms + limits.INVITATION_LIFETIME_S * 1000 + _SKEW_MS
         if len(name) != ID_BYTES or not now_ms < expire_time_ms <= latest_ms:
             raise ArgumentInvalid("a mailbox has a name of 32 bytes and expires within 24 hours")
         if name in self._boxes:
             if self._boxes[name].owner != owner:
                 raise ArgumentInvalid("another key has opened this mailbox")
-            return
+            return frozenset({self._boxes[name].shard})
         self._expire(now_ms)
-        held = Counter(box.owner for box in self._boxes.values())[owner]
-        if held >= limits.MAILBOXES_PER_KEY_MAX or len(self._boxes) >= limits.MAILBOXES_MAX:
-            raise QuotaExceeded(f"this key has {held} mailboxes, this hub {len(self._boxes)}")
-        self._boxes[name] = Mailbox(owner, expire_time_ms)
+        held = Counter(box.owner for box in self._boxes.values())
+        if held[owner] >= limits.MAILBOXES_PER_KEY_MAX:
+            raise QuotaExceeded(f"this key has {held[owner]} mailboxes")
+        is_full = len(self._boxes) >= limits.MAILBOXES_MAX
+        changed = {self._make_room(owner, held)} if is_full else set()
+        shard = min(range(SHARDS), key=lambda index: len(self._shards[index]))
+        self._add(name, Mailbox(owner, expire_time_ms, shard))
+        return frozenset({*changed, shard})
+
+    def _make_room(self, owner: PublicKey, held: "Counter[PublicKey]") -> int:
+        ((heaviest, most),) = held.most_common(1)
+        if most <= held[owner] + 1:
+            raise QuotaExceeded(f"this hub has {len(self._boxes)} mailboxes")
+        return self._remove(next(n for n, box in self._boxes.items() if box.owner == heaviest))
+
+    def _add(self, name: bytes, box: Mailbox) -> None:
+        self._boxes[name] = box
+        self._shards[box.shard].add(name)
+
+    def _remove(self, name: bytes) -> int:
+        shard = self._boxes.pop(name).shard
+        self._shards[shard].discard(name)
+        return shard
 
     def deposit(self, name: bytes, newcomer: PublicKey, proof: bytes, now_ms: int) -> int:
         """Leave a proof, or drop it; return the answer, UNANSWERED unless the owner gave one."""
@@ -100,45 +130,46 @@ class Mailboxes:
     def close(self, owner: PublicKey, name: bytes, now_ms: int) -> None:
         """Remove a mailbox of `owner`; do nothing where there is none."""
         if self.of(owner, name, now_ms) is not None:
-            del self._boxes[name]
+            self._remove(name)
 
     def _expire(self, now_ms: int) -> None:
-        gone = [name for name, box in self._boxes.items() if now_ms >= box.expire_time_ms]
-        for name in gone:
-            del self._boxes[name]
+        """Forget what has expired; the stored ones are left out when they are loaded."""
+        for name in [n for n, box in self._boxes.items() if now_ms >= box.expire_time_ms]:
+            self._remove(name)
 
     # --- storage ------------------------------------------------------------------
+
+    def shard_of(self, name: bytes) -> int:
+        """Return the shard that holds a mailbox; one of them where there is none."""
+        box = self._boxes.get(name)
+        return box.shard if box is not None else sum(name) % SHARDS
 
     def shard(self, index: int) -> bytes:
         """Return the mailboxes of one shard as bytes."""
         parts = []
-        for name, box in sorted(self._boxes.items()):
-            if shard_of(name) == index:
-                parts.append(_HEAD.pack(name, box.owner, box.expire_time_ms, len(box.deposits)))
-                parts += [_DEPOSIT.pack(k, d.proof, d.verdict) for k, d in box.deposits.items()]
+        for name in sorted(self._shards[index]):
+            box = self._boxes[name]
+            parts.append(_HEAD.pack(name, box.owner, box.expire_time_ms, len(box.deposits)))
+            parts += [_DEPOSIT.pack(k, d.proof, d.verdict) for k, d in box.deposits.items()]
         return b"".join(parts)
 
-    def load(self, shards: Iterable[bytes]) -> None:
-        """Add the mailboxes of stored shards."""
-        for data in shards:
-            self._boxes |= dict(_parsed(data))
+    def load(self, index: int, data: bytes, now_ms: int) -> None:
+        """Add the mailboxes of a stored shard that have not expired."""
+        for name, box in _parsed(data, index):
+            if name not in self._boxes and now_ms < box.expire_time_ms:
+                self._add(name, box)
 
 
 _SKEW_MS = 10 * 60 * 1000
 """How far an inviter's clock may be ahead."""
 
 
-def shard_of(name: bytes) -> int:
-    """Return the index of the shard that holds a mailbox."""
-    return name[0] % SHARDS
-
-
-def _parsed(data: bytes) -> Iterator[tuple[bytes, Mailbox]]:
+def _parsed(data: bytes, shard: int) -> Iterator[tuple[bytes, Mailbox]]:
     at = 0
     while at < len(data):
         name, owner, expire_time_ms, count = _HEAD.unpack_from(data, at)
         at += _HEAD.size
-        box = Mailbox(PublicKey(owner), expire_time_ms)
+        box = Mailbox(PublicKey(owner), expire_time_ms, shard)
         for _ in range(count):
             key, proof, verdict = _DEPOSIT.unpack_from(data, at)
             box.deposits[PublicKey(key)] = Deposit(proof, verdict)

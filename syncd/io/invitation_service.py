@@ -1,22 +1,29 @@
 """InvitationService over grpc.aio: the hub's mailboxes, kept in its store (spec/09-trust §5)."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import grpc
 import structlog
+from google.protobuf.message import Message as PbMessage
 
 from antiphon.v1 import invitation_pb2 as pb
 from replica import limits
 from replica.conversation import EntryStore
-from replica.ids import ConversationId, PublicKey
+from replica.ids import ID_BYTES, ConversationId, PublicKey
 from replica.io import rpc
 from replica.link import Authenticator
 from replica.refusals import ArgumentInvalid, CreateForbidden, ValueDamaged
 from syncd.io.driver import HubDriver
 from syncd.io.throttle import CALL_BYTES
-from syncd.mailboxes import SHARDS, Mailboxes, shard_of
+from syncd.mailboxes import SHARDS, Mailboxes
 
 log = structlog.get_logger()
+
+_NO_CONVERSATION = ConversationId(bytes(ID_BYTES))
+"""No conversation has this id, so the calls are paid for as a stranger's."""
+_Request = TypeVar("_Request", bound=PbMessage)
+_Answer = TypeVar("_Answer", bound=PbMessage)
 
 
 class InvitationService:
@@ -36,7 +43,7 @@ class InvitationService:
             except ValueDamaged as error:
                 log.warning("mailboxes damaged", detail=error.detail)
                 continue
-            self._boxes.load([stored] if stored else [])
+            self._boxes.load(index, stored or b"", rpc.now_ms())
 
     @property
     def _store(self) -> EntryStore:
@@ -44,42 +51,55 @@ class InvitationService:
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Return the byte-level handlers."""
-        refused = self._driver.counters.note_refusal
+        refused, counted = self._driver.counters.note_refusal, self._counted
         return grpc.method_handlers_generic_handler(
             "antiphon.v1.InvitationService",
             {
-                "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, self.open, refused),
-                "Deposit": rpc.unary(pb.DepositRequest, self.deposit, refused),
-                "Collect": rpc.unary(pb.CollectRequest, self.collect, refused),
-                "Answer": rpc.unary(pb.AnswerRequest, self.answer, refused),
-                "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, self.close, refused),
+                "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, counted(self.open), refused),
+                "Deposit": rpc.unary(pb.DepositRequest, counted(self.deposit), refused),
+                "Collect": rpc.unary(pb.CollectRequest, counted(self.collect), refused),
+                "Answer": rpc.unary(pb.AnswerRequest, counted(self.answer), refused),
+                "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, counted(self.close), refused),
             },
         )
+
+    def _counted(
+        self, handler: Callable[[_Request, rpc.Context], Awaitable[_Answer]]
+    ) -> Callable[[_Request, rpc.Context], Awaitable[_Answer]]:
+        """Return a handler whose calls count as running, and wait for a step."""
+
+        async def call(request: _Request, context: rpc.Context) -> _Answer:
+            peer = rpc.caller(self._authenticator, context)
+            with self._driver.calls.count(peer):
+                await self._driver.pacer.step(peer)
+                return await handler(request, context)
+
+        return call
 
     async def open(
         self, request: pb.OpenMailboxRequest, context: rpc.Context
     ) -> pb.OpenMailboxResponse:
         """Open a mailbox, for keys that may create conversations here."""
-        peer = self._caller(request.mailbox, context)
+        peer = self._caller(context)
         if not self._driver.hub.policy.may_create(peer):
             raise CreateForbidden
-        self._boxes.open(peer, request.mailbox, request.expire_time_ms, rpc.now_ms())
-        await self._save(request.mailbox)
+        changed = self._boxes.open(peer, request.mailbox, request.expire_time_ms, rpc.now_ms())
+        await self._save(peer, *changed)
         return pb.OpenMailboxResponse()
 
     async def deposit(self, request: pb.DepositRequest, context: rpc.Context) -> pb.DepositResponse:
         """Leave a proof; whether it was kept is not told."""
-        peer = self._caller(request.mailbox, context)
+        peer = self._caller(context)
         # Saved in any case, so that a kept proof takes no longer than a dropped one.
         verdict = self._boxes.deposit(request.mailbox, peer, request.proof, rpc.now_ms())
-        await self._save(request.mailbox)
+        await self._save(peer, self._boxes.shard_of(request.mailbox))
         return pb.DepositResponse(verdict=verdict)  # type: ignore[arg-type]  # numbers are open
 
     async def collect(self, request: pb.CollectRequest, context: rpc.Context) -> pb.CollectResponse:
         """Return the proofs in the caller's mailboxes."""
         if len(request.mailboxes) > limits.MAILBOXES_PER_KEY_MAX:
             raise ArgumentInvalid(f"at most {limits.MAILBOXES_PER_KEY_MAX} mailboxes at a time")
-        peer = self._caller(b"", context)
+        peer = self._caller(context)
         response = pb.CollectResponse()
         for name in request.mailboxes:
             box = self._boxes.of(peer, name, rpc.now_ms())
@@ -97,34 +117,34 @@ class InvitationService:
 
     async def answer(self, request: pb.AnswerRequest, context: rpc.Context) -> pb.AnswerResponse:
         """Record the inviter's answer to a proof."""
-        peer = self._caller(request.mailbox, context)
+        peer = self._caller(context)
         newcomer = PublicKey(request.newcomer)
         self._boxes.answer(peer, request.mailbox, newcomer, request.verdict, rpc.now_ms())
-        await self._save(request.mailbox)
+        await self._save(peer, self._boxes.shard_of(request.mailbox))
         return pb.AnswerResponse()
 
     async def close(
         self, request: pb.CloseMailboxRequest, context: rpc.Context
     ) -> pb.CloseMailboxResponse:
         """Remove a mailbox of the caller."""
-        peer = self._caller(request.mailbox, context)
+        peer = self._caller(context)
+        shard = self._boxes.shard_of(request.mailbox)
         self._boxes.close(peer, request.mailbox, rpc.now_ms())
-        await self._save(request.mailbox)
+        await self._save(peer, shard)
         return pb.CloseMailboxResponse()
 
-    def _caller(self, mailbox: bytes, context: rpc.Context) -> PublicKey:
+    def _caller(self, context: rpc.Context) -> PublicKey:
         """Return the caller's key. Raises Unauthenticated, RateLimited."""
         peer = rpc.caller(self._authenticator, context)
-        # No conversation has this id, so the call is paid for as a stranger's.
-        named = ConversationId(mailbox)
-        self._driver.throttle.check(peer, named)
-        self._driver.throttle.charge(peer, named, sent_bytes=CALL_BYTES)
+        self._driver.throttle.check(peer, _NO_CONVERSATION)
+        self._driver.throttle.charge(peer, _NO_CONVERSATION, sent_bytes=CALL_BYTES)
         return peer
 
-    async def _save(self, mailbox: bytes) -> None:
-        if mailbox:
-            index = shard_of(mailbox)
-            await self._store.put_meta(_key(index), self._boxes.shard(index))
+    async def _save(self, peer: PublicKey, *shards: int) -> None:
+        for index in shards:
+            data = self._boxes.shard(index)
+            self._driver.throttle.charge(peer, _NO_CONVERSATION, sent_bytes=len(data))
+            await self._store.put_meta(_key(index), data)
 
 
 def _key(index: int) -> str:

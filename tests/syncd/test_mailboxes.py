@@ -81,10 +81,44 @@ def test_mailboxes_are_bounded_and_expired_ones_make_room() -> None:
         for number in range(per_key):
             boxes.open(owner, owner[-2:] + number.to_bytes(30, "big"), END, NOW)
     assert len(boxes) == limits.MAILBOXES_MAX
-    with pytest.raises(QuotaExceeded):
-        boxes.open(EVE, NAME, END, NOW)
-    boxes.open(EVE, NAME, 2 * END, END)
+    boxes.open(EVE, NAME, END, NOW)
+    assert len(boxes) == limits.MAILBOXES_MAX
+    assert boxes.of(ADA, bytes(32), NOW) is None  # the oldest of a key with most
+    boxes.open(EVE, OTHER, 2 * END, END)
     assert len(boxes) == 1
+
+
+def test_a_key_with_as_many_as_others_gets_no_place_of_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAILBOXES_MAX", 3)
+    boxes = Mailboxes()
+    for owner in (ADA, BOB, EVE):
+        boxes.open(owner, owner, END, NOW)
+    for owner in (keys(1)[0], ADA):
+        with pytest.raises(QuotaExceeded):
+            boxes.open(owner, NAME, END, NOW)
+    assert {len(boxes), boxes.of(ADA, ADA, NOW) is not None} == {3, True}
+
+
+def test_mailboxes_are_spread_over_the_shards_whatever_their_names_are() -> None:
+    boxes = Mailboxes()
+    for owner in keys(SHARDS):
+        (shard,) = boxes.open(owner, b"one" + owner[3:], END, NOW)
+        assert boxes.shard_of(b"one" + owner[3:]) == shard
+    assert len({len(boxes.shard(index)) for index in range(SHARDS)}) == 1
+    owner = keys(1)[0]
+    shard = boxes.shard_of(b"one" + owner[3:])
+    boxes.close(owner, b"one" + owner[3:], NOW)
+    assert boxes.shard(shard) == b""
+
+
+def test_an_expired_mailbox_is_not_loaded(boxes: Mailboxes) -> None:
+    stored = boxes.shard(boxes.shard_of(NAME))
+    for now_ms, count in ((END - 1, 1), (END, 0)):
+        again = Mailboxes()
+        again.load(0, stored, now_ms)
+        assert len(again) == count
 
 
 @pytest.mark.parametrize(
@@ -101,7 +135,8 @@ def test_stored_shards_hold_all(boxes: Mailboxes) -> None:
     boxes.deposit(NAME, BOB, PROOF, NOW)
     boxes.answer(ADA, NAME, BOB, GRANTED, NOW)
     again = Mailboxes()
-    again.load(boxes.shard(index) for index in range(SHARDS))
+    for index in range(SHARDS):
+        again.load(index, boxes.shard(index), NOW)
     assert len(again) == len(boxes)
     assert [again.shard(index) for index in range(SHARDS)] == [
         boxes.shard(index) for index in range(SHARDS)

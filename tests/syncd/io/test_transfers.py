@@ -4,11 +4,13 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
-from antiphon.v1 import blob_pb2, sync_pb2
+from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
+from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica import limits
 from replica.ids import Digest, PublicKey
 from replica.io.blob_calls import BlobCalls
@@ -191,3 +193,16 @@ async def test_a_transfer_ends_whose_reader_was_too_slow(
     monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", -1.0)
     async with asyncio.timeout(10):
         assert await refused(call) == "SLOW_READER"
+
+
+async def test_calls_on_mailboxes_are_counted(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.hub.driver.calls, "_per_key_max", 0)
+    stub: Any = InvitationServiceStub(served.stranger.calls.channel)
+    deposit = invitation_pb2.DepositRequest(mailbox=bytes(32), proof=bytes(32))
+    for call in (
+        stub.Deposit(deposit, metadata=served.stranger.metadata),
+        stub.Collect(invitation_pb2.CollectRequest(), metadata=served.stranger.metadata),
+    ):
+        assert await refused(call) == "RATE_LIMITED"
