@@ -8,20 +8,28 @@ from replica.ids import ConversationId, PublicKey
 from replica.link import Close, Fault, Message, conversation_of
 from replica.refusals import ConversationUnknown
 from syncd.hint import Answered, Hint
-from syncd.shelf import HubShelf
+from syncd.hub import Hub
+
+Outgoing = Message | Hint | Answered
 
 
-def withheld(shelf: HubShelf, peer: PublicKey, message: Message | Hint | Answered) -> Close | None:
-    """Return the Close to send in place of a message, None if `peer` may have the message.
+def delivered(hub: Hub, peer: PublicKey, message: Outgoing) -> Outgoing | None:
+    """Return what a peer gets for a queued message: itself, a Close in its place, or nothing.
 
-    A fault or a Close ends something and reveals nothing, so both pass.
+    A fault or a Close ends something and reveals nothing, so both pass. Where the members are
+    unknown, after a refused commit or a deletion, nobody gets what was queued: the Close with
+    the reason is behind it.
     """
     if isinstance(message, Close | Fault):
-        return None
+        return message
     if isinstance(message, Hint | Answered):
         conversation: ConversationId | None = message.conversation
     else:
         conversation = conversation_of(message)
-    if conversation is None or not shelf.is_stranger(conversation, peer):
+    if conversation is None:
+        return message
+    if hub.is_deleted(conversation) or hub.shelf.is_unread(conversation):
         return None
-    return Close(conversation, Fault.of(ConversationUnknown(), conversation))
+    if hub.shelf.is_stranger(conversation, peer):
+        return Close(conversation, Fault.of(ConversationUnknown(), conversation))
+    return message

@@ -156,6 +156,10 @@ class Hub:
         """The deleted conversations, ascending."""
         return tuple(sorted(self._deleted))
 
+    def is_deleted(self, conversation: ConversationId) -> bool:
+        """Say whether a conversation is deleted."""
+        return conversation in self._deleted
+
     def delete(self, conversation: ConversationId) -> HubEffects:
         """Delete a conversation for good and close it on its links; it is never admitted again.
 

@@ -177,6 +177,11 @@ class HubShelf(Mapping[ConversationId, Conversation]):
             return not held.is_member(peer)
         return known is not None and peer not in known.members
 
+    def is_unread(self, conversation: ConversationId) -> bool:
+        """Say whether a conversation is stored, and its members are unknown until it is read."""
+        is_stored = conversation in self.apart.all and conversation not in self._held
+        return is_stored and self.apart.all[conversation] is None
+
     def listing(self, peer: PublicKey) -> list[ConversationId]:
         """Return the conversations of a member: those that wait for it first, then by id."""
         held = [c for c, one in self._held.items() if one.is_member(peer)]

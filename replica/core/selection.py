@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from replica.core.asked import Asked
 from replica.core.open_listed import Creator, OpenListed, UseOf
 from replica.ids import ConversationId, PublicKey
 from replica.limits import CONVERSATIONS_PER_LINK_MAX, LISTED_MAX
@@ -73,7 +74,9 @@ class Selection:
         """All that are known, with the creators that the hub states or the genesis proves."""
         self._waiting: dict[ConversationId, None] = {}
         """Listed, and not yet considered."""
-        self._asked: dict[Creator, dict[ConversationId, None]] = {}
+        self._asked = Asked()
+        self._refused: set[ConversationId] = set()
+        """Listed ones whose creators the policy refuses, LISTED_MAX at most: they are counted."""
         self.open = OpenListed()
         self._opening: set[ConversationId] = set()
         self._retry_at: float | None = None
@@ -84,21 +87,35 @@ class Selection:
         """Note listed conversations, LISTED_MAX at most; one that is asked for replaces another."""
         for item in items:
             conversation = item.conversation
+            if not self._policy.admits(item.creator):
+                if conversation not in self.open and len(self._refused) < LISTED_MAX:
+                    self._refused.add(conversation)
+                continue
             if conversation not in self._creator:
                 if len(self._creator) >= LISTED_MAX and not self._replace_one(item):
                     continue
+                self._refused.discard(conversation)
                 self._creator[conversation] = item.creator
-                if self._policy.admits(item.creator):
-                    self._waiting[conversation] = None
+                self._waiting[conversation] = None
             if item.awaited:
                 self.ask(conversation)
 
     def _replace_one(self, item: ListingItem) -> bool:
-        """Forget the latest one that nobody asks for, if the item is asked for; else False."""
-        if not item.awaited or not self._policy.admits(item.creator) or not self._waiting:
+        """Forget one for an item that is asked for; return False if it takes nobody's place.
+
+        That is the latest that nobody asks for, or the latest of a creator with most.
+        """
+        if not item.awaited:
             return False
-        latest, _ = self._waiting.popitem()
-        del self._creator[latest]
+        if self._waiting:
+            latest, _ = self._waiting.popitem()
+        else:
+            found = self._asked.take_latest(item.creator)
+            if found is None:
+                return False
+            latest = found
+        if latest not in self.open:
+            del self._creator[latest]
         return True
 
     def ask(self, conversation: ConversationId) -> None:
@@ -106,7 +123,7 @@ class Selection:
         if conversation in self.open or not self.may_open(conversation):
             return
         self._waiting.pop(conversation, None)
-        self._asked.setdefault(self._creator[conversation], {})[conversation] = None
+        self._asked.add(self._creator[conversation], conversation)
 
     def touch(self, conversation: ConversationId, now: float) -> None:
         """Note that an open conversation is in use."""
@@ -139,13 +156,14 @@ class Selection:
         self.remove(conversation)
         self._waiting.pop(conversation, None)
         creator = self._creator.pop(conversation, None)
-        if conversation in self._asked.get(creator, ()):
-            _discard(self._asked, creator, conversation)
+        self._asked.discard(creator, conversation)
+        self._refused.discard(conversation)
 
     def end_link(self) -> None:
         """Forget what is not open: the next link lists it again."""
         self._waiting.clear()
         self._asked.clear()
+        self._refused.clear()
         self._opening.clear()
         self._retry_at = None
         self._creator = {one: self._creator[one] for one in self.open}
@@ -184,19 +202,17 @@ class Selection:
         has_opened = True
         while has_opened and self._asked and len(self._opening) < OPENING_MAX:
             has_opened = False
-            for creator in tuple(self._asked)[:OPENING_MAX]:
+            for creator in self._asked.creators(OPENING_MAX):
                 if len(self._opening) >= OPENING_MAX:
                     break
-                conversation = next(iter(self._asked[creator]))
+                conversation = next(self._asked.of(creator))
                 if conversation not in self.open and not self._make_room(
                     creator, now, others, use_of, closed
                 ):
-                    self._asked[creator] = self._asked.pop(creator)  # others' turn
+                    self._asked.move_back(creator)
                     continue
-                rest = self._asked.pop(creator)
-                del rest[conversation]
-                if rest:
-                    self._asked[creator] = rest  # behind the others
+                self._asked.discard(creator, conversation)
+                self._asked.move_back(creator)
                 if self._begin(conversation, now):
                     opened.append(conversation)
                 has_opened = True
@@ -264,17 +280,10 @@ class Selection:
     def left_out(self) -> dict[LeftOut, int]:
         """Count the listed conversations that are not open, by the reason."""
         refused = sum(not self._policy.admits(creator) for creator in self._creator.values())
-        asked = sum(map(len, self._asked.values()))
+        asked = len(self._asked)
         rest = len(self._creator) - len(self.open) - refused - asked
-        return {LeftOut.CREATOR: refused, LeftOut.NO_ROOM: asked, LeftOut.NOT_ASKED: max(0, rest)}
-
-
-def _discard(
-    by_creator: dict[Creator, dict[ConversationId, None]],
-    creator: Creator,
-    conversation: ConversationId,
-) -> None:
-    of_creator = by_creator[creator]
-    del of_creator[conversation]
-    if not of_creator:
-        del by_creator[creator]
+        return {
+            LeftOut.CREATOR: refused + len(self._refused),
+            LeftOut.NO_ROOM: asked,
+            LeftOut.NOT_ASKED: max(0, rest),
+        }

@@ -21,6 +21,7 @@ from replica.io import CertificateFile, rpc, status
 from replica.link import (
     NO_CERTIFICATE,
     Authenticator,
+    Close,
     Entries,
     Fault,
     Frame,
@@ -128,8 +129,10 @@ class SyncService:
         """Return the frame for an item; a Close in place of one that is the peer's no more."""
         if not isinstance(item, Frame):
             return None
-        lost = delivery.withheld(self._driver.hub.shelf, peer, item.message)
-        return item.data if lost is None else Frame.of(lost, "to_client").data
+        message = delivery.delivered(self._driver.hub, peer, item.message)
+        if message is item.message:
+            return item.data
+        return Frame.of(message, "to_client").data if isinstance(message, Close) else None
 
     async def _read(
         self, link_id: LinkId, peer: PublicKey, frames: AsyncIterator[bytes], outbox: Outbox
@@ -221,6 +224,9 @@ class SyncService:
             await self._driver.performer.flush(held.id)
             for response in responses:
                 check()
+                if held.id in self._driver.performer.writing:
+                    # A fork of a lane may have come since, and is read with it (LINK-18).
+                    await self._driver.performer.flush(held.id)
                 await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
                 size = sum(entry.size_bytes for entry in response.entries)
                 self._driver.throttle.charge(peer, held.id, sent_bytes=size)
@@ -264,8 +270,8 @@ class SyncService:
 
     def _watch_response(self, peer: PublicKey, item: Item) -> bytes | None:
         message = item.message if isinstance(item, Frame) else item
-        lost = delivery.withheld(self._driver.hub.shelf, peer, message)
-        return _watch_response(message if lost is None else lost)
+        found = delivery.delivered(self._driver.hub, peer, message)
+        return None if found is None else _watch_response(found)
 
     async def _send_heartbeats(self, link_id: LinkId) -> None:
         """Send heartbeats in a watcher's place; the hub's answers are the beats it gets."""

@@ -1,13 +1,13 @@
 """Membership is asked again when a queued message is written (LINK-16)."""
 
-from replica.conversation import Conversation
 from replica.ids import ConversationId
 from replica.link import Ack, Close, Fault, Pong
-from replica.log import Grant, Member, Revocation, Role
-from replica.refusals import ConversationUnknown, StoreFull
-from syncd.delivery import withheld
+from replica.log import Entry, Grant, Member, Revocation, Role
+from replica.refusals import ConversationDeleted, ConversationUnknown, StoreFull
+from syncd.delivery import delivered
 from syncd.hint import Hint
-from syncd.shelf import HubShelf
+from syncd.hub import Hub
+from syncd.policy import Policy
 from tests.support.writers import Writer
 
 OWNER, READER = Writer(1), Writer(2)
@@ -19,33 +19,49 @@ NOT_FOUND = Close(ID, Fault.of(ConversationUnknown(), ID))
 MESSAGE = Ack(ID, (GENESIS.id,))
 
 
-def shelf_with(*entries) -> HubShelf:
-    shelf = HubShelf(10)
-    shelf.load(Conversation.restore(ID, entries))
-    return shelf
+def hub_with(*entries: Entry) -> Hub:
+    hub = Hub(Writer(9).public, Policy())
+    hub.load(ID, list(entries))
+    return hub
 
 
 def test_a_member_gets_what_was_queued_for_it():
-    assert withheld(shelf_with(GENESIS, GRANT), READER.public, MESSAGE) is None
+    assert delivered(hub_with(GENESIS, GRANT), READER.public, MESSAGE) is MESSAGE
 
 
 def test_a_revoked_member_gets_a_close_in_place_of_what_was_queued():
-    shelf = shelf_with(GENESIS, GRANT, REVOKED)
+    hub = hub_with(GENESIS, GRANT, REVOKED)
     hint = Hint(ID, None, (), 1, (), ())
     for message in (MESSAGE, hint):
-        assert withheld(shelf, READER.public, message) == NOT_FOUND
-        assert withheld(shelf, OWNER.public, message) is None
-    shelf.index(shelf[ID])
-    assert withheld(shelf, READER.public, MESSAGE) == NOT_FOUND
+        assert delivered(hub, READER.public, message) == NOT_FOUND
+        assert delivered(hub, OWNER.public, message) is message
+    hub.shelf.index(hub.shelf[ID])
+    assert delivered(hub, READER.public, MESSAGE) == NOT_FOUND
 
 
 def test_ends_and_messages_about_the_link_pass():
-    shelf = shelf_with(GENESIS, GRANT, REVOKED)
+    hub = hub_with(GENESIS, GRANT, REVOKED)
     for message in (Close(ID), Close(None), Fault.of(StoreFull(), ID), Pong(1, 0, 0)):
-        assert withheld(shelf, READER.public, message) is None
+        assert delivered(hub, READER.public, message) is message
 
 
-def test_unknown_members_withhold_nothing_so_that_the_true_reason_follows():
-    shelf = shelf_with(GENESIS, GRANT)
-    shelf.invalidate(ID)
-    assert withheld(shelf, READER.public, MESSAGE) is None
+def test_unknown_members_get_nothing_but_the_true_reason():
+    hub = hub_with(GENESIS, GRANT, REVOKED)
+    closed = Close(ID, Fault.of(StoreFull(), ID))
+    hub.disk_refused(frozenset({ID}), Fault.of(StoreFull()))
+    for reader in (OWNER, READER):
+        assert delivered(hub, reader.public, MESSAGE) is None
+        assert delivered(hub, reader.public, closed) is closed
+
+
+def test_nobody_gets_what_was_queued_of_a_deleted_conversation():
+    hub = hub_with(GENESIS, GRANT)
+    hub.delete(ID)
+    closed = Close(ID, Fault.of(ConversationDeleted(), ID))
+    assert delivered(hub, OWNER.public, MESSAGE) is None
+    assert delivered(hub, OWNER.public, closed) is closed
+
+
+def test_messages_about_a_conversation_that_is_not_here_pass():
+    hub = Hub(Writer(9).public, Policy())
+    assert delivered(hub, OWNER.public, MESSAGE) is MESSAGE

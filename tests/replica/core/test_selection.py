@@ -209,3 +209,25 @@ def test_a_new_link_lists_what_was_not_opened_on_the_last() -> None:
     scene.selection.add(items(range(OPENING_MAX + 2)))
     assert set(opened) <= set(scene.selection.open)
     assert scene.opened() == [OPENING_MAX, OPENING_MAX + 1]
+
+
+def test_refused_creators_take_nobodys_place() -> None:
+    scene = scene_of(items(range(LISTED_MAX + 5), EVE), creators=frozenset({ADA}))
+    scene.selection.add(items([LISTED_MAX + 9], ADA))
+    assert scene.opened() == [LISTED_MAX + 9]
+    assert scene.selection.left_out()[LeftOut.CREATOR] == LISTED_MAX  # more are not counted
+
+
+def test_one_asked_for_takes_the_place_of_a_creator_with_most() -> None:
+    listed = items(range(LISTED_MAX), EVE, awaited=True)
+    scene = scene_of(listed, open_max=1, per_creator_max=1, unasked_max=0)
+    scene.uses[0] = Use.HELD
+    scene.opened()
+    scene.selection.add(items([LISTED_MAX + 9], ADA, awaited=True))
+    assert scene.selection.may_open(conversation(LISTED_MAX + 9))
+    assert not scene.selection.may_open(conversation(LISTED_MAX - 1))
+    scene.selection.add(items([LISTED_MAX + 10], EVE, awaited=True))
+    assert not scene.selection.may_open(conversation(LISTED_MAX + 10))
+    scene.uses[0] = Use.NONE
+    scene.now += STALE_S
+    assert LISTED_MAX + 9 in scene.opened()
