@@ -26,12 +26,14 @@ class Pages:
     def __init__(self) -> None:
         """Start empty."""
         self._versions: dict[int, list[bytes]] = {}
+        self._added: list[tuple[int, bytes]] = []
+        """All versions with their numbers, in the order in which they were written."""
 
     def add_database(self, path: Path) -> None:
-        """Add the pages of a database file. Raises OSError."""
+        """Add the pages of a database file, before those of its WALs. Raises OSError."""
         data = path.read_bytes()
         for number, at in enumerate(range(0, len(data), PAGE_BYTES), 1):
-            self._versions.setdefault(number, []).append(data[at : at + PAGE_BYTES])
+            self._add(number, data[at : at + PAGE_BYTES])
 
     def add_wal(self, path: Path) -> None:
         """Add the pages in the frames of a WAL, after a damaged frame too. Raises OSError."""
@@ -42,16 +44,21 @@ class Pages:
         # A frame of another salt is of an earlier use of the file.
         for at in current or starts:
             number = int.from_bytes(data[at : at + 4])
-            page = data[at + _FRAME_BYTES : at + step]
-            self._versions.setdefault(number, []).append(page)
+            self._add(number, data[at + _FRAME_BYTES : at + step])
+
+    def _add(self, number: int, page: bytes) -> None:
+        self._versions.setdefault(number, []).append(page)
+        self._added.append((number, page))
 
     def records(self) -> Iterator[Record]:
-        """Yield the columns of every row that can be read, rows of earlier versions too."""
-        for number, versions in self._versions.items():
-            for page in versions:
-                start = _FILE_HEADER_BYTES if number == 1 else 0
-                for newest in (True, False):
-                    yield from self._page_records(page, start, newest=newest)
+        """Yield the columns of every row that can be read, rows of earlier versions too.
+
+        A row that was changed is among several pages; its latest version comes last.
+        """
+        for number, page in self._added:
+            start = _FILE_HEADER_BYTES if number == 1 else 0
+            for newest in (True, False):
+                yield from self._page_records(page, start, newest=newest)
 
     def _page_records(self, page: bytes, start: int, *, newest: bool) -> Iterator[Record]:
         kind = page[start] if len(page) == PAGE_BYTES else 0

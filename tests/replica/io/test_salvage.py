@@ -1,5 +1,7 @@
 """Pages of a damaged store are read one by one, and only what verifies is kept (DECISIONS D224)."""
 
+import random
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -110,3 +112,24 @@ async def test_the_loss_of_a_membership_entry_is_noticed_after_a_repair(path: Pa
     async with await Store.open(path) as store:
         loaded = await store.load(bad.conversation)
     assert bad.id in loaded.lost.membership
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_of_a_small_value_the_last_version_is_kept(tmp_path: Path, seed: int) -> None:
+    # A value that grows or shrinks moves to another page, of any number.
+    rng, values = random.Random(seed), dict[str, bytes]()
+    left = tmp_path / "as a kill leaves it" / "log.db"
+    entries = iter(log(60, size=2_000))
+    async with await Store.open(tmp_path / "data" / "log.db") as store:
+        for _ in range(60):
+            key = f"value {rng.randrange(8)}"
+            values[key] = rng.randbytes(rng.choice((20, 200, 600, 900, 1_500, 5_000)))
+            await store.put_meta(key, values[key])
+            if rng.random() < 0.3:
+                await store.append([next(entries)])
+        shutil.copytree(tmp_path / "data", left.parent)
+    overwrite(left, 0, bytes(40))
+    overwrite(left.with_name("log.db-wal"), 56, bytes(40))
+    assert (await repair_store(left)).aside is not None
+    async with await Store.open(left) as store:
+        assert {key: await store.get_meta(key) for key in values} == values
