@@ -12,6 +12,7 @@ from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
+from syncd.disk_quota import DiskQuota
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
 from tests.support.callers import Caller, ServedHub, serve_hub
 from tests.support.writers import Writer
@@ -31,6 +32,7 @@ class Stores:
         lasting = Blobs(folder / "blobs")
         expiring = ExpiringBlobs(self.folder, total_bytes_max=600_000)
         self.all = BlobStores(lasting, expiring, lambda: self.now)
+        self.disk = DiskQuota()
 
     async def put(self, data: bytes, expire_s: float) -> BlobState:
         digest = Digest(hashlib.sha256(data).digest())
@@ -188,12 +190,20 @@ async def test_an_upload_that_has_begun_hides_no_blob_that_expires(stores: Store
 
 async def test_what_was_removed_or_expired_counts_no_longer(stores: Stores) -> None:
     other = bytes(DATA[:-1])
+    await stores.put(b"lasting", 0)
+    stores.disk.set_log(CONVERSATION, Writer(1).public, 1_000)
+    await stores.all.count_with(stores.disk)
+    before = 1_000 + len(b"lasting")
     await stores.put(DATA, stores.now + 100)
     with pytest.raises(QuotaExceeded):
         await stores.put(other, stores.now + 100)
+    assert stores.disk.total == before + len(DATA)
     await stores.all.remove(CONVERSATION, DIGEST)
-    assert await stores.all.used(CONVERSATION) == 0
+    assert stores.disk.total == before
     await stores.put(other, stores.now + 100)
-    assert await stores.all.usage() == {CONVERSATION: len(other)}
+    assert stores.disk.total == before + len(other)
     await stores.pass_time(100 + SWEEP_EVERY_S)
+    assert stores.disk.total == before
     assert (await stores.put(DATA, stores.now + 100)).complete
+    stores.disk.release(CONVERSATION)
+    assert stores.disk.total == 0
