@@ -1,5 +1,6 @@
 """The blobs of a hub: those that last, and those that expire (spec/04-link §8)."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -101,6 +102,12 @@ class BlobStores:
             if deleted:
                 size = sum(deleted.values())
                 log.info("overdue blobs deleted", conversations=len(deleted), bytes=size)
+
+    async def run_sweeps(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            await self.sweep()
 
     async def _store_of(self, conversation: ConversationId, digest: Digest) -> Blobs:
         if (await self._lasting.stat(conversation, digest)).complete:

@@ -1,20 +1,22 @@
 """Blobs that expire: served like others, deleted in time, apart from those that last."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from replica.errors import AntiphonError, Unavailable
+from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
 from syncd.disk_quota import DiskQuota
+from syncd.io import blob_stores
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
-from tests.support.callers import Caller, ServedHub, serve_hub
+from tests.support.callers import Caller, ServedHub, serve_hub, until
 from tests.support.writers import Writer
 
 CONVERSATION = ConversationId(b"c" * 32)
@@ -207,3 +209,37 @@ async def test_what_was_removed_or_expired_counts_no_longer(stores: Stores) -> N
     assert (await stores.put(DATA, stores.now + 100)).complete
     stores.disk.release(CONVERSATION)
     assert stores.disk.total == 0
+
+
+async def test_what_is_overdue_is_deleted_without_a_write(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_stores, "SWEEP_EVERY_S", 0.0)
+    await stores.put(DATA, stores.now + 100)
+    writer = await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, 0)
+    await writer.close()
+    stores.now += 25 * 3600
+    sweeps = asyncio.create_task(stores.all.run_sweeps())
+    await until(lambda: not list(stores.folder.parent.glob("*/*/*")))
+    sweeps.cancel()
+
+
+async def test_a_disk_that_refuses_ends_no_sweep(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_stores, "SWEEP_EVERY_S", 0.0)
+    await stores.put(DATA, stores.now + 100)
+    stores.now += 1_000
+    tried: list[float] = []
+    sweep = Blobs.sweep
+
+    async def refused(self: Blobs, now_s: float) -> dict[ConversationId, int]:
+        tried.append(now_s)
+        if len(tried) == 1:
+            raise StoreError("the disk refuses")
+        return await sweep(self, now_s)
+
+    monkeypatch.setattr(Blobs, "sweep", refused)
+    sweeps = asyncio.create_task(stores.all.run_sweeps())
+    await until(lambda: not list(stores.folder.glob("*/*")))
+    sweeps.cancel()
