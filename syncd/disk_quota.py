@@ -1,7 +1,7 @@
 """The disk that creators occupy at a hub: entries and blobs, per creator and in all (LIM-15).
 
-Pure. A holder is the log of a conversation, or its blobs. While the hub's disk is nearly
-used up, those creators are refused first that occupy more than their share.
+Pure. A holder is the log of a conversation, or its blobs in one store. While the hub's disk is
+nearly used up, those creators are refused first that occupy more than their share.
 """
 
 from collections.abc import Iterable
@@ -39,6 +39,7 @@ class DiskQuota:
         self._creator_max = creator_max
         self._hub_max = hub_max
         self._accounts = Accountant(holder_max=inf, key_max=inf, hub_max=inf)
+        self._stores: set[str] = set()
 
     @property
     def total(self) -> int:
@@ -50,10 +51,21 @@ class DiskQuota:
         if creator is not None:
             self._accounts.hold(("log", conversation), creator, size)
 
-    def set_blobs(self, conversation: ConversationId, creator: PublicKey | None, size: int) -> None:
-        """Set the bytes of the blobs of a conversation, those announced included."""
+    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
+        """Set the bytes of the blobs in one store, those reserved included.
+
+        Those of a conversation that is not stored here, or is deleted, count for nobody.
+        """
+        creator = self.creator(conversation)
         if creator is not None:
-            self._accounts.hold(("blobs", conversation), creator, size)
+            self._stores.add(store)
+            self._accounts.hold((store, conversation), creator, size_bytes)
+
+    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
+        """Raise QuotaExceeded unless the blobs of a stored conversation may grow so much."""
+        creator = self.creator(conversation)
+        if creator is not None:
+            self.check(creator, more_bytes)
 
     def add(self, held: Conversation, entries: Iterable[Entry]) -> None:
         """Count entries that are about to be stored."""
@@ -62,8 +74,8 @@ class DiskQuota:
 
     def release(self, conversation: ConversationId) -> None:
         """Forget a deleted conversation."""
-        self._accounts.release(("log", conversation))
-        self._accounts.release(("blobs", conversation))
+        for part in ("log", *self._stores):
+            self._accounts.release((part, conversation))
 
     def creator(self, conversation: ConversationId) -> PublicKey | None:
         """Return the creator of a stored conversation."""

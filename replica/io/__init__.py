@@ -2,7 +2,10 @@
 
 from replica.io import begin, documents, keys, petnames, rpc, status, turns
 from replica.io.blob_calls import BlobCalls
-from replica.io.blobs import Blobs, BlobState, BlobWriter
+from replica.io.blob_files import BlobState
+from replica.io.blob_tally import BlobQuota
+from replica.io.blob_writer import BlobWriter
+from replica.io.blobs import Blobs
 from replica.io.certificate import CertificateFile
 from replica.io.daemon import stop_with_supervisor
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
@@ -81,6 +84,7 @@ __all__ = [
     "STOP_GRACE_S",
     "Asked",
     "BlobCalls",
+    "BlobQuota",
     "BlobState",
     "BlobWriter",
     "Blobs",

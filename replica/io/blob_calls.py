@@ -11,7 +11,7 @@ from antiphon.v1.blob_pb2_grpc import BlobServiceStub
 from replica.errors import Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import rpc
-from replica.io.blobs import BlobState
+from replica.io.blob_files import BlobState
 from replica.io.hub_calls import HubCalls, Metadata
 from replica.refusals import BlobMissing, BlobOffsetInvalid
 

@@ -1,119 +1,171 @@
 """The blobs of a conversation, counted in files and bytes without a look at its folder (LIM-11).
 
-A folder is listed once, when its first upload begins. An upload counts with its final size.
+A file counts with the bytes it has on disk, and the file of an open upload with its final size:
+those bytes are reserved. A folder is listed once, when it is first asked about. Whoever changes
+its files holds its tally, which is kept meanwhile, so a listing and a change never overlap.
+All of it happens in the event loop; only the listing is done in a thread.
 """
 
-import threading
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import Protocol
 
 from replica import limits
+from replica.ids import ConversationId
+from replica.io.blob_files import (
+    announced_in,
+    bad_name,
+    file_sizes,
+    in_thread,
+    name_of,
+    part_name,
+)
 from replica.refusals import QuotaExceeded
 
 FOLDERS_MAX = 256
 """Folders whose tally is kept; of the others, the next upload lists the folder again."""
 
 
+class BlobQuota(Protocol):
+    """The quota of a disk that blobs share with other files (LIM-15)."""
+
+    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
+        """Raise QuotaExceeded unless the blobs of a conversation may grow by so many bytes."""
+
+    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
+        """Set the bytes that the blobs of a conversation have now in one store."""
+
+
 class Tally:
-    """The size of each blob of one conversation, whole or announced."""
+    """The files of one conversation's blobs."""
 
-    def __init__(self, sizes: dict[str, int], uploads: Iterable[str] = ()) -> None:
-        """Start with the sizes in bytes, by name, and the names of those that are not whole."""
+    def __init__(self, sizes: dict[str, int], note: Callable[[int], None]) -> None:
+        """Start with the bytes of each file, by name; `note` is called with each new total."""
         self._sizes = sizes
-        self._uploads = set(uploads)
-        self._total = sum(sizes.values())
-        self._lock = threading.Lock()  # uploads are finished in threads
+        self._announced = dict(filter(None, map(announced_in, sizes)))
+        self._note = note
+        self.total = sum(sizes.values())
+        """Bytes of all files."""
+        self.holders = 0
+        """Users that may change files now; see Tallies.held."""
+        note(self.total)
 
-    @classmethod
-    def listed(cls, folder: Path) -> Self:
-        """Count the files of a folder."""
-        found = list(_files(folder))
-        uploads = (name for name, _, is_whole in found if not is_whole)
-        return cls({name: size for name, size, _ in found}, uploads)
-
-    @property
-    def total(self) -> int:
-        """Bytes of all."""
-        return self._total
-
-    def upload(self, name: str) -> int | None:
+    def announced(self, blob: str) -> int | None:
         """Return the final size of an upload in progress, None if there is none."""
-        return self._sizes.get(name) if name in self._uploads else None
+        return self._announced.get(blob)
 
-    def check(self, name: str, size: int, total_bytes_max: int) -> None:
-        """Raise QuotaExceeded if an upload of this name and size is too much."""
-        is_new = name not in self._sizes
-        total = self._total - self._sizes.get(name, 0) + size
+    def growth(self, blob: str, size: int) -> int:
+        """Return the bytes that an open upload of `size` bytes adds to what is counted.
+
+        An upload of the same blob is resumed or, if its size is another one, replaced.
+        """
+        return size - self._sizes.get(self._part_before(blob, size), 0)
+
+    def check(self, blob: str, size: int, total_bytes_max: int) -> None:
+        """Raise QuotaExceeded if an upload of this blob and size is too much."""
+        is_new = self._part_before(blob, size) not in self._sizes
+        total = self.total + self.growth(blob, size)
         if (is_new and len(self._sizes) >= limits.BLOB_FILES_MAX) or total > total_bytes_max:
             raise QuotaExceeded("the blobs of this conversation are too many or too large")
 
-    def begin(self, name: str, size: int) -> None:
-        """Count an upload by its final size, in place of one of the same name."""
-        with self._lock:
-            self._total += size - self._sizes.get(name, 0)
-            self._sizes[name] = size
-            self._uploads.add(name)
+    def open(self, blob: str, size: int) -> None:
+        """Reserve the final size of an upload; `close`, `complete` or `drop` follows."""
+        self._announced[blob] = size
+        self._set(part_name(blob, size), size)
 
-    def complete(self, name: str) -> None:
+    def close(self, blob: str, size: int, stored_bytes: int) -> None:
+        """Count an upload by its bytes on disk; it may be resumed."""
+        self._set(part_name(blob, size), stored_bytes)
+
+    def complete(self, blob: str, size: int) -> None:
         """Note that an upload has become a whole blob."""
-        with self._lock:
-            self._uploads.discard(name)
+        self._set(blob, size)
+        self.drop(part_name(blob, size))
 
-    def drop(self, name: str) -> None:
-        """Count a blob no longer."""
-        with self._lock:
-            self._total -= self._sizes.pop(name, 0)
-            self._uploads.discard(name)
+    def set_aside(self, blob: str, size: int) -> None:
+        """Note that a whole blob was renamed, since its bytes no longer match."""
+        self._set(bad_name(blob), size)
+        self.drop(blob)
+
+    def drop(self, file: str) -> None:
+        """Count a file no longer."""
+        upload = announced_in(file)
+        if upload is not None and self._announced.get(upload[0]) == upload[1]:
+            del self._announced[upload[0]]
+        self._set(file, None)
+
+    def clear(self) -> None:
+        """Count nothing any more."""
+        for file in tuple(self._sizes):
+            self.drop(file)
+
+    def _part_before(self, blob: str, size: int) -> str:
+        """Return the file name of the upload in progress; without one, that of a new one."""
+        return part_name(blob, self._announced.get(blob, size))
+
+    def _set(self, file: str, size: int | None) -> None:
+        before = self._sizes.pop(file, 0)
+        if size is not None:
+            self._sizes[file] = size
+        self.total += (size or 0) - before
+        self._note(self.total)
 
 
 class Tallies:
-    """The tallies of the folders that were used last."""
+    """The tallies of the conversations that were used last."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._of: OrderedDict[Path, Tally] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, folder: Path, note: Callable[[ConversationId, int], None]) -> None:
+        """Count the folders in `folder`; `note` is called with each new total."""
+        self._folder = folder
+        self._note = note
+        self._of: OrderedDict[ConversationId, Tally] = OrderedDict()
+        self._listings: dict[ConversationId, asyncio.Task[None]] = {}
 
-    def of(self, folder: Path) -> Tally:
-        """Return the tally of a folder; list it if it is not known."""
-        with self._lock:
-            tally = self._of.pop(folder, None) or Tally.listed(folder)
-            self._of[folder] = tally
-            if len(self._of) > FOLDERS_MAX:
-                self._of.popitem(last=False)
-            return tally
+    async def of(self, conversation: ConversationId) -> Tally:
+        """Return the tally of a conversation; list its folder if it is not known.
 
-    def known(self, folder: Path) -> Tally | None:
-        """Return the tally of a folder if it is known; it never waits."""
-        return self._of.get(folder)
+        It is right until the caller's next await. Raises StoreError.
+        """
+        while (tally := self._of.get(conversation)) is None:
+            task = self._listings.get(conversation)
+            if task is None:
+                task = asyncio.create_task(self._list(conversation), name="list of blobs")
+                self._listings[conversation] = task
+            await asyncio.shield(task)
+        self._of.move_to_end(conversation)
+        return tally
 
-    def clear(self) -> None:
-        """Forget all folders, whose files were deleted by themselves."""
-        with self._lock:
-            self._of.clear()
+    @asynccontextmanager
+    async def held(self, conversation: ConversationId) -> AsyncIterator[Tally]:
+        """Hold a tally while files of its folder are changed. Raises StoreError."""
+        tally = await self.of(conversation)
+        tally.holders += 1
+        try:
+            yield tally
+        finally:
+            tally.holders -= 1
 
-    def forget(self, folder: Path) -> None:
-        """Forget a folder that is deleted."""
-        with self._lock:
-            self._of.pop(folder, None)
+    def clear(self, conversation: ConversationId) -> None:
+        """Count nothing of a conversation whose folder was deleted."""
+        tally = self._of.pop(conversation, None)
+        if tally is not None:
+            tally.clear()
 
+    async def _list(self, conversation: ConversationId) -> None:
+        try:
+            sizes = await in_thread(file_sizes, self._folder / name_of(conversation))
+            self._of[conversation] = Tally(sizes, lambda size: self._note(conversation, size))
+            self._evict()
+        finally:
+            del self._listings[conversation]
 
-def part_name(name: str, size: int) -> str:
-    """Return the file name of an upload of `size` bytes in progress."""
-    return f"{name}.{size}.part"
-
-
-def stored_bytes(folder: Path) -> int:
-    """List a folder: the bytes of all its blobs, uploads counted by their final size."""
-    return sum(size for _, size, _ in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[tuple[str, int, bool]]:
-    """List a folder: name and bytes of each blob, and whether it is whole or an upload."""
-    for file in folder.iterdir() if folder.is_dir() else ():
-        if file.suffix == ".part":
-            yield file.name.partition(".")[0], int(file.suffixes[-2][1:]), False
-        else:
-            yield file.name, file.stat().st_size, True
+    def _evict(self) -> None:
+        """Forget tallies that were not used for longest; the newest is about to be used."""
+        excess = len(self._of) - FOLDERS_MAX
+        if excess > 0:
+            unused = [one for one in tuple(self._of)[:-1] if not self._of[one].holders]
+            for conversation in unused[:excess]:
+                del self._of[conversation]

@@ -1,56 +1,38 @@
-"""Blobs: content-addressed files beside the log, scoped by conversation (spec/04-link).
+"""Blobs: content-addressed files beside the log, scoped by conversation (spec/04-link §8).
 
-    <folder>/<conversation>/<digest>                a whole blob
-    <folder>/<conversation>/<digest>.<size>.part    an upload in progress
-    <folder>/<conversation>/<digest>.bad            bytes that no longer match
-
-A blob gets its name only after the SHA-256 of its bytes on disk was checked.
+Quotas count what is on disk, and the announced rest of uploads that are open (DECISIONS D400).
 All file work is done in threads.
 """
 
 import asyncio
 import contextlib
 import hashlib
-import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
-
-import structlog
+from typing import ClassVar
 
 from replica import limits
-from replica.ids import ID_BYTES, ConversationId, Digest, short
-from replica.io.blob_tally import Tallies, Tally, part_name, stored_bytes
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
-from replica.refusals import (
-    ArgumentInvalid,
-    BlobDigestMismatch,
-    BlobMissing,
-    BlobOffsetInvalid,
-    BlobTooLarge,
-    ConversationDeleted,
+from replica.ids import ConversationId, Digest
+from replica.io.blob_files import (
+    BlobState,
+    file_sizes,
+    in_thread,
+    name_of,
+    open_whole,
+    quarantine,
+    read_chunk,
+    state_of,
+    unlink,
 )
+from replica.io.blob_tally import BlobQuota, Tallies
+from replica.io.blob_writer import BlobWriter
+from replica.io.disk import sync_folder
+from replica.refusals import BlobMissing, BlobTooLarge, ConversationDeleted, StoreLocked
 
-SYNC_BYTES = 1024 * 1024
-"""Bytes between two fsyncs of an upload; an upload that is cut off loses at most these."""
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-_log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class BlobState:
-    """The durable bytes of a blob; `size_bytes` is 0 if unknown."""
-
-    complete: bool
-    committed_bytes: int
-    size_bytes: int
+UPLOAD_LIFETIME_S = 24 * 3600
+"""Age of an upload that nobody goes on with, after which it is deleted."""
 
 
 @dataclass(slots=True)
@@ -62,7 +44,10 @@ class _Turn:
 
 
 class Blobs:
-    """All blobs of one replica; one process at a time uses a folder."""
+    """All blobs of one replica."""
+
+    lifetimes_s: ClassVar[dict[str, float]] = {".part": UPLOAD_LIFETIME_S}
+    """The age after which `sweep` deletes a file, by the ending of its name; others stay."""
 
     def __init__(
         self,
@@ -74,21 +59,34 @@ class Blobs:
         """Use `folder`, created on the first write.
 
         A blob has at most `bytes_max` bytes, and all blobs of one conversation
-        have at most `total_bytes_max`; an upload counts with its final size.
+        have at most `total_bytes_max`; an open upload counts with its final size.
         """
         self._folder = folder
         self._bytes_max = bytes_max
         self._total_bytes_max = total_bytes_max
         self._writers: dict[Path, BlobWriter] = {}
-        self._opening: dict[ConversationId, _Turn] = {}
-        self._tallies = Tallies()
+        self._turns: dict[ConversationId, _Turn] = {}
+        self._tallies = Tallies(folder, self._note_bytes)
+        self._quota: BlobQuota | None = None
         self._deleted: set[ConversationId] = set()
+
+    async def count_with(self, quota: BlobQuota) -> None:
+        """Obey a quota too, and tell it all bytes, now and whenever they change.
+
+        It lists all folders. Raises StoreError.
+        """
+        self._quota = quota
+        for conversation, size in (await in_thread(_usage, self._folder)).items():
+            self._note_bytes(conversation, size)
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
         """Return the state of a blob; an absent one is incomplete with 0 bytes."""
         whole = self._path(conversation, digest)
+        tally = await self._tallies.of(conversation)
         writer = self._writers.get(whole)
-        return writer.state if writer else await _in_thread(self._stored, whole)
+        if writer is not None:
+            return writer.state
+        return await in_thread(state_of, whole, tally.announced(whole.name))
 
     def check_size(self, size: int) -> None:
         """Raise BlobTooLarge for more bytes than one blob may have."""
@@ -97,24 +95,25 @@ class Blobs:
 
     async def open_write(
         self, conversation: ConversationId, digest: Digest, size: int, offset: int
-    ) -> "BlobWriter":
+    ) -> BlobWriter:
         """Begin or resume an upload of `size` bytes at `offset`, the committed size.
 
         A second writer of the same blob replaces the first, whose writes then
         fail. Offset 0 with another size than before begins anew, since the
         earlier size may have been wrong. Raises BlobTooLarge, QuotaExceeded,
-        BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid or StoreError.
+        BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid, StoreError, or
+        StoreLocked if another process writes the blob.
         """
         whole = self._path(conversation, digest)
         self.check_size(size)
-        # One of a conversation at a time, so that two can't both use the rest of the quota.
-        async with self._turn(conversation):
+        async with self._turn(conversation), self._tallies.held(conversation) as tally:
             while (writer := self._writers.get(whole)) is not None:
                 await writer.close()
             if conversation in self._deleted:
                 raise ConversationDeleted
-            writer = BlobWriter(whole, size, self._forget, self._tallies, self._total_bytes_max)
+            writer = BlobWriter(whole, size, tally, self)
             self._writers[whole] = writer
+            tally.holders += 1
             await writer.open(offset)
         return writer
 
@@ -129,47 +128,70 @@ class Blobs:
         Raises BlobMissing, or BlobOffsetInvalid beyond the end.
         """
         whole = self._path(conversation, digest)
-        file, size = await _in_thread(_open_whole, whole, offset)
+        file, size = await in_thread(open_whole, whole, offset)
         with contextlib.closing(file):
             hasher = hashlib.sha256() if offset == 0 else None
             at = offset
-            while chunk := await _in_thread(_read_chunk, file, hasher):
+            while chunk := await in_thread(read_chunk, file, hasher):
                 at += len(chunk)
                 if at >= size:
                     break
                 yield chunk
             if hasher is not None and hasher.digest() != digest:
-                await _in_thread(_quarantine, whole)
+                await self._set_aside(conversation, whole)
                 raise BlobMissing("the blob no longer has its digest; it was set aside")
             if chunk:
                 yield chunk
-
-    async def used(self, conversation: ConversationId) -> int:
-        """Return the bytes of the blobs of a conversation; an upload has its final size."""
-        folder = self._scope(conversation)
-        tally = self._tallies.known(folder)
-        if tally is None:
-            tally = await _in_thread(self._tallies.of, folder)
-        return tally.total
-
-    async def usage(self) -> dict[ConversationId, int]:
-        """Return the bytes of the blobs of each conversation; it lists all folders."""
-        return await _in_thread(_usage, self._folder)
 
     async def delete(self, conversation: ConversationId) -> None:
         """Delete all blobs of a conversation, uploads in progress included."""
         self._deleted.add(conversation)
         folder = self._scope(conversation)
-        for whole, writer in list(self._writers.items()):
-            if whole.parent == folder:
-                await writer.close()
-        await _in_thread(_delete, folder)
-        self._tallies.forget(folder)
+        async with self._turn(conversation):
+            for whole, writer in list(self._writers.items()):
+                if whole.parent == folder:
+                    await writer.close()
+            await in_thread(_delete, folder)
+            self._tallies.clear(conversation)
+
+    async def sweep(self, now_s: float) -> dict[ConversationId, int]:
+        """Delete what nobody went on with, at a Unix time, and what has expired.
+
+        Return the bytes deleted of each conversation. Raises StoreError.
+        """
+        deleted = {}
+        overdue = await in_thread(self._overdue, now_s)
+        for conversation, files in overdue.items():
+            # In turn: none of the files is being opened, and the open ones are known.
+            async with self._turn(conversation), self._tallies.held(conversation) as tally:
+                idle = [file for file in files if not self._is_open(file)]
+                gone = await in_thread(self._unlink_overdue, idle, now_s)
+                for name in gone:
+                    tally.drop(name)
+            if gone:
+                deleted[conversation] = sum(gone.values())
+        return deleted
+
+    # --- uploads ------------------------------------------------------------------
+
+    def admit(self, writer: BlobWriter) -> None:
+        """Raise QuotaExceeded if an upload that begins or goes on is too much."""
+        tally, blob = writer.tally, writer.whole.name
+        tally.check(blob, writer.size, self._total_bytes_max)
+        if self._quota is not None:
+            conversation = ConversationId(bytes.fromhex(writer.whole.parent.name))
+            self._quota.check_blobs(conversation, tally.growth(blob, writer.size))
+
+    def forget(self, writer: BlobWriter) -> None:
+        """Note that a writer is closed; it may be called again."""
+        if self._writers.get(writer.whole) is writer:
+            del self._writers[writer.whole]
+            writer.tally.holders -= 1
 
     @contextlib.asynccontextmanager
     async def _turn(self, conversation: ConversationId) -> AsyncIterator[None]:
-        """Wait until no other upload of the conversation is being opened."""
-        turn = self._opening.setdefault(conversation, _Turn())
+        """Wait until no file of the conversation is being opened or deleted."""
+        turn = self._turns.setdefault(conversation, _Turn())
         turn.waiting += 1
         try:
             async with turn.lock:
@@ -177,256 +199,68 @@ class Blobs:
         finally:
             turn.waiting -= 1
             if not turn.waiting:
-                del self._opening[conversation]
+                del self._turns[conversation]
+
+    def _is_open(self, file: Path) -> bool:
+        return file.with_name(file.name.partition(".")[0]) in self._writers
+
+    # --- files --------------------------------------------------------------------
 
     def _scope(self, conversation: ConversationId) -> Path:
-        return self._folder / _name(conversation)
+        return self._folder / name_of(conversation)
 
     def _path(self, conversation: ConversationId, digest: Digest) -> Path:
-        return self._scope(conversation) / _name(digest)
+        return self._scope(conversation) / name_of(digest)
 
-    def _stored(self, whole: Path) -> BlobState:
-        return _state(whole, self._tallies.of(whole.parent))
+    async def _set_aside(self, conversation: ConversationId, whole: Path) -> None:
+        async with self._tallies.held(conversation) as tally:
+            size = await in_thread(quarantine, whole)
+            if size is not None:
+                tally.set_aside(whole.name, size)
 
-    def _forget(self, whole: Path, writer: "BlobWriter") -> None:
-        if self._writers.get(whole) is writer:
-            del self._writers[whole]
+    def _note_bytes(self, conversation: ConversationId, size: int) -> None:
+        if self._quota is not None:
+            self._quota.set_blobs(conversation, self._folder.name, size)
 
+    def _overdue(self, now_s: float) -> dict[ConversationId, list[Path]]:
+        found = {}
+        for conversation, scope in _scopes(self._folder).items():
+            with contextlib.suppress(FileNotFoundError):  # the folder was deleted meanwhile
+                files = [file for file in scope.iterdir() if self._is_overdue(file, now_s)]
+                if files:
+                    found[conversation] = files
+        return found
 
-class BlobWriter:
-    """One upload, made by `Blobs.open_write`; close it, or use `async with`.
-
-    Committed bytes are durable. Their number only grows, unless the complete
-    blob turns out not to match its digest.
-    """
-
-    def __init__(
-        self,
-        whole: Path,
-        size: int,
-        forget: Callable[[Path, "BlobWriter"], None],
-        tallies: Tallies,
-        total_bytes_max: int,
-    ) -> None:
-        """Prepare an upload of `size` bytes to become the file `whole`."""
-        self._whole = whole
-        self._part = part_path(whole, size)
-        self._size = size
-        self._forget = forget
-        self._tallies = tallies
-        self._total_bytes_max = total_bytes_max
-        self._file: FileIO | None = None
-        self._written = 0
-        self._busy = asyncio.Lock()
-        self.state = BlobState(complete=False, committed_bytes=0, size_bytes=size)
-        """The durable bytes now."""
-
-    async def __aenter__(self) -> Self:
-        """Return the writer."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the upload; it can be resumed."""
-        await self.close()
-
-    async def write(self, data: bytes) -> BlobState:
-        """Append `data`; the blob is complete once all bytes are written and match.
-
-        Raises ArgumentInvalid if `data` exceeds the size, BlobDigestMismatch if
-        the complete blob is wrong (it is then deleted), BlobOffsetInvalid if
-        another writer replaced this one, StoreFull or StoreError.
-        """
-        async with self._busy:
-            if self._file is None:
-                raise BlobOffsetInvalid("this upload is closed; open it again")
-            if self._written + len(data) > self._size:
-                raise ArgumentInvalid(f"the data runs past the {self._size} bytes announced")
-            await self._in_turn(self._append, self._file, data)
-            return self.state
-
-    async def close(self) -> BlobState:
-        """Make the written bytes durable and close the file; may be called again."""
-        async with self._busy:
-            if self._file is not None:
-                await self._in_turn(self._sync, self._file)
-            self._release()
-            return self.state
-
-    async def open(self, offset: int) -> None:
-        """Find or create the partial file; called once, by `Blobs`."""
-        async with self._busy:
-            await self._in_turn(self._open, offset)
-
-    async def _in_turn(self, work: Callable[_P, None], *args: _P.args, **kw: _P.kwargs) -> None:
-        """Do file work under the lock; release it after a failure or the last byte."""
+    def _is_overdue(self, file: Path, now_s: float) -> bool:
+        lifetime_s = self.lifetimes_s.get(file.suffix)
         try:
-            await _in_thread(work, *args, **kw)
-        except BaseException:
-            self._release()
-            raise
-        if self.state.complete:
-            self._release()
+            return lifetime_s is not None and now_s - file.stat().st_mtime >= lifetime_s
+        except FileNotFoundError:
+            return False
 
-    def _release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._forget(self._whole, self)
-
-    def _open(self, offset: int) -> None:
-        make_folder(self._whole.parent)
-        tally = self._tallies.of(self._whole.parent)
-        before = _state(self._whole, tally)
-        if offset == 0 and not before.complete and before.size_bytes != self._size:
-            announced = tally.upload(self._whole.name)
-            if announced is not None:
-                part_path(self._whole, announced).unlink(missing_ok=True)
-            before = self.state
-        if (offset, self._size) != (before.committed_bytes, before.size_bytes):
-            raise BlobOffsetInvalid(
-                f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
-                f" not {offset} of {self._size}"
-            )
-        if not before.complete:
-            tally.check(self._whole.name, self._size, self._total_bytes_max)
-            tally.begin(self._whole.name, self._size)
-        self.state = before
-        self._written = before.committed_bytes
-        if not before.complete:
-            self._file = FileIO(self._part, "a", opener=_open_private)
-            self._sync(self._file)
-            self._finish()
-
-    def _append(self, file: FileIO, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            count = file.write(rest)
-            self._written += count
-            rest = rest[count:]
-        if self._written - self.state.committed_bytes >= SYNC_BYTES or self._written == self._size:
-            self._sync(file)
-            self._finish()
-
-    def _sync(self, file: FileIO) -> None:
-        os.fsync(file.fileno())
-        if self._written == 0:
-            sync_folder(self._part.parent)
-        self.state = BlobState(False, self._written, self._size)
-
-    def _finish(self) -> None:
-        """Rename the file to its final name if all bytes are written and match."""
-        if self._written < self._size:
-            return
-        if _sha256(self._part).hex() != self._whole.name:
-            self._part.unlink()
-            self._tallies.of(self._whole.parent).drop(self._whole.name)
-            self.state = BlobState(False, 0, self._size)
-            raise BlobDigestMismatch(f"the {self._size} bytes do not have the digest")
-        self._part.rename(self._whole)
-        self._tallies.of(self._whole.parent).complete(self._whole.name)
-        sync_folder(self._whole.parent)
-        self.state = BlobState(True, self._size, self._size)
+    def _unlink_overdue(self, files: Iterable[Path], now_s: float) -> dict[str, int]:
+        """Delete files; return the names and bytes of those that are gone."""
+        gone = {}
+        for file in files:
+            # Since it was found, an upload may have gone on, or a later time been set.
+            if self._is_overdue(file, now_s):
+                with contextlib.suppress(StoreLocked):
+                    gone[file.name] = unlink(file) or 0
+        return gone
 
 
-async def _in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Run file work in a thread; if cancelled, wait for it, so that no file has two users."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    with typed_errors():
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait((task,))
-            raise
-
-
-def _usage(folder: Path) -> dict[ConversationId, int]:
-    found: dict[ConversationId, int] = {}
+def _scopes(folder: Path) -> dict[ConversationId, Path]:
+    """Return the folder of each conversation that has one."""
+    found = {}
     for scope in folder.iterdir() if folder.is_dir() else ():
         with contextlib.suppress(ValueError):  # not a folder of ours
-            found[ConversationId(bytes.fromhex(scope.name))] = stored_bytes(scope)
+            found[ConversationId(bytes.fromhex(scope.name))] = scope
     return found
 
 
-def _name(id_: bytes) -> str:
-    """Return an id as a file name. Checks its length, since peers choose it."""
-    if len(id_) != ID_BYTES:
-        raise ArgumentInvalid(f"ids and digests have {ID_BYTES} bytes, not {len(id_)}")
-    return id_.hex()
-
-
-def part_path(whole: Path, size: int) -> Path:
-    """Return the file of an upload of `size` bytes to become `whole`."""
-    return whole.with_name(part_name(whole.name, size))
-
-
-def bad_path(whole: Path) -> Path:
-    """Return the file of bytes that no longer match the name `whole`."""
-    return whole.with_name(f"{whole.name}.bad")
-
-
-def _state(whole: Path, tally: Tally) -> BlobState:
-    if whole.is_file():
-        size = whole.stat().st_size
-        return BlobState(True, size, size)
-    announced = tally.upload(whole.name)
-    if announced is None:
-        return BlobState(False, 0, 0)
-    try:
-        file = FileIO(part_path(whole, announced))
-    except FileNotFoundError:  # expired, or never made because the disk was full
-        return BlobState(False, 0, 0)
-    with file:
-        # Bytes written by a killed process may not be durable yet, and reported ones must be.
-        os.fsync(file.fileno())
-        return BlobState(False, file.seek(0, os.SEEK_END), announced)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, FILE_MODE)
-
-
-def _open_whole(whole: Path, offset: int) -> tuple[FileIO, int]:
-    """Open a whole blob at `offset`; return it with its size in bytes."""
-    try:
-        file = FileIO(whole)
-    except FileNotFoundError as error:
-        raise BlobMissing from error
-    size = file.seek(0, os.SEEK_END)
-    if offset > size:
-        file.close()
-        raise BlobOffsetInvalid(f"the blob has {size} bytes")
-    file.seek(offset)
-    return file, size
-
-
-def _read_chunk(file: FileIO, hasher: "hashlib._Hash | None") -> bytes:
-    chunk = file.read(limits.BLOB_CHUNK_BYTES)
-    if hasher is not None:
-        hasher.update(chunk)
-    return chunk
-
-
-def _sha256(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _quarantine(whole: Path) -> None:
-    # Another reader may have quarantined it already, and a writer written sound bytes since.
-    if not whole.is_file() or _sha256(whole).hex() == whole.name:
-        return
-    _log.error(
-        "blob quarantined",
-        conversation=short(bytes.fromhex(whole.parent.name)),
-        blob=short(bytes.fromhex(whole.name)),
-    )
-    whole.replace(bad_path(whole))
-    sync_folder(whole.parent)
+def _usage(folder: Path) -> dict[ConversationId, int]:
+    scopes = _scopes(folder).items()
+    return {conversation: sum(file_sizes(scope).values()) for conversation, scope in scopes}
 
 
 def _delete(folder: Path) -> None:

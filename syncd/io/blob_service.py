@@ -102,13 +102,9 @@ class BlobService:
         self._blobs.check_size(first.size_bytes)
         peer = rpc.caller(self._authenticator, context)
         self._driver.throttle.charge(peer, held.id, uploads=1)
-        await self._count_disk(held)
-        if held.creator is not None and not first.offset:
-            self._driver.hub.disk.check(held.creator, first.size_bytes)
         async with await self._blobs.open_write(
             held.id, digest, first.size_bytes, first.offset, expire_ms
         ) as writer:
-            await self._count_disk(held)
             if first.data:
                 await writer.write(first.data)
                 self._driver.counters.bytes_in += len(first.data)
@@ -121,16 +117,11 @@ class BlobService:
         state = writer.state
         return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)
 
-    async def _count_disk(self, held: Conversation) -> None:
-        used = await self._blobs.used(held.id)
-        self._driver.hub.disk.set_blobs(held.id, held.creator, used)
-
     async def remove(self, request: pb.RemoveRequest, context: rpc.Context) -> pb.RemoveResponse:
         """Delete a blob that expires; owners and hosts only."""
         with self._driver.calls.count(rpc.caller(self._authenticator, context)):
             held = await self._permitted(request, context, Right.REMOVE_BLOBS)
             removed = await self._blobs.remove(held.id, _digest(request.digest))
-            await self._count_disk(held)
         return pb.RemoveResponse(removed_bytes=removed)
 
 

@@ -1,18 +1,21 @@
 """The blobs of a hub: those that last, and those that expire (spec/04-link §8)."""
 
+import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import structlog
 
+from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
-from replica.io import Blobs, BlobState, BlobWriter, ExpiringBlobs
+from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
 SWEEP_EVERY_S = 60.0
+SWEEP_LASTING_EVERY_S = 3600.0
+"""Time between two looks at the folders of all lasting blobs, whose uploads alone are deleted."""
 
 
 class BlobStores:
@@ -25,7 +28,12 @@ class BlobStores:
         self._lasting = lasting
         self._expiring = expiring
         self._clock = clock
-        self._swept_at = 0.0
+        self._swept_at: dict[Blobs, float] = {}
+
+    async def count_with(self, quota: BlobQuota) -> None:
+        """Obey a quota, and tell it the bytes of both; see Blobs.count_with."""
+        await self._lasting.count_with(quota)
+        await self._expiring.count_with(quota)
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
         """Return the state of a blob; an absent one is incomplete with 0 bytes."""
@@ -55,11 +63,11 @@ class BlobStores:
 
         0 as time to expire at is never. Raises ArgumentInvalid for a time in the past.
         """
+        if expire_time_ms and expire_time_ms <= self._clock() * 1000:
+            raise ArgumentInvalid("expire_time_ms: a time to come, or 0")
+        await self.sweep()  # so that nothing overdue counts against the quotas
         if not expire_time_ms:
             return await self._lasting.open_write(conversation, digest, size, offset)
-        if expire_time_ms <= self._clock() * 1000:
-            raise ArgumentInvalid("expire_time_ms: a time to come, or 0")
-        await self.sweep()
         return await self._expiring.open_write(conversation, digest, size, offset)
 
     async def finish(
@@ -73,30 +81,33 @@ class BlobStores:
         """Delete a blob that expires; return its bytes, 0 if there is none."""
         return await self._expiring.remove(conversation, digest)
 
-    async def used(self, conversation: ConversationId) -> int:
-        """Return the bytes of all blobs of a conversation; an upload has its final size."""
-        return await self._lasting.used(conversation) + await self._expiring.used(conversation)
-
-    async def usage(self) -> dict[ConversationId, int]:
-        """Return the bytes of the blobs of each conversation; it lists all folders."""
-        found = Counter(await self._lasting.usage())
-        found.update(await self._expiring.usage())
-        return dict(found)
-
     async def delete(self, conversation: ConversationId) -> None:
         """Delete all blobs of a conversation."""
         await self._lasting.delete(conversation)
         await self._expiring.delete(conversation)
 
     async def sweep(self) -> None:
-        """Delete what has expired, at most every SWEEP_EVERY_S."""
+        """Delete what has expired, and uploads that nobody went on with, where a look is due."""
         now = self._clock()
-        if now - self._swept_at < SWEEP_EVERY_S:
-            return
-        self._swept_at = now
-        removed = await self._expiring.sweep(now)
-        if removed:
-            log.info("expired blobs deleted", bytes=removed)
+        intervals_s = {self._expiring: SWEEP_EVERY_S, self._lasting: SWEEP_LASTING_EVERY_S}
+        for store, interval_s in intervals_s.items():
+            if now - self._swept_at.get(store, 0.0) < interval_s:
+                continue
+            self._swept_at[store] = now
+            try:
+                deleted = await store.sweep(now)
+            except StoreError:  # the next look tries it again, and the hub serves meanwhile
+                log.exception("overdue blobs not deleted")
+                continue
+            if deleted:
+                size = sum(deleted.values())
+                log.info("overdue blobs deleted", conversations=len(deleted), bytes=size)
+
+    async def run_sweeps(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            await self.sweep()
 
     async def _store_of(self, conversation: ConversationId, digest: Digest) -> Blobs:
         if (await self._lasting.stat(conversation, digest)).complete:

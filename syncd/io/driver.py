@@ -82,9 +82,7 @@ class HubDriver:
         await self._deletions.finish()
         await self._loader.load_all()
         self.throttle.note_established()
-        for conversation, size in (await self.blobs.usage()).items():
-            creator = self.hub.disk.creator(conversation)
-            self.hub.disk.set_blobs(conversation, creator, size)
+        await self.blobs.count_with(self.hub.disk)
         if self.store.lost_count:
             log.error(
                 "the end of the store was lost, members send it again when they link",

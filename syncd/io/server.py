@@ -63,15 +63,15 @@ class HubServer:
     invitations: InvitationService
     _server: grpc.aio.Server
     _store: Store
-    _renewal: "asyncio.Task[None] | None"
+    _tasks: "tuple[asyncio.Task[None], ...]"
 
     async def stop(self) -> None:
         """Refuse new calls, finish the queued effects and the streams, close the store."""
         if self.metrics is not None:
             await self.metrics.stop()
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         stopped = asyncio.create_task(self._server.stop(STOP_GRACE_S))
         # A commit that the disk refuses is refused to its senders as at any time.
         await asyncio.gather(self.driver.performer.flush(), return_exceptions=True)
@@ -128,7 +128,9 @@ async def start(config: HubConfig) -> HubServer:
         )
         metrics = await MetricsServer.started(config.metrics, partial(_measures, driver))
         await server.start()
-        renewal = asyncio.create_task(_renew(certificate)) if certificate is not None else None
+        tasks = [asyncio.create_task(blobs.run_sweeps(), name="sweeps of blobs")]
+        if certificate is not None:
+            tasks.append(asyncio.create_task(_renew(certificate), name="renewal"))
     except BaseException:
         await store.close()
         raise
@@ -143,7 +145,7 @@ async def start(config: HubConfig) -> HubServer:
         invitations,
         server,
         store,
-        renewal,
+        tuple(tasks),
     )
 
 

@@ -12,7 +12,8 @@ from unittest import mock
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.blobs import BlobWriter
+from replica.io.blob_files import in_thread, state_of
+from replica.io.blob_writer import BlobWriter
 from replica.io.store import Store
 from replica.link import Authenticator, Entries, Fault, LinkedHost, greeting
 from replica.link.channel import Channel
@@ -379,13 +380,13 @@ def relays_unsigned_drafts() -> Patch:
 def writes_a_blob_at_any_offset() -> Patch:
     open_ = BlobWriter._open
 
-    def anywhere(self: BlobWriter, offset: int) -> None:
-        from replica.io.blobs import _state
-
-        open_(self, _state(self._whole).committed_bytes)
+    async def anywhere(self: BlobWriter, offset: int) -> None:
+        announced = self.tally.announced(self.whole.name)
+        before = await in_thread(state_of, self.whole, announced)
+        await open_(self, before.committed_bytes)
 
     return mock.patch.object(BlobWriter, "_open", anywhere)
 
 
 def keeps_a_blob_of_another_digest() -> Patch:
-    return mock.patch("replica.io.blobs._sha256", lambda path: bytes.fromhex(path.name[:64]))
+    return mock.patch("replica.io.blob_writer.sha256", lambda path: bytes.fromhex(path.name[:64]))

@@ -20,7 +20,12 @@ LARGE = "x" * 50_000
 def test_the_logs_and_blobs_of_a_creator_are_bounded_together() -> None:
     quota = DiskQuota(creator_max=100)
     quota.set_log(ONE, ADA, 40)
-    quota.set_blobs(TWO, ADA, 50)
+    quota.set_log(TWO, ADA, 10)
+    quota.set_blobs(TWO, "blobs", 30)
+    quota.set_blobs(TWO, "expiring", 10)
+    quota.check_blobs(ONE, 10)
+    with pytest.raises(QuotaExceeded, match="this creator"):
+        quota.check_blobs(ONE, 11)
     quota.check(ADA, 10)
     quota.check(BOB, 100)
     with pytest.raises(QuotaExceeded, match="this creator"):

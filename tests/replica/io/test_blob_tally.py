@@ -1,5 +1,6 @@
 """Blobs are counted in files and bytes, without a look at the folder each time (LIM-11)."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from replica.io import blob_tally
 from replica.io.blob_tally import Tallies, Tally
 from replica.io.blobs import Blobs
 from replica.io.expiring_blobs import ExpiringBlobs
-from replica.refusals import BlobDigestMismatch, QuotaExceeded
+from replica.refusals import BlobDigestMismatch, BlobMissing, QuotaExceeded
 
 ONE, TWO = ConversationId(b"1" * 32), ConversationId(b"2" * 32)
 
@@ -25,6 +26,19 @@ def _digest(data: bytes) -> Digest:
 async def _write(blobs: Blobs, conversation: ConversationId, data: bytes) -> None:
     async with await blobs.open_write(conversation, _digest(data), len(data), 0) as writer:
         await writer.write(data)
+
+
+class Noted:
+    """A quota without a bound that notes the bytes it is told."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[tuple[ConversationId, str], int] = {}
+
+    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
+        """Refuse nothing."""
+
+    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
+        self.bytes[conversation, store] = size_bytes
 
 
 async def test_the_files_of_a_conversation_are_bounded(
@@ -72,8 +86,33 @@ async def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.Monke
         pass
     assert await blobs.remove(ONE, _digest(b"long")) == 0
     assert await blobs.remove(ONE, _digest(bytes([1]))) == 1
-    assert await blobs.used(ONE) == 4 + len(b"of an earlier process")
     assert listed == [tmp_path / ONE.hex()]
+
+
+async def test_a_quota_is_told_all_bytes_and_each_change(tmp_path: Path) -> None:
+    await _write(Blobs(tmp_path), ONE, b"of an earlier process")
+    blobs, noted, one = Blobs(tmp_path), Noted(), (ONE, tmp_path.name)
+    await blobs.count_with(noted)
+    before = len(b"of an earlier process")
+    assert noted.bytes == {one: before}
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 0) as writer:
+        assert noted.bytes[one] == before + 4
+        await writer.write(b"lo")
+    assert noted.bytes[one] == before + 2
+    async with await blobs.open_write(ONE, _digest(b"long"), 3, 0):
+        assert noted.bytes[one] == before + 3
+    assert noted.bytes[one] == before
+    with pytest.raises(BlobDigestMismatch):
+        async with await blobs.open_write(ONE, _digest(b"right"), 5, 0) as writer:
+            await writer.write(b"wrong")
+    assert noted.bytes[one] == before
+    (whole,) = (file for file in (tmp_path / ONE.hex()).iterdir() if not file.suffix)
+    whole.write_bytes(b"other")
+    with pytest.raises(BlobMissing):
+        _ = [part async for part in blobs.read(ONE, _digest(b"of an earlier process"))]
+    assert noted.bytes[one] == len(b"other")
+    await blobs.delete(ONE)
+    assert noted.bytes[one] == 0
 
 
 async def test_an_upload_whose_file_is_gone_begins_anew(tmp_path: Path) -> None:
@@ -99,21 +138,50 @@ async def test_an_upload_is_found_again_by_another_process(tmp_path: Path) -> No
 
 
 def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> None:
-    tally = Tally({"a": 10})
+    noted: list[int] = []
+    tally = Tally({"a": 10}, noted.append)
     tally.check("b", 90, 100)
     with pytest.raises(QuotaExceeded):
         tally.check("b", 91, 100)
-    tally.begin("b", 90)
+    tally.open("b", 90)
     tally.check("b", 90, 100)
+    assert (tally.growth("b", 90), tally.growth("b", 85)) == (0, -5)
     tally.drop("a")
     tally.check("b", 100, 100)
+    tally.close("b", 90, 30)
+    assert (tally.total, tally.announced("b"), tally.growth("b", 85)) == (30, 90, 55)
+    tally.complete("b", 90)
+    assert (tally.total, tally.announced("b")) == (90, None)
+    assert noted[-1] == 90
 
 
-def test_the_tallies_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_counts_what_is_on_disk_and_finds_uploads() -> None:
+    tally = Tally({"a": 10, "b.90.part": 3, "c.bad": 7}, lambda _total: None)
+    assert (tally.total, tally.announced("a"), tally.announced("b")) == (20, None, 90)
+    assert tally.announced("c") is None
+
+
+async def test_the_tallies_kept_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blob_tally, "FOLDERS_MAX", 2)
-    tallies = Tallies()
-    first = tallies.of(tmp_path / "0")
-    for name in ("1", "2"):
-        tallies.of(tmp_path / name)
-    assert len(tallies._of) == 2
-    assert tallies.of(tmp_path / "0") is not first
+    tallies = Tallies(tmp_path, Noted().check_blobs)
+    names = [ConversationId(bytes([number]) * 32) for number in range(4)]
+    first = await tallies.of(names[0])
+    async with tallies.held(names[1]) as held:
+        for name in names[2:]:
+            await tallies.of(name)
+        assert len(tallies._of) == 2
+        assert await tallies.of(names[0]) is not first
+        assert await tallies.of(names[1]) is held
+
+
+async def test_a_folder_that_many_ask_about_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+    monkeypatch.setattr(blob_tally, "file_sizes", lambda folder: listed.append(folder) or {})
+    tallies = Tallies(tmp_path, Noted().check_blobs)
+    first, second = await asyncio.gather(tallies.of(ONE), tallies.of(ONE))
+    assert first is second
+    assert len(listed) == 1

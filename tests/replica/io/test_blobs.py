@@ -7,8 +7,9 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
-from replica.io import blobs as module
-from replica.io.blobs import Blobs, BlobState
+from replica.io.blob_files import BlobState
+from replica.io.blob_writer import SYNC_BYTES
+from replica.io.blobs import Blobs
 from replica.limits import BLOB_CHUNK_BYTES
 from replica.refusals import (
     ArgumentInvalid,
@@ -85,7 +86,7 @@ async def test_committed_bytes_grow_and_an_upload_resumes_there(
             state = await writer.write(data[at : at + 100_000])
             assert state == await blobs.stat(CONVERSATION, digest)
             assert state.committed_bytes >= committed[-1]
-            assert at + 100_000 - state.committed_bytes < module.SYNC_BYTES
+            assert at + 100_000 - state.committed_bytes < SYNC_BYTES
             committed.append(state.committed_bytes)
     assert len(set(committed)) > 2
     again = Blobs(tmp_path / "blobs")  # As after a restart.
@@ -257,11 +258,10 @@ async def test_blobs_of_one_conversation_share_a_quota(tmp_path: Path) -> None:
     with pytest.raises(QuotaExceeded):
         await put(blobs, second, more)
     announced, _ = data_of(40)
-    async with await blobs.open_write(CONVERSATION, announced, 40, 0):
-        pass
     tiny, _ = data_of(1)
-    with pytest.raises(QuotaExceeded):
-        await blobs.open_write(CONVERSATION, tiny, 1, 0)
+    async with await blobs.open_write(CONVERSATION, announced, 40, 0):
+        with pytest.raises(QuotaExceeded):
+            await blobs.open_write(CONVERSATION, tiny, 1, 0)
     elsewhere = ConversationId(b"e" * 32)
     async with await blobs.open_write(elsewhere, second, len(more), 0) as writer:
         assert (await writer.write(more)).complete

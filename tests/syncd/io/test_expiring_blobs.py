@@ -1,19 +1,22 @@
 """Blobs that expire: served like others, deleted in time, apart from those that last."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from replica.errors import AntiphonError, Unavailable
+from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
+from syncd.disk_quota import DiskQuota
+from syncd.io import blob_stores
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
-from tests.support.callers import Caller, ServedHub, serve_hub
+from tests.support.callers import Caller, ServedHub, serve_hub, until
 from tests.support.writers import Writer
 
 CONVERSATION = ConversationId(b"c" * 32)
@@ -31,6 +34,7 @@ class Stores:
         lasting = Blobs(folder / "blobs")
         expiring = ExpiringBlobs(self.folder, total_bytes_max=600_000)
         self.all = BlobStores(lasting, expiring, lambda: self.now)
+        self.disk = DiskQuota()
 
     async def put(self, data: bytes, expire_s: float) -> BlobState:
         digest = Digest(hashlib.sha256(data).digest())
@@ -188,12 +192,54 @@ async def test_an_upload_that_has_begun_hides_no_blob_that_expires(stores: Store
 
 async def test_what_was_removed_or_expired_counts_no_longer(stores: Stores) -> None:
     other = bytes(DATA[:-1])
+    await stores.put(b"lasting", 0)
+    stores.disk.set_log(CONVERSATION, Writer(1).public, 1_000)
+    await stores.all.count_with(stores.disk)
+    before = 1_000 + len(b"lasting")
     await stores.put(DATA, stores.now + 100)
     with pytest.raises(QuotaExceeded):
         await stores.put(other, stores.now + 100)
+    assert stores.disk.total == before + len(DATA)
     await stores.all.remove(CONVERSATION, DIGEST)
-    assert await stores.all.used(CONVERSATION) == 0
+    assert stores.disk.total == before
     await stores.put(other, stores.now + 100)
-    assert await stores.all.usage() == {CONVERSATION: len(other)}
+    assert stores.disk.total == before + len(other)
     await stores.pass_time(100 + SWEEP_EVERY_S)
+    assert stores.disk.total == before
     assert (await stores.put(DATA, stores.now + 100)).complete
+    stores.disk.release(CONVERSATION)
+    assert stores.disk.total == 0
+
+
+async def test_what_is_overdue_is_deleted_without_a_write(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_stores, "SWEEP_EVERY_S", 0.0)
+    await stores.put(DATA, stores.now + 100)
+    writer = await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, 0)
+    await writer.close()
+    stores.now += 25 * 3600
+    sweeps = asyncio.create_task(stores.all.run_sweeps())
+    await until(lambda: not list(stores.folder.parent.glob("*/*/*")))
+    sweeps.cancel()
+
+
+async def test_a_disk_that_refuses_ends_no_sweep(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_stores, "SWEEP_EVERY_S", 0.0)
+    await stores.put(DATA, stores.now + 100)
+    stores.now += 1_000
+    tried: list[float] = []
+    sweep = Blobs.sweep
+
+    async def refused(self: Blobs, now_s: float) -> dict[ConversationId, int]:
+        tried.append(now_s)
+        if len(tried) == 1:
+            raise StoreError("the disk refuses")
+        return await sweep(self, now_s)
+
+    monkeypatch.setattr(Blobs, "sweep", refused)
+    sweeps = asyncio.create_task(stores.all.run_sweeps())
+    await until(lambda: not list(stores.folder.glob("*/*")))
+    sweeps.cancel()

@@ -1,0 +1,144 @@
+"""Uploads: what they count while they are open and after, and who may go on with them."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from replica import limits
+from replica.ids import ConversationId, Digest
+from replica.io import blob_tally
+from replica.io.blob_files import BlobState
+from replica.io.blobs import Blobs
+from replica.io.expiring_blobs import ExpiringBlobs
+from replica.refusals import BlobOffsetInvalid, QuotaExceeded, StoreLocked
+
+ONE, TWO = ConversationId(b"1" * 32), ConversationId(b"2" * 32)
+DATA = bytes(range(100))
+DAY_S = 24 * 3600
+
+
+def digest_of(data: bytes) -> Digest:
+    return Digest(hashlib.sha256(data).digest())
+
+
+DIGEST = digest_of(DATA)
+OTHER = digest_of(b"other")
+
+
+def files(folder: Path, pattern: str = "*") -> list[Path]:
+    """Return the files of all conversations."""
+    return list(folder.glob(f"*/{pattern}"))
+
+
+async def begin(blobs: Blobs, data: bytes, digest: Digest = DIGEST, size: int = 100) -> BlobState:
+    """Begin an upload of `size` bytes, write `data`, and close it."""
+    async with await blobs.open_write(ONE, digest, size, 0) as writer:
+        await writer.write(data)
+    return writer.state
+
+
+async def test_an_upload_counts_with_its_final_size_only_while_it_is_open(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path, total_bytes_max=100)
+    async with await blobs.open_write(ONE, DIGEST, 100, 0) as writer:
+        await writer.write(DATA[:40])
+        with pytest.raises(QuotaExceeded):
+            await begin(blobs, b"", OTHER, 1)
+    for again in (blobs, Blobs(tmp_path, total_bytes_max=100)):
+        with pytest.raises(QuotaExceeded):
+            await begin(again, b"", OTHER, 61)
+        await begin(again, b"", OTHER, 60)
+
+
+async def test_a_refused_size_leaves_the_bytes_of_the_one_before(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path, total_bytes_max=100)
+    await begin(blobs, DATA[:50])
+    with pytest.raises(QuotaExceeded):
+        await blobs.open_write(ONE, DIGEST, 101, 0)
+    assert await blobs.stat(ONE, DIGEST) == BlobState(False, 50, 100)
+    async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
+        assert (await writer.write(DATA[50:])).complete
+
+
+async def test_a_swept_upload_without_a_byte_counts_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BLOB_FILES_MAX", 1)
+    blobs = ExpiringBlobs(tmp_path)
+    await begin(blobs, b"")
+    (part,) = files(tmp_path)
+    with pytest.raises(QuotaExceeded):
+        await begin(blobs, b"", OTHER)
+    await blobs.sweep(part.stat().st_mtime + DAY_S)
+    await begin(blobs, b"", OTHER)
+
+
+async def test_an_upload_without_progress_is_deleted_after_a_day(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    await begin(blobs, b"whole", digest_of(b"whole"), 5)
+    await begin(blobs, DATA[:50])
+    (part,) = files(tmp_path, "*.part")
+    begun_s = part.stat().st_mtime
+    assert await blobs.sweep(begun_s + DAY_S - 1) == {}
+    assert await blobs.sweep(begun_s + DAY_S) == {ONE: 50}
+    assert [file.name for file in files(tmp_path)] == [digest_of(b"whole").hex()]
+    assert await blobs.stat(ONE, DIGEST) == BlobState(False, 0, 0)
+    assert await blobs.sweep(begun_s + 2 * DAY_S) == {}
+
+
+async def test_an_open_upload_is_not_swept(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    await begin(blobs, DATA[:50])
+    (part,) = files(tmp_path)
+    os.utime(part, (0, 0))
+    async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
+        assert await blobs.sweep(10 * DAY_S) == {}
+        assert (await writer.write(DATA[50:])).complete
+
+
+async def test_nothing_is_appended_behind_bytes_that_were_not_counted(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    await begin(blobs, b"", OTHER)  # the folder is listed
+    await begin(Blobs(tmp_path), DATA[:50])
+    with pytest.raises(BlobOffsetInvalid):
+        await blobs.open_write(ONE, DIGEST, 100, 0)
+    state = await blobs.stat(ONE, DIGEST)
+    assert state == BlobState(False, 50, 100)
+    async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
+        assert (await writer.write(DATA[50:])).complete
+
+
+async def test_the_tally_of_an_open_upload_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_tally, "FOLDERS_MAX", 1)
+    blobs = Blobs(tmp_path, total_bytes_max=100)
+    async with await blobs.open_write(ONE, DIGEST, 100, 0):
+        await blobs.stat(TWO, DIGEST)
+        with pytest.raises(QuotaExceeded):
+            await begin(blobs, b"", OTHER, 1)
+
+
+async def test_two_processes_do_not_write_one_blob(tmp_path: Path) -> None:
+    """Each process has a `Blobs` of its own, and both begin before either has a byte."""
+    mine, other = Blobs(tmp_path), Blobs(tmp_path)
+    for blobs in (mine, other):
+        await blobs.stat(ONE, DIGEST)
+    async with await mine.open_write(ONE, DIGEST, 100, 0) as writer:
+        await writer.write(DATA[:50])
+        with pytest.raises(StoreLocked) as refused:
+            await other.open_write(ONE, DIGEST, 100, 0)
+        assert refused.value.retryable
+        assert (await writer.write(DATA[50:])).complete
+    assert b"".join([part async for part in other.read(ONE, DIGEST)]) == DATA
+    async with await other.open_write(ONE, DIGEST, 100, 100) as again:
+        assert again.state.complete
+
+
+async def test_another_size_does_not_delete_what_another_process_writes(tmp_path: Path) -> None:
+    mine = Blobs(tmp_path)
+    async with await mine.open_write(ONE, DIGEST, 100, 0) as writer:
+        with pytest.raises(StoreLocked):
+            await Blobs(tmp_path).open_write(ONE, DIGEST, 99, 0)
+        assert (await writer.write(DATA)).complete
