@@ -156,22 +156,22 @@ class Holding:
 
     async def _obtain(self, wait_s: float | None) -> _Opened:
         """Take the lock, or join its holder; try again for `wait_s` seconds, None for ever."""
-        began, pause_s = time.monotonic(), PAUSE_FIRST_S
+        began, pause_s, is_late = time.monotonic(), PAUSE_FIRST_S, False
         while True:
             try:
                 return await self._hold()
-            except StoreLocked as error:
-                locked = error
+            except StoreLocked:
+                if is_late:
+                    raise
             try:
                 return await self._join()
             except ConnectionEnded:
                 pass  # the holder starts, ends, or shares with nobody
-            # A process that shares may be starting, or taking the place of another.
-            is_shared = self._claims.is_claimed(_HOLDER)
-            if wait_s is not None and time.monotonic() - began > (
-                CALL_WAIT_S if is_shared else wait_s
-            ):
-                raise locked
+            if wait_s is not None:
+                # A process that shares may be starting, or taking the place of another.
+                limit_s = CALL_WAIT_S if self._claims.is_claimed(_HOLDER) else wait_s
+                # The lock may have been released while this one joined: it is tried once more.
+                is_late = time.monotonic() - began > limit_s
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
@@ -194,7 +194,7 @@ class Holding:
         if self._is_ending:
             return
         opened.server = LocalServer(self._identity, self._sharer.perform)
-        await opened.server.start(local_socket.listen(self._path))
+        opened.server.start(local_socket.listen(self._path))
         opened.stack.callback(local_socket.remove, self._path)
 
     async def _follow(self) -> None:

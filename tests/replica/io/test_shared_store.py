@@ -7,7 +7,11 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
 from pathlib import Path
 
 import pytest
@@ -181,6 +185,43 @@ async def test_a_call_is_started_once(tmp_path: Path) -> None:
             return_exceptions=True,
         )
         assert sorted(type(one).__name__ for one in results) == [CallStarted.__name__, "Entry"]
+
+
+async def test_who_joins_a_process_that_ends_takes_its_place(tmp_path: Path) -> None:
+    for turns in range(0, 60, 3):  # of the event loop, between the two
+        path = tmp_path / str(turns)
+        async with AsyncExitStack() as stack:
+            first = AsyncExitStack()
+            serving = await first.enter_async_context(opened(path))
+            conversation = await serving.create(Genesis((serving.public,)))
+            joining = asyncio.create_task(stack.enter_async_context(opened(path)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await first.aclose()
+            joined = await joining
+            await say(joined, conversation, "after")
+            assert joined.processes.served_by is None
+
+
+async def test_a_lock_that_was_released_during_the_greeting_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    holder, ending = await Store.open(path), AsyncExitStack()
+    listener = local_socket.listen(path)
+
+    async def end(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Release the lock, and keep the connection without a word."""
+        ending.callback(writer.close)
+        local_socket.remove(path)
+        await holder.close()
+
+    server = await asyncio.start_unix_server(end, sock=listener)
+    monkeypatch.setattr("replica.io.local_client.GREETING_S", 0.1)
+    monkeypatch.setattr("replica.io.holding.OPEN_WAIT_S", 0.0)
+    async with ending, opened(path) as mine:
+        assert mine.processes.served_by is None
+        server.close()
 
 
 async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> None:
