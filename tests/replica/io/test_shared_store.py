@@ -4,11 +4,13 @@ Two replicas of one process stand for two processes, except where one is killed.
 """
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
 )
@@ -22,7 +24,7 @@ from replica.io import local_socket
 from replica.io.replica import Replica
 from replica.io.store import Store
 from replica.log.body import Genesis, Message, Speaker, ToolStarted
-from replica.refusals import StoreLocked
+from replica.refusals import StoreFull, StoreLocked, StoreVersionUnknown
 from tests.support.writers import Writer, said
 
 KEY = Writer(1).key
@@ -222,6 +224,81 @@ async def test_a_lock_that_was_released_during_the_greeting_is_taken(
     async with ending, opened(path) as mine:
         assert mine.processes.served_by is None
         server.close()
+
+
+class FullDisk:
+    """A disk without room for the name of a socket, until `free` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tried = asyncio.Event()
+        self._is_full = True
+        self._address = local_socket._address
+        monkeypatch.setattr(local_socket, "_address", self._refusing)
+
+    def _refusing(self, path: Path) -> AbstractContextManager[str]:
+        if self._is_full:
+            self.tried.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._address(path)
+
+    def free(self) -> None:
+        self._is_full = False
+
+
+async def test_a_hand_over_that_the_disk_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        disk = FullDisk(monkeypatch)
+        await first.aclose()
+        await disk.tried.wait()
+        with monkeypatch.context() as patch, pytest.raises(StoreFull):
+            patch.setattr("replica.io.holding.CALL_WAIT_S", 0.05)
+            await second.processes.slot(conversation, Track.CONVERSATION)
+        waiting = asyncio.create_task(say(second, conversation, "while it is full"))
+        await asyncio.sleep(0)
+        disk.free()
+        await waiting
+        await say(second, conversation, "after")
+        assert second.processes.served_by is None
+        assert len(known(second, conversation)) == 3
+
+
+async def test_a_store_that_can_not_be_shared_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    with pytest.raises(StoreFull):
+        async with opened(tmp_path / "s"):
+            pass
+    disk.free()
+    async with opened(tmp_path / "s") as mine:
+        assert mine.processes.served_by is None
+
+
+async def test_a_reason_that_does_not_pass_ends_the_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+
+        async def newer(_path: Path) -> Store:
+            raise StoreVersionUnknown
+
+        monkeypatch.setattr(Store, "open", newer)
+        await first.aclose()
+        for _ in range(2):
+            with pytest.raises(StoreVersionUnknown):
+                await second.processes.slot(conversation, Track.CONVERSATION)
 
 
 async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> None:
