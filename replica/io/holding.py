@@ -21,12 +21,17 @@ from replica.errors import StoreError
 from replica.io import local_socket
 from replica.io.claims import Claims
 from replica.io.local_client import ConnectionEnded, LocalClient
-from replica.io.local_frames import LocalFrame, SharingUnsupported
+from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
 from replica.log import Entry
-from replica.refusals import DraftUnknown, StoreCorrupt, StoreLocked, StoreVersionUnknown
+from replica.refusals import (
+    DraftUnknown,
+    StoreCorrupt,
+    StoreLocked,
+    StoreVersionUnknown,
+)
 
 log = structlog.get_logger()
 
@@ -171,7 +176,7 @@ class Holding:
                 if is_late:
                     raise
             try:
-                return await self._join()
+                return await _join(self._path, self._identity)
             except ConnectionEnded:
                 pass  # the holder starts, ends, or shares with nobody
             if wait_s is not None:
@@ -187,13 +192,6 @@ class Holding:
             self._claims.claim(_HOLDER)
             stack.callback(self._claims.release, _HOLDER)
             return _Opened(store, stack.pop_all())
-
-    async def _join(self) -> _Opened:
-        client = await LocalClient.join(self._path, self._identity)
-        async with AsyncExitStack() as stack:
-            stack.callback(client.close)
-            store = await stack.enter_async_context(open_read_only(self._path))
-            return _Opened(store, stack.pop_all(), client)
 
     def _serve(self, opened: _Opened) -> None:
         assert self._sharer is not None, "attached first"
@@ -281,11 +279,17 @@ class Holding:
         """Make a call in the process that holds the store; again in the next, should it end.
 
         `here` gets the store and whether the call may have been made before. Returns its
-        result, or the other process's answer.
+        result, or the other process's answer. Raises WriteUnconfirmed if nobody says whether the
+        call was made; it is decided once another call through here has returned.
         """
         again = False
         while True:
-            opened = await self._ready()
+            try:
+                opened = await self._ready()
+            except StoreError as error:
+                if again and request.writes:
+                    raise WriteUnconfirmed(f"it ended meanwhile; {error.detail}") from error
+                raise
             if opened.client is None:
                 return await here(opened.store, again)
             frame = LocalFrame(request.head | {"again": again}, request.blobs)
@@ -306,6 +310,14 @@ class Holding:
             opened.reads -= 1
             if not opened.reads:
                 opened.idle.set()
+
+
+async def _join(path: Path, identity: Identity) -> _Opened:
+    client = await LocalClient.join(path, identity)
+    async with AsyncExitStack() as stack:
+        stack.callback(client.close)
+        store = await stack.enter_async_context(open_read_only(path))
+        return _Opened(store, stack.pop_all(), client)
 
 
 def _pauses_s(longest_s: float) -> Iterator[float]:

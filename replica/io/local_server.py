@@ -189,7 +189,7 @@ class LocalServer:
 
     async def _answer(self, request: LocalFrame) -> LocalFrame | None:
         try:
-            answer = await self._perform(request)
+            answer = await self._in_time(request)
         except AntiphonError as error:
             answer = LocalFrame({"error": error_fields(error)})
         except Exception:
@@ -199,3 +199,9 @@ class LocalServer:
         if answer is None or number is None:
             return None
         return LocalFrame(answer.head | {"number": number}, answer.blobs)
+
+    async def _in_time(self, request: LocalFrame) -> LocalFrame | None:
+        if request.is_given_up:
+            # Its caller may have repeated it by now.
+            raise StoreLocked("the request waited for too long, and was not begun")
+        return await self._perform(request)

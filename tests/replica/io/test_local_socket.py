@@ -13,7 +13,7 @@ import pytest
 from replica.io import local_frames, local_server, local_socket
 from replica.io.claims import Claims
 from replica.io.local_client import ConnectionEnded, LocalClient
-from replica.io.local_frames import LocalFrame, SharingUnsupported
+from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
 from replica.refusals import FrameMalformed, StoreLocked
 from tests.support.writers import Writer
@@ -107,20 +107,30 @@ async def test_bad_frames_are_refused(data: bytes) -> None:
 async def test_a_process_that_does_not_answer_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = asyncio.Event()
+    go_on, performed = asyncio.Event(), []
 
-    async def late(_frame: LocalFrame) -> LocalFrame:
+    async def late(frame: LocalFrame) -> LocalFrame:
+        performed.append(frame.head["op"])
         await go_on.wait()
         return LocalFrame({})
 
     server = LocalServer(ME, late)
     server.start(local_socket.listen(tmp_path / "s"))
     client = await LocalClient.join(tmp_path / "s", ME)
-    monkeypatch.setattr("replica.io.local_client.ANSWER_S", 0.01)
-    with pytest.raises(StoreLocked, match="does not answer"):
-        await client.request(LocalFrame({"op": "a"}))
-    client.close()
+    reading = asyncio.create_task(client.run(ignore))
+    with monkeypatch.context() as patch:
+        patch.setattr("replica.io.local_client.ANSWER_S", 0.01)
+        with pytest.raises(WriteUnconfirmed, match="does not answer"):
+            await client.request(LocalFrame({"op": "put"}))
+        with pytest.raises(WriteUnconfirmed):
+            await client.request(LocalFrame({"op": "delete"}))
+        with pytest.raises(StoreLocked, match="does not answer"):
+            await client.request(LocalFrame({"op": "nothing"}))
     go_on.set()
+    await client.request(LocalFrame({"op": "slot"}))
+    assert performed == ["put", "slot"], "what nobody waits for any more is not begun"
+    client.close()
+    await reading
     await server.stop()
 
 

@@ -7,13 +7,14 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
 )
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ import pytest
 from replica.conversation import CallStarted, Chain, LaneMoved, NewEntry, newest_place
 from replica.ids import SALT_BYTES, ConversationId, EntryId, Track
 from replica.io import local_socket
+from replica.io.local_frames import WriteUnconfirmed
 from replica.io.replica import Replica
+from replica.io.shared_store import SharedStore
 from replica.io.store import Store
+from replica.log import Entry
 from replica.log.body import Genesis, Message, Speaker, ToolStarted
 from replica.refusals import StoreFull, StoreLocked, StoreVersionUnknown
 from tests.support.writers import Writer, said
@@ -224,6 +228,71 @@ async def test_a_lock_that_was_released_during_the_greeting_is_taken(
     async with ending, opened(path) as mine:
         assert mine.processes.served_by is None
         server.close()
+
+
+class SlowDisk:
+    """A disk on which the process that holds a store waits until `go_on` is set."""
+
+    def __init__(self, replica: Replica) -> None:
+        assert isinstance(replica.store, SharedStore)
+        store = replica.store.holding.own
+        assert store is not None
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self._append = store.append
+        store.append = self._slowly  # type: ignore[method-assign]
+
+    async def _slowly(self, entries: Sequence[Entry]) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        await self._append(entries)
+
+
+async def test_a_write_without_an_answer_is_open_and_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        disk = SlowDisk(first)
+        with monkeypatch.context() as patch:
+            patch.setattr("replica.io.local_client.ANSWER_S", 0.05)
+            for words in ("begun", "waits behind it"):
+                with pytest.raises(WriteUnconfirmed) as unconfirmed:
+                    await say(second, conversation, words)
+                assert not unconfirmed.value.retryable
+        disk.go_on.set()
+        # Requests are performed in order: both are decided once this one is answered.
+        await second.processes.barrier()
+        assert known(first, conversation) == known(second, conversation)
+        (written,) = known(second, conversation) - {EntryId(conversation)}
+        body = second.shelf[conversation].log.body(written)
+        assert body == replace(said("begun"), label="second")
+
+
+async def test_a_write_is_open_if_nobody_takes_the_place_of_a_killed_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        disk = SlowDisk(serving)
+        writing = asyncio.create_task(say(second, conversation, "once"))
+        await disk.begun.wait()
+        assert isinstance(second.store, SharedStore)
+        client = second.store.holding.client
+        assert client is not None
+        full = FullDisk(monkeypatch)
+        with monkeypatch.context() as patch:
+            patch.setattr("replica.io.holding.CALL_WAIT_S", 0.05)
+            client.close()  # as its end does; it still holds the lock
+            with pytest.raises(WriteUnconfirmed):
+                await writing
+        full.free()
+        disk.go_on.set()
+        await first.aclose()
+        await second.processes.barrier()
+        assert len(known(second, conversation)) == 2
 
 
 class FullDisk:
