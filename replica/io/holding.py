@@ -20,6 +20,7 @@ from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.io import local_socket
 from replica.io.claims import Claims
+from replica.io.disk import typed_errors
 from replica.io.local_client import ConnectionEnded, LocalClient
 from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
@@ -231,8 +232,9 @@ class Holding:
         pauses_s = _pauses_s(RETRY_PAUSE_MAX_S)
         while True:
             try:
-                opened = await self._obtain(None)
-                await self._take_up(opened)
+                with typed_errors():
+                    opened = await self._obtain(None)
+                    await self._take_up(opened)
             except _LASTING:
                 raise
             except StoreError as error:
