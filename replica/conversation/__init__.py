@@ -44,6 +44,7 @@ from replica.conversation.invitation import (
     grants_elsewhere,
     is_address,
     judge,
+    noted,
 )
 from replica.conversation.keys import KeyedRun, call_digest, find_run, key_digest, repeats_call
 from replica.conversation.next_seal import Sealable, open_requests, sealable
@@ -167,6 +168,7 @@ __all__ = [
     "newest_leaf",
     "newest_place",
     "next_step",
+    "noted",
     "offered_tools",
     "open_requests",
     "place_at",

@@ -9,8 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from replica import limits
@@ -229,6 +228,8 @@ class Issued:
     claimed_by: PublicKey | None = None
     """The key it was redeemed by; recorded durably before the grant is written."""
     is_revoked: bool = False
+    granted: tuple[Grant, ...] = ()
+    """The grants that this store wrote to the conversation since; recorded durably before."""
 
     def is_open(self, now_ms: int) -> bool:
         """Say whether a proof may still come that it has to answer."""
@@ -256,19 +257,31 @@ def judge(
     return JoinVerdict.GRANTED
 
 
-def grants_elsewhere(issued: Issued, log: Log, recorded: Iterable[PublicKey]) -> bool:
+def noted(issued: Issued, conversation: ConversationId, grant: Grant, now_ms: int) -> Issued:
+    """Return the record with a grant that this store is about to write.
+
+    Unchanged if the invitation is of another conversation, or nobody can redeem it any more.
+    """
+    is_redeemable = issued.claimed_by is None and not issued.is_revoked and issued.is_open(now_ms)
+    is_about_it = is_redeemable and issued.invitation.conversation == conversation
+    if not is_about_it or grant in issued.granted:
+        return issued
+    return replace(issued, granted=(*issued.granted, grant))
+
+
+def grants_elsewhere(issued: Issued, log: Log) -> bool:
     """Say whether the log has a grant of the inviter that this store does not know of.
 
     If so, since the invitation was made, the store is a restored backup, and the
     invitation may have been redeemed after it.
     """
-    known = set(recorded)
     for entry in log.entries.values():
         is_ours = entry.header.author == issued.invitation.inviter
-        if not is_ours or entry.header.create_time_ms < issued.create_time_ms:
+        # One of the same millisecond came before it.
+        if not is_ours or entry.header.create_time_ms <= issued.create_time_ms:
             continue
         match log.body(entry.id):
-            case Member(Grant(key, _)) if key not in known:
+            case Member(Grant() as grant) if grant not in issued.granted:
                 return True
     return False
 

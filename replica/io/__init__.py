@@ -28,10 +28,10 @@ from replica.io.invitations import (
     Joined,
     Redeeming,
     invite,
-    issued_invitations,
     redeem,
     revoke_invitation,
 )
+from replica.io.issued_invitations import issued_invitations
 from replica.io.joining import (
     await_grant,
     check_usable,

@@ -10,6 +10,7 @@ from typing import Any
 
 from replica.conversation import Conversation, newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io.issued_invitations import ISSUED, note_grant
 from replica.io.replica import Replica
 from replica.io.turns import RequestOptions, choose_host, say_as_system
 from replica.link import (
@@ -78,10 +79,15 @@ async def begin(
 
 
 async def grant(replica: Replica, conversation: ConversationId, change: Grant) -> None:
-    """Give a key a role. Raises NotAllowed unless this replica's key is an owner."""
-    held = await replica.load(conversation)
-    heads = held.log.membership_heads() or (EntryId(conversation),)
-    await replica.append(conversation, Member(change), parents=heads)
+    """Give a key a role. Raises NotAllowed unless this replica's key is an owner.
+
+    Open invitations know of the grant: it says nothing about their redemption elsewhere.
+    """
+    async with replica.processes.changing(ISSUED):
+        await note_grant(replica.store, conversation, change)
+        held = await replica.load(conversation)
+        heads = held.log.membership_heads() or (EntryId(conversation),)
+        await replica.append(conversation, Member(change), parents=heads)
 
 
 async def remove(replica: Replica, conversation: ConversationId, key: PublicKey) -> None:

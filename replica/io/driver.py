@@ -17,6 +17,7 @@ from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
+from replica.io.local_frames import WriteUnconfirmed
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
 from replica.link import EntriesAdmitted, Event, Fault, conversation_of
@@ -135,7 +136,10 @@ class ReplicaDriver:
 
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Pass a refused commit to the core, and deliver at once: all queued work will fail."""
-        effects = self.core.disk_refused(lost, Fault.of(error), time.monotonic())
+        fault = Fault.of(error)
+        if isinstance(error, WriteUnconfirmed):
+            fault = replace(fault, retryable=True)  # entries may be stored and sent twice
+        effects = self.core.disk_refused(lost, fault, time.monotonic())
         self._wake_core_at(effects.wake_at)
         for frame in effects.send:
             self.outbox.put_nowait(frame.data)

@@ -8,7 +8,7 @@ While the store changes hands calls wait, and are then made at the next process.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +17,22 @@ from typing import Protocol, Self, TypeVar
 import structlog
 
 from replica.conversation import EntryStore
+from replica.errors import StoreError
 from replica.io import local_socket
 from replica.io.claims import Claims
+from replica.io.disk import typed_errors
 from replica.io.local_client import ConnectionEnded, LocalClient
-from replica.io.local_frames import LocalFrame
+from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
 from replica.log import Entry
-from replica.refusals import StoreLocked
+from replica.refusals import (
+    DraftUnknown,
+    StoreCorrupt,
+    StoreLocked,
+    StoreVersionUnknown,
+)
 
 log = structlog.get_logger()
 
@@ -34,6 +41,10 @@ OPEN_WAIT_S = 1.0
 CALL_WAIT_S = 20.0
 """Seconds that a call waits for a process that serves."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.002, 0.1
+RETRY_PAUSE_MAX_S = 1.0
+"""Seconds between tries to take up a store that end with an error, such as a full disk."""
+_LASTING = (SharingUnsupported, StoreVersionUnknown, DraftUnknown, StoreCorrupt)
+"""Errors of a hand-over that do not pass while this process runs; every other may."""
 _HOLDER = b"holder"
 """The claim of a process that holds the store and shares it."""
 _T = TypeVar("_T")
@@ -84,6 +95,8 @@ class Holding:
         self._task: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
+        self._failure: StoreError | None = None
+        """Why the last try to take up the store failed, while it is tried again."""
         self._is_ending = False
 
     # --- opening and closing ------------------------------------------------------------
@@ -104,7 +117,7 @@ class Holding:
         self._sharer = sharer
         opened = self._opened.result()
         if opened.client is None:
-            await self._serve(opened)
+            self._serve(opened)
         else:
             self._task = asyncio.create_task(self._follow(), name="shared store")
 
@@ -156,24 +169,23 @@ class Holding:
 
     async def _obtain(self, wait_s: float | None) -> _Opened:
         """Take the lock, or join its holder; try again for `wait_s` seconds, None for ever."""
-        began, pause_s = time.monotonic(), PAUSE_FIRST_S
+        began, pauses_s, is_late = time.monotonic(), _pauses_s(PAUSE_MAX_S), False
         while True:
             try:
                 return await self._hold()
-            except StoreLocked as error:
-                locked = error
+            except StoreLocked:
+                if is_late:
+                    raise
             try:
-                return await self._join()
+                return await _join(self._path, self._identity)
             except ConnectionEnded:
                 pass  # the holder starts, ends, or shares with nobody
-            # A process that shares may be starting, or taking the place of another.
-            is_shared = self._claims.is_claimed(_HOLDER)
-            if wait_s is not None and time.monotonic() - began > (
-                CALL_WAIT_S if is_shared else wait_s
-            ):
-                raise locked
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            if wait_s is not None:
+                # A process that shares may be starting, or taking the place of another.
+                limit_s = CALL_WAIT_S if self._claims.is_claimed(_HOLDER) else wait_s
+                # The lock may have been released while this one joined: it is tried once more.
+                is_late = time.monotonic() - began > limit_s
+            await asyncio.sleep(next(pauses_s))
 
     async def _hold(self) -> _Opened:
         async with AsyncExitStack() as stack:
@@ -182,54 +194,66 @@ class Holding:
             stack.callback(self._claims.release, _HOLDER)
             return _Opened(store, stack.pop_all())
 
-    async def _join(self) -> _Opened:
-        client = await LocalClient.join(self._path, self._identity)
-        async with AsyncExitStack() as stack:
-            stack.callback(client.close)
-            store = await stack.enter_async_context(open_read_only(self._path))
-            return _Opened(store, stack.pop_all(), client)
-
-    async def _serve(self, opened: _Opened) -> None:
+    def _serve(self, opened: _Opened) -> None:
         assert self._sharer is not None, "attached first"
         if self._is_ending:
             return
-        opened.server = LocalServer(self._identity, self._sharer.perform)
-        await opened.server.start(local_socket.listen(self._path))
+        listener = local_socket.listen(self._path)
         opened.stack.callback(local_socket.remove, self._path)
+        opened.server = LocalServer(self._identity, self._sharer.perform)
+        opened.server.start(listener)
 
     async def _follow(self) -> None:
         """Follow the serving process, and each that comes after it, until this one serves."""
         opened = self._opened.result()
-        reading = self._receive(opened)
+        self._receive(opened)
         while opened.client is not None:
-            (ended,) = await asyncio.gather(reading, return_exceptions=True)
+            assert self._reading is not None, "begun with the connection"
+            (ended,) = await asyncio.gather(self._reading, return_exceptions=True)
             if isinstance(ended, Exception):
                 log.warning("connection broken", detail=str(ended))
             self._opened = asyncio.get_running_loop().create_future()
             self._current = None
             opened.gone.set()
-            # Calls that begin now wait; reads in progress need the file.
-            while opened.reads:
-                await opened.idle.wait()
-            await opened.stack.aclose()
             try:
-                opened = await self._obtain(None)
-                if opened.client is not None:
-                    reading = self._receive(opened)
-                await self._take_up(opened)
+                # Calls that begin now wait; reads in progress need the file.
+                while opened.reads:
+                    await opened.idle.wait()
+                await opened.stack.aclose()
+                opened = await self._next()
             except Exception as error:
                 # Every later call raises it: this replica has no store any more.
                 self._opened.set_exception(error)
                 self._opened.exception()
                 raise
 
+    async def _next(self) -> _Opened:
+        """Take up the next hold on the store; again after a pause, unless it would be in vain."""
+        pauses_s = _pauses_s(RETRY_PAUSE_MAX_S)
+        while True:
+            try:
+                with typed_errors():
+                    opened = await self._obtain(None)
+                    await self._take_up(opened)
+            except _LASTING:
+                raise
+            except StoreError as error:
+                log.warning("could not take up the store", reason=error.reason, detail=str(error))
+                self._failure = error
+                await asyncio.sleep(next(pauses_s))
+            else:
+                self._failure = None
+                return opened
+
     async def _take_up(self, opened: _Opened) -> None:
         """Go on with another hold on the store, once this process knows what it holds."""
         assert self._sharer is not None, "attached first"
         try:
+            if opened.client is not None:
+                self._receive(opened)
             lost = await self._sharer.catch_up(opened.store)
             if opened.client is None:
-                await self._serve(opened)
+                self._serve(opened)
         except BaseException:
             await opened.stack.aclose()
             raise
@@ -237,19 +261,18 @@ class Holding:
         if lost:
             self._restoring = asyncio.create_task(self._sharer.restore(lost))
 
-    def _receive(self, opened: _Opened) -> "asyncio.Task[None]":
+    def _receive(self, opened: _Opened) -> None:
         assert self._sharer is not None and opened.client is not None, "joined"
         self._reading = asyncio.create_task(opened.client.run(self._sharer.notice))
-        return self._reading
 
     async def _ready(self) -> _Opened:
-        """Wait for a store to call. Raises StoreLocked after CALL_WAIT_S."""
+        """Wait for a store to call; after CALL_WAIT_S, raise why there is none."""
         try:
             async with asyncio.timeout(CALL_WAIT_S):
                 while (opened := await asyncio.shield(self._opened)) is not self._current:
                     pass  # it has ended meanwhile
         except TimeoutError as error:
-            raise StoreLocked(f"no process serves {self._path}") from error
+            raise self._failure or StoreLocked(f"no process serves {self._path}") from error
         return opened
 
     async def call(
@@ -258,11 +281,17 @@ class Holding:
         """Make a call in the process that holds the store; again in the next, should it end.
 
         `here` gets the store and whether the call may have been made before. Returns its
-        result, or the other process's answer.
+        result, or the other process's answer. Raises WriteUnconfirmed if nobody says whether the
+        call was made; it is decided once another call through here has returned.
         """
         again = False
         while True:
-            opened = await self._ready()
+            try:
+                opened = await self._ready()
+            except StoreError as error:
+                if again and request.writes:
+                    raise WriteUnconfirmed(f"it ended meanwhile; {error.detail}") from error
+                raise
             if opened.client is None:
                 return await here(opened.store, again)
             frame = LocalFrame(request.head | {"again": again}, request.blobs)
@@ -283,3 +312,19 @@ class Holding:
             opened.reads -= 1
             if not opened.reads:
                 opened.idle.set()
+
+
+async def _join(path: Path, identity: Identity) -> _Opened:
+    client = await LocalClient.join(path, identity)
+    async with AsyncExitStack() as stack:
+        stack.callback(client.close)
+        store = await stack.enter_async_context(open_read_only(path))
+        return _Opened(store, stack.pop_all(), client)
+
+
+def _pauses_s(longest_s: float) -> Iterator[float]:
+    """Yield the seconds of each pause between tries, which grow up to `longest_s`."""
+    pause_s = PAUSE_FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, longest_s)

@@ -6,38 +6,34 @@ the grant goes to this key or to none.
 """
 
 import asyncio
-import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from antiphon.v1 import invitation_pb2 as pb
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica.conversation import (
     INVITATION_SECRET_BYTES,
     Conversation,
-    EntryStore,
     Invitation,
     Issued,
     JoinVerdict,
     check_public_address,
     check_role,
-    decode_invitation,
-    encode_invitation,
     grants_elsewhere,
     judge,
 )
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, PublicKey
 from replica.io import petnames, rpc
+from replica.io.begin import grant
+from replica.io.issued_invitations import ISSUED, current, issued_invitations, save, update
 from replica.io.replica import Replica
 from replica.limits import INVITATION_LIFETIME_S, MAILBOXES_PER_KEY_MAX
-from replica.log import Grant, Member, Role
+from replica.log import Grant, Role
 from replica.refusals import ArgumentInvalid, HubUnreachable, NotAllowed, QuotaExceeded
 
-_ISSUED = "invitations"
 POLL_S = 2.0
 SYNC_TIMEOUT_S = 10.0
 
@@ -49,59 +45,6 @@ class Joined:
     issued: Issued
     key: PublicKey
     verdict: JoinVerdict
-
-
-# --- the records --------------------------------------------------------------------
-
-
-async def issued_invitations(store: EntryStore) -> list[Issued]:
-    """Return the invitations recorded here, oldest first. Raises ValueDamaged."""
-    raw = await store.get_meta(_ISSUED)
-    return [_issued(record) for record in json.loads(raw)] if raw else []
-
-
-async def _save(store: EntryStore, records: Iterable[Issued], now_ms: int) -> None:
-    """Store the records, except those whose end is longer ago than any may be open."""
-    # A claim is needed as long as another invitation of that time is open (grants_elsewhere).
-    oldest_ms = now_ms - INVITATION_LIFETIME_S * 1000
-    kept = [one for one in records if one.invitation.expire_time_ms >= oldest_ms]
-    await store.put_meta(_ISSUED, json.dumps([_record(one) for one in kept]).encode())
-
-
-async def _update(store: EntryStore, changed: Issued) -> None:
-    """Store a changed record; the caller is `changing` them."""
-    records = await issued_invitations(store)
-    same = changed.invitation.secret
-    renewed = [changed if one.invitation.secret == same else one for one in records]
-    await _save(store, renewed, rpc.now_ms())
-
-
-async def _current(store: EntryStore, issued: Issued) -> Issued:
-    """Return an invitation as it is recorded now."""
-    same = issued.invitation.secret
-    records = await issued_invitations(store)
-    return next((one for one in records if one.invitation.secret == same), issued)
-
-
-def _record(issued: Issued) -> dict[str, Any]:
-    return {
-        "code": encode_invitation(issued.invitation),
-        "name": issued.name,
-        "created_ms": issued.create_time_ms,
-        "claimed_by": issued.claimed_by.hex() if issued.claimed_by is not None else None,
-        "revoked": issued.is_revoked,
-    }
-
-
-def _issued(record: dict[str, Any]) -> Issued:
-    claimed = record["claimed_by"]
-    return Issued(
-        decode_invitation(record["code"]),
-        record["name"],
-        record["created_ms"],
-        PublicKey(bytes.fromhex(claimed)) if claimed is not None else None,
-        record["revoked"],
-    )
 
 
 # --- inviting -----------------------------------------------------------------------
@@ -144,20 +87,21 @@ async def invite(
     )
     request = pb.OpenMailboxRequest(mailbox=made.mailbox, expire_time_ms=made.expire_time_ms)
     await calls.unary(InvitationServiceStub, "OpenMailbox", request)
-    issued = Issued(made, name, now_ms)
-    async with replica.processes.changing(_ISSUED):
+    async with replica.processes.changing(ISSUED):
+        # The time is taken here: no grant of this store is being written now.
+        issued = Issued(made, name, rpc.now_ms())
         records = await issued_invitations(replica.store)
-        await _save(replica.store, [*records, issued], now_ms)
+        await save(replica.store, [*records, issued], now_ms)
     return issued
 
 
 async def revoke_invitation(replica: Replica, issued: Issued) -> None:
     """Revoke an invitation here, then remove its mailbox. Raises ArgumentInvalid if redeemed."""
-    async with replica.processes.changing(_ISSUED):
-        issued = await _current(replica.store, issued)
+    async with replica.processes.changing(ISSUED):
+        issued = await current(replica.store, issued)
         if issued.claimed_by is not None:
             raise ArgumentInvalid(f"{issued.name} has joined; remove the member instead")
-        await _update(replica.store, replace(issued, is_revoked=True))
+        await update(replica.store, replace(issued, is_revoked=True))
     # Without the hub it is answered as revoked until it expires.
     request = pb.CloseMailboxRequest(mailbox=issued.invitation.mailbox)
     with suppress(AntiphonError):
@@ -205,10 +149,10 @@ async def redeem(replica: Replica) -> list[Joined]:
 
 
 async def _void_unless_claimed(replica: Replica, issued: Issued) -> None:
-    async with replica.processes.changing(_ISSUED):
-        issued = await _current(replica.store, issued)
+    async with replica.processes.changing(ISSUED):
+        issued = await current(replica.store, issued)
         if issued.claimed_by is None and not issued.is_revoked:
-            await _update(replica.store, replace(issued, is_revoked=True))
+            await update(replica.store, replace(issued, is_revoked=True))
 
 
 async def _open_here(replica: Replica) -> list[Issued]:
@@ -228,13 +172,15 @@ async def _answer(
     await replica.follow(conversation)
     if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
         return Joined(issued, newcomer, JoinVerdict.PENDING)
-    async with replica.processes.changing(_ISSUED):
+    async with replica.processes.changing(ISSUED):
         issued, verdict = await _claim(replica, held, issued, newcomer, proof)
     if verdict is None:
         return None
     if verdict is JoinVerdict.GRANTED:
         await petnames.set_name(replica, newcomer, issued.name)
-        await _grant(replica, held, Grant(newcomer, issued.invitation.role))
+        role = issued.invitation.role
+        if role not in held.log.membership.roles.get(newcomer, ()):
+            await grant(replica, conversation, Grant(newcomer, role))
         if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
             return Joined(issued, newcomer, JoinVerdict.PENDING)
     request = pb.AnswerRequest(
@@ -248,26 +194,18 @@ async def _claim(
     replica: Replica, held: Conversation, issued: Issued, newcomer: PublicKey, proof: bytes
 ) -> tuple[Issued, JoinVerdict | None]:
     """Judge a proof by the records as they are now; a granted one is recorded durably."""
-    membership, records = held.log.membership, await issued_invitations(replica.store)
-    issued = await _current(replica.store, issued)
-    recorded = [one.claimed_by for one in records if one.claimed_by is not None]
-    if issued.claimed_by is None and grants_elsewhere(issued, held.log, recorded):
+    membership = held.log.membership
+    issued = await current(replica.store, issued)
+    if issued.claimed_by is None and grants_elsewhere(issued, held.log):
         issued = replace(issued, is_revoked=True)
-        await _update(replica.store, issued)
+        await update(replica.store, issued)
     if Role.OWNER not in membership.roles.get(replica.public, ()):
         issued = replace(issued, is_revoked=True)
     verdict = judge(issued, newcomer, proof, membership, rpc.now_ms())
     if verdict is JoinVerdict.GRANTED:
         issued = replace(issued, claimed_by=newcomer)
-        await _update(replica.store, issued)
+        await update(replica.store, issued)
     return issued, verdict
-
-
-async def _grant(replica: Replica, held: Conversation, grant: Grant) -> None:
-    if grant.role in held.log.membership.roles.get(grant.key, ()):
-        return  # granted before a crash, or a member already
-    heads = held.log.membership_heads() or (EntryId(held.id),)
-    await replica.append(held.id, Member(grant), parents=heads)
 
 
 class HubClaim:

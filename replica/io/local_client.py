@@ -2,18 +2,19 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 
 from replica.errors import AntiphonError
 from replica.io import local_socket
-from replica.io.local_frames import VERSIONS, LocalFrame, error_in, read_frame
+from replica.io.local_frames import VERSIONS, LocalFrame, WriteUnconfirmed, error_in, read_frame
 from replica.io.local_server import GREETING_S, Identity
 from replica.refusals import StoreLocked
 
 ANSWER_S = 30.0
-"""Seconds that a request waits for its answer."""
+"""Seconds that a request waits for its answer; it is not begun after them."""
 
 Notice = Callable[[LocalFrame], Awaitable[None]]
 """Receives an announcement; the next frame is read once it returned."""
@@ -85,21 +86,24 @@ class LocalClient:
     async def request(self, frame: LocalFrame) -> LocalFrame:
         """Send a request; return its answer.
 
-        Raises ConnectionEnded, the error answered, and StoreLocked if there is no answer, as
-        from a process that was stopped.
+        Raises ConnectionEnded and the error answered. Without an answer, as from a process that
+        was stopped, raises WriteUnconfirmed if the request writes, else StoreLocked. Requests
+        are performed in order: the answer to a later one says that an earlier one is decided.
         """
         if self._ended:
             raise ConnectionEnded
         number = next(self._numbers)
         answered = asyncio.get_running_loop().create_future()
         self._waiting[number] = answered
-        self._writer.write(LocalFrame(frame.head | {"number": number}, frame.blobs).encode())
+        # The clock is the machine's, the same in both processes.
+        head = frame.head | {"number": number, "until_s": time.monotonic() + ANSWER_S}
+        self._writer.write(LocalFrame(head, frame.blobs).encode())
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer: LocalFrame = await answered
         except TimeoutError as late:
-            holder = f"process {self.server.process}"
-            raise StoreLocked(f"{holder} holds the store and does not answer") from late
+            silent = f"process {self.server.process} holds the store and does not answer"
+            raise (WriteUnconfirmed if frame.writes else StoreLocked)(silent) from late
         finally:
             self._waiting.pop(number, None)
         if "error" in answer.head:

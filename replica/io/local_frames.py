@@ -9,20 +9,23 @@ agree on changes with any change here. Entries are blobs, byte for byte as they 
 import asyncio
 import json
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from replica.conversation import Chain, Slot, decode_new, encode_new
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId, Lane, Position, PublicKey
 from replica.io.status import error_of
 from replica.link import Fault
 from replica.log import Conflict, Entry, codec
 from replica.refusals import FrameMalformed, StoreLocked
 
-VERSIONS = (1,)
+VERSIONS = (2,)
 """The versions known here."""
+WITHOUT_EFFECT = frozenset({"nothing", "slot"})
+"""Requests that write nothing: they may be repeated, whatever became of them."""
 FRAME_BYTES_MAX = 32 * 1024 * 1024
 BLOBS_MAX = 65_536
 GROUP_BYTES = 4 * 1024 * 1024
@@ -38,12 +41,33 @@ class SharingUnsupported(StoreLocked):
     retryable = False
 
 
+class WriteUnconfirmed(StoreError):
+    """The process that holds the store did not say whether it wrote this."""
+
+    reason = "WRITE_UNCONFIRMED"
+    next_step = (
+        "Let that process go on, or end it. Then see with `antiphon log` or `antiphon list` whether"
+        " it was written, before you repeat it; a call with a key is found again by itself."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LocalFrame:
     """One message: a head of JSON values, and blobs."""
 
     head: dict[str, Any]
     blobs: tuple[bytes, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Say whether this is a request that writes."""
+        return self.head.get("op") not in WITHOUT_EFFECT
+
+    @property
+    def is_given_up(self) -> bool:
+        """Say whether the process that asked waits for the answer no more."""
+        until_s = self.head.get("until_s")
+        return until_s is not None and time.monotonic() > until_s
 
     def encode(self) -> bytes:
         """Return the bytes of the frame."""

@@ -30,6 +30,8 @@ OUTBOX_BYTES_MAX = 64 * 1024 * 1024
 """Unread bytes of a process at which its connection ends; it reads the store again then."""
 GREETING_S = 10.0
 """Seconds that a process has for its first frame."""
+ACCEPT_PAUSE_S = 0.1
+"""Seconds until the next try to accept a process, where the system lacks descriptors."""
 PROCESSES_MAX = 256
 """Processes that share one store."""
 
@@ -59,24 +61,31 @@ class LocalServer:
         """Answer requests with `perform`."""
         self._identity = identity
         self._perform = perform
-        self._server: asyncio.Server | None = None
-        self._joined: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._readers: dict[asyncio.Task[None], asyncio.StreamReader] = {}
+        self._listener: socket.socket | None = None
+        self._joined: set[asyncio.Task[None]] = set()
+        self._streams: dict[asyncio.StreamReader, asyncio.StreamWriter] = {}
         self._greeted: set[asyncio.StreamWriter] = set()
+        self._is_stopping = False
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve on a listening socket."""
-        self._server = await asyncio.start_unix_server(self._accept, sock=listener)
+    def start(self, listener: socket.socket) -> None:
+        """Serve on a listening socket, which `stop` closes."""
+        self._listener = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept)
 
     async def stop(self) -> None:
-        """Finish the requests in progress, and end all connections; the rest is not read."""
-        if self._server is not None:
-            self._server.close()
-        for task, writer in self._joined.items():
+        """Finish the requests in progress, and end all connections; the rest is not read.
+
+        Whoever is being accepted is not greeted, and joins the process that comes next.
+        """
+        self._is_stopping = True
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+        for reader, writer in self._streams.items():
             transport = writer.transport
             assert isinstance(transport, asyncio.ReadTransport), "of a stream"
             transport.pause_reading()
-            self._readers[task].feed_eof()
+            reader.feed_eof()
         await asyncio.gather(*self._joined, return_exceptions=True)
 
     def announce(self, frame: LocalFrame) -> None:
@@ -98,10 +107,35 @@ class LocalServer:
             log.warning("a process that does not read was disconnected")
             writer.transport.abort()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "called in one"
-        self._joined[task], self._readers[task] = writer, reader
+    def _accept(self) -> None:
+        """Accept a process; `stop` knows of it from here on, unlike with asyncio's server."""
+        assert self._listener is not None, "started"
+        try:
+            connected, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # it is gone
+        except OSError as error:
+            # Without descriptors or memory: it waits in the queue, and the loop has other work.
+            log.warning("could not accept a process", detail=str(error))
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+            return
+        connected.setblocking(False)
+        task = asyncio.create_task(self._converse(connected), name="process on the store")
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
+
+    def _accept_again(self) -> None:
+        if self._listener is not None and not self._is_stopping:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    async def _converse(self, connected: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=connected)
+        if self._is_stopping:
+            writer.close()
+            return
+        self._streams[reader] = writer
         try:
             if await self._greet(reader, writer):
                 await self._serve(reader, writer)
@@ -109,7 +143,7 @@ class LocalServer:
             log.warning("a process broke the framing", detail=str(error))
         finally:
             self._greeted.discard(writer)
-            del self._joined[task], self._readers[task]
+            del self._streams[reader]
             writer.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -155,7 +189,7 @@ class LocalServer:
 
     async def _answer(self, request: LocalFrame) -> LocalFrame | None:
         try:
-            answer = await self._perform(request)
+            answer = await self._in_time(request)
         except AntiphonError as error:
             answer = LocalFrame({"error": error_fields(error)})
         except Exception:
@@ -165,3 +199,9 @@ class LocalServer:
         if answer is None or number is None:
             return None
         return LocalFrame(answer.head | {"number": number}, answer.blobs)
+
+    async def _in_time(self, request: LocalFrame) -> LocalFrame | None:
+        if request.is_given_up:
+            # Its caller may have repeated it by now.
+            raise StoreLocked("the request waited for too long, and was not begun")
+        return await self._perform(request)

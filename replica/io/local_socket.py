@@ -10,10 +10,10 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from replica.io.disk import FILE_MODE
+from replica.io.disk import FILE_MODE, typed_errors
 
 ADDRESS_BYTES_MAX = 107
 """Bytes of a Unix socket's address, without the zero at its end."""
@@ -32,19 +32,20 @@ def socket_path(store: Path) -> Path:
 
 
 def listen(store: Path) -> socket.socket:
-    """Bind and listen beside a store, whose lock the caller holds; replaces a stale socket."""
+    """Bind and listen beside a store, whose lock the caller holds; replaces a stale socket.
+
+    Raises StoreFull or another StoreError.
+    """
     remove(store)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with typed_errors(), ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         listener.setblocking(False)
         # Before it is bound: the name never exists with another mode.
         os.fchmod(listener.fileno(), FILE_MODE)
         with _address(socket_path(store)) as address:
             listener.bind(address)
         listener.listen(BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
+        stack.pop_all()
     return listener
 
 
@@ -62,9 +63,9 @@ def connect(store: Path) -> socket.socket:
 
 
 def remove(store: Path) -> None:
-    """Remove the socket beside a store, whose lock the caller holds."""
-    with suppress(FileNotFoundError):
-        socket_path(store).unlink()
+    """Remove the socket beside a store, whose lock the caller holds. Raises StoreError."""
+    with typed_errors():
+        socket_path(store).unlink(missing_ok=True)
 
 
 def peer_user(peer: "socket.socket") -> int:

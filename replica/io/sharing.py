@@ -77,6 +77,8 @@ class Sharing:
         written = await self._writer.write(
             conversation, chain, send=False, again=frame.head["again"]
         )
+        if frame.is_given_up:  # nobody else knows that they are to be sent
+            self._driver.offer(conversation, [entry.id for entry in written])
         return LocalFrame({"ids": [entry.id.hex() for entry in written]})
 
     async def _append(self, conversation: ConversationId, entries: tuple[Entry, ...]) -> None:

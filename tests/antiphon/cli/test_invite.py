@@ -9,7 +9,7 @@ import pytest
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
 from replica.io import Store, issued_invitations
-from replica.io.invitations import _update
+from replica.io.issued_invitations import update
 from tests.antiphon.cli.conftest import Terminal, World
 
 
@@ -221,7 +221,7 @@ def test_a_claim_is_kept_through_a_crash_before_its_grant(
     async def claim() -> None:
         async with await Store.open(me.store_path) as store:
             (issued,) = await issued_invitations(store)
-            await _update(store, replace(issued, claimed_by=PublicKey(claimed_by)))
+            await update(store, replace(issued, claimed_by=PublicKey(claimed_by)))
 
     asyncio.run(claim())
     me.ok("status")

@@ -1,16 +1,19 @@
 """The socket beside a store: who may use it, and how its frames are read (DECISIONS D340)."""
 
 import asyncio
+import errno
 import os
+import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from replica.io import local_frames, local_server, local_socket
 from replica.io.claims import Claims
 from replica.io.local_client import ConnectionEnded, LocalClient
-from replica.io.local_frames import LocalFrame, SharingUnsupported
+from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
 from replica.refusals import FrameMalformed, StoreLocked
 from tests.support.writers import Writer
@@ -24,7 +27,7 @@ async def echo(frame: LocalFrame) -> LocalFrame:
 
 async def served(store: Path) -> LocalServer:
     server = LocalServer(ME, echo)
-    await server.start(local_socket.listen(store))
+    server.start(local_socket.listen(store))
     return server
 
 
@@ -104,20 +107,74 @@ async def test_bad_frames_are_refused(data: bytes) -> None:
 async def test_a_process_that_does_not_answer_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = asyncio.Event()
+    go_on, performed = asyncio.Event(), []
 
-    async def late(_frame: LocalFrame) -> LocalFrame:
+    async def late(frame: LocalFrame) -> LocalFrame:
+        performed.append(frame.head["op"])
         await go_on.wait()
         return LocalFrame({})
 
     server = LocalServer(ME, late)
-    await server.start(local_socket.listen(tmp_path / "s"))
+    server.start(local_socket.listen(tmp_path / "s"))
     client = await LocalClient.join(tmp_path / "s", ME)
-    monkeypatch.setattr("replica.io.local_client.ANSWER_S", 0.01)
-    with pytest.raises(StoreLocked, match="does not answer"):
-        await client.request(LocalFrame({"op": "a"}))
-    client.close()
+    reading = asyncio.create_task(client.run(ignore))
+    with monkeypatch.context() as patch:
+        patch.setattr("replica.io.local_client.ANSWER_S", 0.01)
+        with pytest.raises(WriteUnconfirmed, match="does not answer"):
+            await client.request(LocalFrame({"op": "put"}))
+        with pytest.raises(WriteUnconfirmed):
+            await client.request(LocalFrame({"op": "delete"}))
+        with pytest.raises(StoreLocked, match="does not answer"):
+            await client.request(LocalFrame({"op": "nothing"}))
     go_on.set()
+    await client.request(LocalFrame({"op": "slot"}))
+    assert performed == ["put", "slot"], "what nobody waits for any more is not begun"
+    client.close()
+    await reading
+    await server.stop()
+
+
+@pytest.mark.parametrize("turns", range(9))
+async def test_a_stopped_server_serves_nobody_whom_it_was_accepting(
+    tmp_path: Path, turns: int
+) -> None:
+    server = await served(tmp_path / "s")
+    joining = asyncio.create_task(LocalClient.join(tmp_path / "s", ME))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await server.stop()
+    try:
+        client = await joining
+    except ConnectionEnded:
+        return
+    reading = asyncio.create_task(client.run(ignore))
+    with pytest.raises(ConnectionEnded):
+        await client.request(LocalFrame({"op": "a"}))
+    await reading
+
+
+class Poor(socket.socket):
+    """A listening socket of a process that lacks descriptors at first."""
+
+    refused = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if not self.refused:
+            self.refused += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+async def test_who_could_not_be_accepted_is_accepted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_server, "ACCEPT_PAUSE_S", 0.0)
+    listener = Poor(fileno=local_socket.listen(tmp_path / "s").detach())
+    server = LocalServer(ME, echo)
+    server.start(listener)
+    client = await LocalClient.join(tmp_path / "s", ME)
+    assert listener.refused
+    client.close()
     await server.stop()
 
 

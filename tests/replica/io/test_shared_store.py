@@ -4,10 +4,17 @@ Two replicas of one process stand for two processes, except where one is killed.
 """
 
 import asyncio
+import errno
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +22,13 @@ import pytest
 from replica.conversation import CallStarted, Chain, LaneMoved, NewEntry, newest_place
 from replica.ids import SALT_BYTES, ConversationId, EntryId, Track
 from replica.io import local_socket
+from replica.io.local_frames import WriteUnconfirmed
 from replica.io.replica import Replica
+from replica.io.shared_store import SharedStore
 from replica.io.store import Store
+from replica.log import Entry
 from replica.log.body import Genesis, Message, Speaker, ToolStarted
-from replica.refusals import StoreLocked
+from replica.refusals import StoreFull, StoreLocked, StoreVersionUnknown
 from tests.support.writers import Writer, said
 
 KEY = Writer(1).key
@@ -181,6 +191,183 @@ async def test_a_call_is_started_once(tmp_path: Path) -> None:
             return_exceptions=True,
         )
         assert sorted(type(one).__name__ for one in results) == [CallStarted.__name__, "Entry"]
+
+
+async def test_who_joins_a_process_that_ends_takes_its_place(tmp_path: Path) -> None:
+    for turns in range(0, 60, 3):  # of the event loop, between the two
+        path = tmp_path / str(turns)
+        async with AsyncExitStack() as stack:
+            first = AsyncExitStack()
+            serving = await first.enter_async_context(opened(path))
+            conversation = await serving.create(Genesis((serving.public,)))
+            joining = asyncio.create_task(stack.enter_async_context(opened(path)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await first.aclose()
+            joined = await joining
+            await say(joined, conversation, "after")
+            assert joined.processes.served_by is None
+
+
+async def test_a_lock_that_was_released_during_the_greeting_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    holder, ending = await Store.open(path), AsyncExitStack()
+    listener = local_socket.listen(path)
+
+    async def end(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Release the lock, and keep the connection without a word."""
+        ending.callback(writer.close)
+        local_socket.remove(path)
+        await holder.close()
+
+    server = await asyncio.start_unix_server(end, sock=listener)
+    monkeypatch.setattr("replica.io.local_client.GREETING_S", 0.1)
+    monkeypatch.setattr("replica.io.holding.OPEN_WAIT_S", 0.0)
+    async with ending, opened(path) as mine:
+        assert mine.processes.served_by is None
+        server.close()
+
+
+class SlowDisk:
+    """A disk on which the process that holds a store waits until `go_on` is set."""
+
+    def __init__(self, replica: Replica) -> None:
+        assert isinstance(replica.store, SharedStore)
+        store = replica.store.holding.own
+        assert store is not None
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self._append = store.append
+        store.append = self._slowly  # type: ignore[method-assign]
+
+    async def _slowly(self, entries: Sequence[Entry]) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        await self._append(entries)
+
+
+async def test_a_write_without_an_answer_is_open_and_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        disk = SlowDisk(first)
+        with monkeypatch.context() as patch:
+            patch.setattr("replica.io.local_client.ANSWER_S", 0.05)
+            for words in ("begun", "waits behind it"):
+                with pytest.raises(WriteUnconfirmed) as unconfirmed:
+                    await say(second, conversation, words)
+                assert not unconfirmed.value.retryable
+        disk.go_on.set()
+        # Requests are performed in order: both are decided once this one is answered.
+        await second.processes.barrier()
+        assert known(first, conversation) == known(second, conversation)
+        (written,) = known(second, conversation) - {EntryId(conversation)}
+        body = second.shelf[conversation].log.body(written)
+        assert body == replace(said("begun"), label="second")
+
+
+async def test_a_write_is_open_if_nobody_takes_the_place_of_a_killed_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        disk = SlowDisk(serving)
+        writing = asyncio.create_task(say(second, conversation, "once"))
+        await disk.begun.wait()
+        assert isinstance(second.store, SharedStore)
+        client = second.store.holding.client
+        assert client is not None
+        full = FullDisk(monkeypatch)
+        with monkeypatch.context() as patch:
+            patch.setattr("replica.io.holding.CALL_WAIT_S", 0.05)
+            client.close()  # as its end does; it still holds the lock
+            with pytest.raises(WriteUnconfirmed):
+                await writing
+        full.free()
+        disk.go_on.set()
+        await first.aclose()
+        await second.processes.barrier()
+        assert len(known(second, conversation)) == 2
+
+
+class FullDisk:
+    """A disk without room for the name of a socket, until `free` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tried = asyncio.Event()
+        self._is_full = True
+        self._address = local_socket._address
+        monkeypatch.setattr(local_socket, "_address", self._refusing)
+
+    def _refusing(self, path: Path) -> AbstractContextManager[str]:
+        if self._is_full:
+            self.tried.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._address(path)
+
+    def free(self) -> None:
+        self._is_full = False
+
+
+async def test_a_hand_over_that_the_disk_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        disk = FullDisk(monkeypatch)
+        await first.aclose()
+        await disk.tried.wait()
+        with monkeypatch.context() as patch, pytest.raises(StoreFull):
+            patch.setattr("replica.io.holding.CALL_WAIT_S", 0.05)
+            await second.processes.slot(conversation, Track.CONVERSATION)
+        waiting = asyncio.create_task(say(second, conversation, "while it is full"))
+        await asyncio.sleep(0)
+        disk.free()
+        await waiting
+        await say(second, conversation, "after")
+        assert second.processes.served_by is None
+        assert len(known(second, conversation)) == 3
+
+
+async def test_a_store_that_can_not_be_shared_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    with pytest.raises(StoreFull):
+        async with opened(tmp_path / "s"):
+            pass
+    disk.free()
+    async with opened(tmp_path / "s") as mine:
+        assert mine.processes.served_by is None
+
+
+async def test_a_reason_that_does_not_pass_ends_the_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+
+        async def newer(_path: Path) -> Store:
+            raise StoreVersionUnknown
+
+        monkeypatch.setattr(Store, "open", newer)
+        await first.aclose()
+        for _ in range(2):
+            with pytest.raises(StoreVersionUnknown):
+                await second.processes.slot(conversation, Track.CONVERSATION)
 
 
 async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> None:

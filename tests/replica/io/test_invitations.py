@@ -1,0 +1,126 @@
+"""The grants of an inviter while its invitations are open (DECISIONS D277, D413)."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from replica.conversation import Issued, JoinVerdict
+from replica.conversation.invitation import InviteRevoked
+from replica.ids import ConversationId
+from replica.io import begin, invite, issued_invitations, redeem, require_link
+from replica.io.joining import await_grant, deposit
+from replica.io.replica import Replica
+from replica.log import Grant, Role
+from replica.log.body import Genesis
+from replica.refusals import ValueDamaged
+from syncd.io.config import HubConfig
+from syncd.io.server import start
+from tests.support.writers import Writer
+
+ADA, BOB, EVE, HAL = (Writer(number) for number in range(1, 5))
+WAIT_S = 10.0
+
+
+class Place:
+    """A hub, and replicas beside it; those of one folder share a store."""
+
+    def __init__(self, folder: Path, hub: str) -> None:
+        self.folder, self._hub = folder, hub
+
+    @asynccontextmanager
+    async def opened(self, who: Writer, name: str) -> AsyncIterator[Replica]:
+        path = self.folder / name / "log.db"
+        async with Replica.open(path, who.key, self._hub, shared=True) as replica:
+            await require_link(replica, WAIT_S)
+            yield replica
+
+    def ada(self) -> AbstractAsyncContextManager[Replica]:
+        return self.opened(ADA, "ada")
+
+    def back_up(self, name: str) -> None:
+        """Copy the closed store of Ada."""
+        shutil.copytree(self.folder / "ada", self.folder / name)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    yield Place(tmp_path, hub.address)
+    await hub.stop()
+
+
+async def shared(replica: Replica) -> ConversationId:
+    conversation = await replica.create(Genesis((replica.public,)))
+    assert await replica.wait_synced(conversation, WAIT_S)
+    return conversation
+
+
+async def redeemed(inviter: Replica, newcomer: Replica, issued: Issued) -> list[JoinVerdict]:
+    """Leave the newcomer's proof, and let the inviter answer."""
+    await deposit(newcomer.calls(), issued.invitation, newcomer.public)
+    return [one.verdict for one in await redeem(inviter)]
+
+
+async def test_a_grant_of_the_inviter_voids_no_invitation(place: Place) -> None:
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        conversation = await shared(ada)
+        first = await invite(ada, conversation, "bob")
+        await begin.grant(ada, conversation, Grant(HAL.public, Role.HOST))
+        assert await redeemed(ada, bob, first) == [JoinVerdict.GRANTED]
+        await await_grant(bob, first.invitation, timeout_s=WAIT_S)
+
+
+async def test_a_grant_by_another_process_on_the_store_voids_no_invitation(place: Place) -> None:
+    async with place.ada() as ada, place.ada() as other, place.opened(BOB, "bob") as bob:
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        await other.follow(conversation)
+        await begin.grant(other, conversation, Grant(HAL.public, Role.HOST))
+        assert await redeemed(ada, bob, issued) == [JoinVerdict.GRANTED]
+
+
+async def test_who_joins_by_one_invitation_voids_no_other(place: Place) -> None:
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob, place.opened(EVE, "eve") as eve:
+        conversation = await shared(ada)
+        first = await invite(ada, conversation, "bob")
+        second = await invite(ada, conversation, "eve")
+        assert await redeemed(ada, bob, first) == [JoinVerdict.GRANTED]
+        assert await redeemed(ada, eve, second) == [JoinVerdict.GRANTED]
+
+
+async def test_a_damaged_row_of_invitations_hinders_no_grant(place: Place) -> None:
+    async with place.ada() as ada:
+        conversation = await shared(ada)
+        await invite(ada, conversation, "bob")
+    with sqlite3.connect(place.folder / "ada" / "log.db") as raw:
+        changed = raw.execute("UPDATE meta SET value = x'00' WHERE key = 'invitations'")
+        assert changed.rowcount == 1
+    raw.close()
+    async with place.ada() as ada:
+        with pytest.raises(ValueDamaged):
+            await issued_invitations(ada.store)
+        await begin.grant(ada, conversation, Grant(HAL.public, Role.HOST))
+
+
+async def test_a_grant_that_the_store_does_not_know_voids_an_invitation(place: Place) -> None:
+    """A store from a backup: the grant came after it, so the invitation may be redeemed."""
+    async with place.ada() as ada:
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        await begin.grant(ada, conversation, Grant(HAL.public, Role.HOST))
+    place.back_up("backup")
+    async with place.ada() as ada:
+        await ada.follow(conversation)
+        # The same key in another role is another grant.
+        await begin.grant(ada, conversation, Grant(HAL.public, Role.WRITER))
+        assert await ada.wait_synced(conversation, WAIT_S)
+    async with place.opened(ADA, "backup") as ada, place.opened(BOB, "bob") as bob:
+        assert await redeemed(ada, bob, issued) == [JoinVerdict.REVOKED]
+        (record,) = await issued_invitations(ada.store)
+        assert record.is_revoked
+        with pytest.raises(InviteRevoked):
+            await await_grant(bob, issued.invitation, timeout_s=WAIT_S)
