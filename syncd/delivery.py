@@ -4,16 +4,21 @@ Pure. A frame may wait in a stream's queue while its reader is revoked, so the
 queue's writer asks once more, before each frame.
 """
 
+from collections.abc import Callable
+
 from replica.ids import ConversationId, PublicKey
 from replica.link import Close, Fault, Message, conversation_of
 from replica.refusals import ConversationUnknown
 from syncd.hint import Answered, Hint
-from syncd.hub import Hub
+from syncd.shelf import HubShelf
 
 Outgoing = Message | Hint | Answered
+IsDeleted = Callable[[ConversationId], bool]
 
 
-def delivered(hub: Hub, peer: PublicKey, message: Outgoing) -> Outgoing | None:
+def delivered(
+    shelf: HubShelf, is_deleted: IsDeleted, peer: PublicKey, message: Outgoing
+) -> Outgoing | None:
     """Return what a peer gets for a queued message: itself, a Close in its place, or nothing.
 
     A fault or a Close ends something and reveals nothing, so both pass. Where the members are
@@ -28,8 +33,8 @@ def delivered(hub: Hub, peer: PublicKey, message: Outgoing) -> Outgoing | None:
         conversation = conversation_of(message)
     if conversation is None:
         return message
-    if hub.is_deleted(conversation) or hub.shelf.is_unread(conversation):
+    if is_deleted(conversation) or shelf.is_unread(conversation):
         return None
-    if hub.shelf.is_stranger(conversation, peer):
+    if shelf.is_stranger(conversation, peer):
         return Close(conversation, Fault.of(ConversationUnknown(), conversation))
     return message

@@ -40,8 +40,9 @@ from replica.link import (
 )
 from replica.log import entry_id, entry_to_pb
 from replica.refusals import FrameTooLarge
-from syncd import delivery, pushed, queries, watch
+from syncd import pushed, queries, watch
 from syncd.connected import LinkId
+from syncd.delivery import Outgoing, delivered
 from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
 from syncd.io.outbox import Encode, Item, Outbox
@@ -129,10 +130,14 @@ class SyncService:
         """Return the frame for an item; a Close in place of one that is the peer's no more."""
         if not isinstance(item, Frame):
             return None
-        message = delivery.delivered(self._driver.hub, peer, item.message)
+        message = self._delivered(peer, item.message)
         if message is item.message:
             return item.data
         return Frame.of(message, "to_client").data if isinstance(message, Close) else None
+
+    def _delivered(self, peer: PublicKey, message: Outgoing) -> Outgoing | None:
+        hub = self._driver.hub
+        return delivered(hub.shelf, hub.is_deleted, peer, message)
 
     async def _read(
         self, link_id: LinkId, peer: PublicKey, frames: AsyncIterator[bytes], outbox: Outbox
@@ -270,7 +275,7 @@ class SyncService:
 
     def _watch_response(self, peer: PublicKey, item: Item) -> bytes | None:
         message = item.message if isinstance(item, Frame) else item
-        found = delivery.delivered(self._driver.hub, peer, message)
+        found = self._delivered(peer, message)
         return None if found is None else _watch_response(found)
 
     async def _send_heartbeats(self, link_id: LinkId) -> None:

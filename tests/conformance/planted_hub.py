@@ -240,7 +240,7 @@ def checks_no_membership_at_delivery() -> Patch:
     """Check it in neither of the two places, of which one would do."""
     return both(
         hub.checks_no_membership_at_delivery(),
-        mock.patch("syncd.delivery.delivered", lambda _hub, _peer, message: message),
+        mock.patch.object(SyncService, "_delivered", lambda _self, _peer, message: message),
     )
 
 

@@ -1,10 +1,10 @@
 """Membership is asked again when a queued message is written (LINK-16)."""
 
-from replica.ids import ConversationId
+from replica.ids import ConversationId, PublicKey
 from replica.link import Ack, Close, Fault, Pong
 from replica.log import Entry, Grant, Member, Revocation, Role
 from replica.refusals import ConversationDeleted, ConversationUnknown, StoreFull
-from syncd.delivery import delivered
+from syncd.delivery import Outgoing, delivered
 from syncd.hint import Hint
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -25,24 +25,28 @@ def hub_with(*entries: Entry) -> Hub:
     return hub
 
 
+def delivered_by(hub: Hub, peer: PublicKey, message: Outgoing) -> Outgoing | None:
+    return delivered(hub.shelf, hub.is_deleted, peer, message)
+
+
 def test_a_member_gets_what_was_queued_for_it():
-    assert delivered(hub_with(GENESIS, GRANT), READER.public, MESSAGE) is MESSAGE
+    assert delivered_by(hub_with(GENESIS, GRANT), READER.public, MESSAGE) is MESSAGE
 
 
 def test_a_revoked_member_gets_a_close_in_place_of_what_was_queued():
     hub = hub_with(GENESIS, GRANT, REVOKED)
     hint = Hint(ID, None, (), 1, (), ())
     for message in (MESSAGE, hint):
-        assert delivered(hub, READER.public, message) == NOT_FOUND
-        assert delivered(hub, OWNER.public, message) is message
+        assert delivered_by(hub, READER.public, message) == NOT_FOUND
+        assert delivered_by(hub, OWNER.public, message) is message
     hub.shelf.index(hub.shelf[ID])
-    assert delivered(hub, READER.public, MESSAGE) == NOT_FOUND
+    assert delivered_by(hub, READER.public, MESSAGE) == NOT_FOUND
 
 
 def test_ends_and_messages_about_the_link_pass():
     hub = hub_with(GENESIS, GRANT, REVOKED)
     for message in (Close(ID), Close(None), Fault.of(StoreFull(), ID), Pong(1, 0, 0)):
-        assert delivered(hub, READER.public, message) is message
+        assert delivered_by(hub, READER.public, message) is message
 
 
 def test_unknown_members_get_nothing_but_the_true_reason():
@@ -50,18 +54,18 @@ def test_unknown_members_get_nothing_but_the_true_reason():
     closed = Close(ID, Fault.of(StoreFull(), ID))
     hub.disk_refused(frozenset({ID}), Fault.of(StoreFull()))
     for reader in (OWNER, READER):
-        assert delivered(hub, reader.public, MESSAGE) is None
-        assert delivered(hub, reader.public, closed) is closed
+        assert delivered_by(hub, reader.public, MESSAGE) is None
+        assert delivered_by(hub, reader.public, closed) is closed
 
 
 def test_nobody_gets_what_was_queued_of_a_deleted_conversation():
     hub = hub_with(GENESIS, GRANT)
     hub.delete(ID)
     closed = Close(ID, Fault.of(ConversationDeleted(), ID))
-    assert delivered(hub, OWNER.public, MESSAGE) is None
-    assert delivered(hub, OWNER.public, closed) is closed
+    assert delivered_by(hub, OWNER.public, MESSAGE) is None
+    assert delivered_by(hub, OWNER.public, closed) is closed
 
 
 def test_messages_about_a_conversation_that_is_not_here_pass():
     hub = Hub(Writer(9).public, Policy())
-    assert delivered(hub, OWNER.public, MESSAGE) is MESSAGE
+    assert delivered_by(hub, OWNER.public, MESSAGE) is MESSAGE
