@@ -4,7 +4,7 @@ Pure. A frame may wait in a stream's queue while its reader is revoked, so the
 queue's writer asks once more, before each frame.
 """
 
-from collections.abc import Callable
+from collections.abc import Container
 
 from replica.ids import ConversationId, PublicKey
 from replica.link import Close, Fault, Message, conversation_of
@@ -13,11 +13,10 @@ from syncd.hint import Answered, Hint
 from syncd.shelf import HubShelf
 
 Outgoing = Message | Hint | Answered
-IsDeleted = Callable[[ConversationId], bool]
 
 
 def delivered(
-    shelf: HubShelf, is_deleted: IsDeleted, peer: PublicKey, message: Outgoing
+    shelf: HubShelf, deleted: Container[ConversationId], peer: PublicKey, message: Outgoing
 ) -> Outgoing | None:
     """Return what a peer gets for a queued message: itself, a Close in its place, or nothing.
 
@@ -33,7 +32,7 @@ def delivered(
         conversation = conversation_of(message)
     if conversation is None:
         return message
-    if is_deleted(conversation) or shelf.is_unread(conversation):
+    if conversation in deleted or shelf.apart.is_unread(conversation):
         return None
     if shelf.is_stranger(conversation, peer):
         return Close(conversation, Fault.of(ConversationUnknown(), conversation))

@@ -8,7 +8,7 @@ leaves a tombstone and is refused to anyone (DECISIONS D42, D43). Hosts are
 named in the order of their links (DECISIONS D44).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from replica.commits import Conversations
@@ -152,13 +152,9 @@ class Hub:
     # --- deletion -------------------------------------------------------------
 
     @property
-    def deleted(self) -> tuple[ConversationId, ...]:
-        """The deleted conversations, ascending."""
-        return tuple(sorted(self._deleted))
-
-    def is_deleted(self, conversation: ConversationId) -> bool:
-        """Say whether a conversation is deleted."""
-        return conversation in self._deleted
+    def deleted(self) -> Set[ConversationId]:
+        """The deleted conversations, as they are at any time."""
+        return self._deleted
 
     def delete(self, conversation: ConversationId) -> HubEffects:
         """Delete a conversation for good and close it on its links; it is never admitted again.

@@ -56,6 +56,10 @@ class Records:
         self.of: dict[PublicKey, dict[ConversationId, None]] = {}
         """The same by member, so that a listing costs nothing for the conversations of others."""
 
+    def is_unread(self, conversation: ConversationId) -> bool:
+        """Say whether a conversation is stored, and its members are unknown until it is read."""
+        return conversation in self.all and self.all[conversation] is None
+
     def add(self, conversation: ConversationId, known: Known | None) -> None:
         """Add a record, in place of any other of the conversation."""
         self.remove(conversation)
@@ -176,11 +180,6 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         if held is not None:
             return not held.is_member(peer)
         return known is not None and peer not in known.members
-
-    def is_unread(self, conversation: ConversationId) -> bool:
-        """Say whether a conversation is stored, and its members are unknown until it is read."""
-        is_stored = conversation in self.apart.all and conversation not in self._held
-        return is_stored and self.apart.all[conversation] is None
 
     def listing(self, peer: PublicKey) -> list[ConversationId]:
         """Return the conversations of a member: those that wait for it first, then by id."""

@@ -44,7 +44,7 @@ class Deletions:
         """Delete what has a tombstone, before anything is loaded."""
         for conversation in await self._tombstones.load():
             self._hub.delete(conversation)
-        for conversation in self._hub.deleted:
+        for conversation in tuple(self._hub.deleted):
             try:
                 await self._erase(conversation)
             except StoreError:

@@ -137,7 +137,7 @@ class SyncService:
 
     def _delivered(self, peer: PublicKey, message: Outgoing) -> Outgoing | None:
         hub = self._driver.hub
-        return delivered(hub.shelf, hub.is_deleted, peer, message)
+        return delivered(hub.shelf, hub.deleted, peer, message)
 
     async def _read(
         self, link_id: LinkId, peer: PublicKey, frames: AsyncIterator[bytes], outbox: Outbox

@@ -26,7 +26,7 @@ def hub_with(*entries: Entry) -> Hub:
 
 
 def delivered_by(hub: Hub, peer: PublicKey, message: Outgoing) -> Outgoing | None:
-    return delivered(hub.shelf, hub.is_deleted, peer, message)
+    return delivered(hub.shelf, hub.deleted, peer, message)
 
 
 def test_a_member_gets_what_was_queued_for_it():
