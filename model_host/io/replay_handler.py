@@ -154,6 +154,7 @@ class ReplayHandler:
         here = Conditions(
             offer.profile.digest,
             loaded.numerics_class,
+            offer.profile.render_recipe_digest,
             engine.bitwise,
             engine.config.vocab,
             engine.config.context_tokens,
