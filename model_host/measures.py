@@ -232,7 +232,7 @@ def _tokens(batch: BatchCounters, for_operator: bool) -> dict[str, int]:
 
 def _add_derived_state(made: Measures, state: EngineState, limits: dict[str, int]) -> None:
     tiers = state.tiers
-    made.counter("prefix_lookups", "Contexts looked up in memory.", state.pool.opened)
+    made.counter("prefix_lookups", "Contexts looked up in memory.", state.pool.lookups)
     made.counter("prefix_hits", "Contexts of which memory held a prefix.", state.pool.hits)
     made.gauge("tier_bytes", "Bytes of keys and values.", {t.name: t.bytes for t in tiers}, "tier")
     made.gauge("tier_limit_bytes", "The most bytes that a tier may hold.", limits, "tier")

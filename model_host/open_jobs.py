@@ -111,6 +111,7 @@ class OpenJobs:
         job.is_decoding = False
         if not job.was_found:
             job.was_found = True
+            self._pool.counters.note_lookup(job.sequence)
             found = _found(job.sequence, restored)
             self._counters.note_found(found)
             events.append((job, found))

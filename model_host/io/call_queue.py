@@ -120,8 +120,8 @@ class CallQueue:
             self._perform(call)
 
     def perform_idle(self) -> None:
-        """Perform one of the calls that wait until the thread is idle."""
-        self._perform(self._idle_calls.get())
+        """Perform one of the calls that wait until the thread is idle; it is the caller's turn."""
+        self._idle_calls.get()()
 
     def _perform(self, call: Call) -> None:
         with self._turn:

@@ -10,7 +10,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -22,6 +21,7 @@ from model_host.batcher import Batcher
 from model_host.engine_api import CHUNK_TOKENS, Engine
 from model_host.io.call_queue import CallQueue
 from model_host.io.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
+from model_host.io.turns import Turns
 from model_host.job import Ended, Event, Events, Job
 from model_host.kv import KVSequence, Manifest, PagePool, PageStore, PoolCounters
 from model_host.measures import BatchCounters, added
@@ -67,23 +67,24 @@ class EngineThread:
         pool: PagePool,
         pages: PageStore,
         *,
-        turn: AbstractContextManager[None] | None = None,
+        turns: Turns | None = None,
         choose: Choose = secrets.randbelow,
     ) -> None:
         """Use the engine and pool in the thread only, once `start` is called.
 
-        All that the thread computes and copies is done under `turn`, so that several of them
-        take turns. `choose` draws the restored groups that are audited.
+        All that the thread computes and copies is done in its turn, where several of them
+        share `turns`. `choose` draws the restored groups that are audited.
         """
         self.engine = engine
-        self._turn = turn or nullcontext()
+        self._turns = turns or Turns()
         self._pool = pool
         self._pages = pages
         self._batcher = Batcher(engine, pool, pages, time.monotonic)
         self.cost = self._batcher.cost
         """Measured times of restoring and computing; another thread may read them."""
         self._auditor = Auditor(engine, pool, pages, choose)
-        self._calls = CallQueue(self._turn)
+        self._calls = CallQueue(self._turns)
+        self._idle_work = _IdleWork(self._calls, self._auditor, self._turns)
         self._writer = CheckpointWriter(pool, pages, self._calls.post)
         self.counts = EngineCounts(
             self._batcher.counters, pool.counters, self._writer.counters, self._auditor.counters
@@ -124,6 +125,8 @@ class EngineThread:
 
     def _run(self) -> None:
         error: BaseException | None = None
+        with self._turns:
+            self._turns.join(self._calls.wake)
         try:
             while not self._is_stopping:
                 self._perform_calls()
@@ -134,29 +137,26 @@ class EngineThread:
             log.exception("the engine thread failed")
             error = caught
         self._writer.abandon()
+        with self._turns:
+            self._turns.leave(self._calls.wake)
         self._loop.call_soon_threadsafe(self._end, error)
 
     def _step(self) -> Events:
-        with self._turn:
+        with self._turns:
             events = self._batcher.step()
             _audit_restored(self._batcher, self._auditor)
+            self._turns.note(self._calls.wake, is_answering=not self._batcher.is_idle)
             return events
 
     def _perform_calls(self) -> None:
         """Perform the calls queued; wait for one while there is nothing to compute or audit.
 
-        An idle engine then performs one call that waits for that, or else audits one group.
+        The end of the last answer of all threads ends the wait too.
         """
-        calls, auditor = self._calls, self._auditor
-        has_work = calls.has_idle_calls or not (self._batcher.is_idle and auditor.is_idle)
-        calls.perform_all(wait=not has_work)
-        if self._is_stopping or not self._batcher.is_idle:
-            return
-        if calls.has_idle_calls:
-            calls.perform_idle()
-        elif not auditor.is_idle:
-            with self._turn:
-                auditor.audit_next()
+        has_work = self._idle_work.may_begin or not self._batcher.is_idle
+        self._calls.perform_all(wait=not has_work)
+        if self._idle_work.may_begin and not self._is_stopping:
+            self._idle_work.perform_one()
 
     def _flush(self) -> None:
         """Perform calls until all checkpoints that wait are written, or the time is over."""
@@ -178,9 +178,14 @@ class EngineThread:
 
         Raises what `receive` raises, and HostError if the thread ends.
         """
+
+        def begin() -> None:
+            self._batcher.add(job)
+            self._turns.note(self._calls.wake, is_answering=True)
+
         with self._calls.awaited() as done:
             self._receivers[job] = (receive, done)
-            self._calls.post(lambda: self._batcher.add(job))
+            self._calls.post(begin)
             try:
                 await done
             finally:
@@ -214,7 +219,7 @@ class EngineThread:
     async def warm(
         self, ids: Sequence[int], domain: bytes, conversation: bytes, namespace: bytes | None
     ) -> Warmed:
-        """Compute the next chunk of a context once there is nothing else to compute.
+        """Compute the next chunk of a context once no thread computes an answer.
 
         With the namespace of stored pages, a stored prefix is restored instead. Raises
         CacheBudgetExceeded or CacheBusy.
@@ -233,11 +238,14 @@ class EngineThread:
         return await self._calls.call(work, when_idle=True)
 
     async def between_steps(self, work: Callable[[Engine, PagePool, int], Result]) -> Result:
-        """Perform `work` between two steps; its number is the most rows it may compute then."""
+        """Perform `work` between two steps; its number is the most rows it may compute then.
+
+        Beside answers, of any thread, that is what a prompt would get here.
+        """
 
         def perform() -> Result:
             beside = self._batcher.pace.prompt_rows_max()
-            rows = CHUNK_TOKENS if self._batcher.is_idle else beside
+            rows = beside if self._turns.is_answering else CHUNK_TOKENS
             return work(self.engine, self._pool, rows)
 
         return await self._calls.call(perform)
@@ -281,6 +289,31 @@ class EngineThread:
         Raises what it raises, and HostError if the thread has ended.
         """
         return await asyncio.wrap_future(self._writer.call(work))
+
+
+class _IdleWork:
+    """What a thread does while no thread of the host computes an answer: Warm, and audits."""
+
+    def __init__(self, calls: CallQueue, auditor: Auditor, turns: Turns) -> None:
+        self._calls = calls
+        self._auditor = auditor
+        self._turns = turns
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there is such work, and no answer."""
+        has_any = self._calls.has_idle_calls or not self._auditor.is_idle
+        return has_any and not self._turns.is_answering
+
+    def perform_one(self) -> None:
+        """Perform a call that waits for this, or else audit one group."""
+        with self._turns:
+            if self._turns.is_answering:
+                return  # an answer has begun while this thread waited for its turn
+            if self._calls.has_idle_calls:
+                self._calls.perform_idle()
+            else:
+                self._auditor.audit_next()
 
 
 def _audit_restored(batcher: Batcher, auditor: Auditor) -> None:

@@ -16,10 +16,10 @@ import structlog
 from model_host.batcher import Batcher
 from model_host.engine_api import Engine
 from model_host.io.engine_thread import EngineCounts, EngineThread, delete
-from model_host.io.fair_lock import FairLock
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offer, Offers
 from model_host.io.own_thread import in_own_thread
+from model_host.io.turns import Turns
 from model_host.kv import Manifest, PagePool, PageStore
 from model_host.refusals import ProfileUnavailable
 from model_host.residency import Residency
@@ -75,7 +75,7 @@ class Profiles:
         self._watching: dict[Digest, asyncio.Task[None]] = {}
         self._loading = asyncio.Lock()
         self._released = asyncio.Event()
-        self._turn = FairLock()
+        self._turns = Turns()
         self._ended_counts = EngineCounts()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -165,7 +165,7 @@ class Profiles:
         digest = offer.profile.digest
         self._residency.room_for(digest)
         pool = PagePool(engine.memory, tail_slots=SEQUENCES_MAX, budget_bytes=self._kv_bytes)
-        thread = EngineThread(engine, pool, self.pages, turn=self._turn)
+        thread = EngineThread(engine, pool, self.pages, turns=self._turns)
         self._namespaces[digest] = Namespaces(engine, self._salt_key)
         self._threads.append(thread)
         self._loaded[digest] = Loaded(offer, thread, self._namespaces[digest])

@@ -1,12 +1,13 @@
 """HostService Replay: one replay at a time, beside the runs (spec/07-host §10).
 
 The rules are in model_host/replay. The engine's thread computes one chunk between two steps;
-what it yields is checked in another thread, and written to the caller.
+what it yields is checked in another thread. model_host/io/replay_stream.py writes to the caller,
+and nothing that others need is held meanwhile.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -20,6 +21,7 @@ from model_host.io.callers import Callers
 from model_host.io.engine_thread import EngineThread
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
+from model_host.io.replay_stream import ReplayStream
 from model_host.io.request_handler import RequestHandler, prepared_run
 from model_host.kv import PagePool
 from model_host.page_map import last_seal
@@ -41,15 +43,17 @@ from model_host.runner import Run
 from replica.conversation import Conversation, Finding, Receipt, ReplayMode, sign_receipt
 from replica.errors import HostError
 from replica.ids import ID_BYTES, EntryId, PublicKey, short
-from replica.io import ReplayEvent, ReplayProgress, event_to_pb, now_ms, rpc
+from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
 RETRY_AFTER_S = 5.0
+UNREAD_MAX = 4
+"""Replays that are computed and not read yet; the oldest is dropped for another one."""
 _KEY_BYTES = 32
 
-Write = Callable[[ReplayEvent], Awaitable[None]]
+Show = Callable[[ReplayEvent], None]
 
 
 class ReplayHandler:
@@ -67,12 +71,13 @@ class ReplayHandler:
         self._profiles = profiles
         self._handler = handler
         self.is_busy = False
-        """Whether a conversation is being replayed."""
+        """Whether a replay is computed."""
+        self._unread: list[ReplayStream] = []  # of replays that are computed
 
     async def replay(self, request: pb.ReplayRequest, context: rpc.Context) -> None:
         """Replay a conversation; write progress and findings, the receipt last.
 
-        Raises ReplayBusy. A caller that leaves ends its replay.
+        Raises ReplayBusy. A caller that leaves, or does not read, ends its replay.
         """
         held, _ = await self._callers.member(request.conversation, context)
         if int(request.mode) not in [mode.value for mode in ReplayMode]:
@@ -82,50 +87,66 @@ class ReplayHandler:
         if self.is_busy:
             raise ReplayBusy(retry_after_s=RETRY_AFTER_S)
         self.is_busy = True
+        first, mode = EntryId(request.from_entry), ReplayMode(request.mode)
 
-        async def write(event: ReplayEvent) -> None:
-            await context.write(event_to_pb(event).SerializeToString())
+        def stop() -> None:
+            computing.cancel()
 
+        stream = ReplayStream(stop)
+        computing = asyncio.create_task(self._compute(held, mode, first, stream), name="replay")
+        computing.add_done_callback(lambda _task: self._end(stream))
         try:
-            first = EntryId(request.from_entry)
-            # One profile judges all answers: those of others are UNDECIDED, or differ by weights.
-            offer = self._profiles.offers.of_seal(last_seal(held))
-            async with self._profiles.using(offer) as loaded:
-                receipt = await self._replay(held, ReplayMode(request.mode), first, write, loaded)
-            await write(receipt)
+            await stream.write_all(context)
         finally:
-            self.is_busy = False
+            stop()  # has no effect on one that has ended
+            await asyncio.gather(computing, return_exceptions=True)
+            self._unread = [one for one in self._unread if one is not stream]
+        await computing
+
+    def _end(self, stream: ReplayStream) -> None:
+        """Make room for the next replay: this one is not computed any further."""
+        self.is_busy = False
+        stream.end()
+        self._unread = [one for one in (*self._unread, stream) if not one.is_dropped]
+        if len(self._unread) > UNREAD_MAX:
+            self._unread[0].drop()
+
+    async def _compute(
+        self, held: Conversation, mode: ReplayMode, first: EntryId, stream: ReplayStream
+    ) -> None:
+        # One profile judges all answers: those of others are UNDECIDED, or differ by weights.
+        offer = self._profiles.offers.of_seal(last_seal(held))
+        async with self._profiles.using(offer) as loaded:
+            stream.put(await self._replay(held, mode, first, stream.put, loaded))
 
     async def _replay(
         self,
         held: Conversation,
         mode: ReplayMode,
         first: EntryId,
-        write: Write,
+        show: Show,
         loaded: Loaded,
     ) -> Receipt:
-        """Write the findings, and return the receipt."""
+        """Show the findings, and return the receipt."""
         collected = collect(held, first or None)
         loop = asyncio.get_running_loop()
         replay = await asyncio.to_thread(self._prepare, loop, collected, mode, loaded)
         findings: dict[EntryId, Finding] = {}
 
-        async def show(event: ReplayEvent) -> None:
-            if isinstance(event, Finding):
-                findings[event.answer] = event
-            await write(event)
+        def note(found: Iterable[Finding]) -> None:
+            for finding in found:
+                findings[finding.answer] = finding
+                show(finding)
 
-        for finding in replay.start():
-            await show(finding)
+        note(replay.start())
         async with _pages_of(loaded.thread) as pages:
             computation = Computation(replay, pages, held.id)
-            await show(ReplayProgress(0, computation.total_tokens))
+            show(ReplayProgress(0, computation.total_tokens))
             while computation.work is not None:
                 work = computation.work
                 result = await loaded.thread.between_steps(partial(_perform, work))
-                for finding in await asyncio.to_thread(computation.receive, result):
-                    await show(finding)
-                await show(ReplayProgress(computation.done_tokens, computation.total_tokens))
+                note(await asyncio.to_thread(computation.receive, result))
+                show(ReplayProgress(computation.done_tokens, computation.total_tokens))
         receipt = receipt_of(
             collected,
             findings,
@@ -154,6 +175,7 @@ class ReplayHandler:
         here = Conditions(
             offer.profile.digest,
             loaded.numerics_class,
+            offer.profile.render_recipe_digest,
             engine.bitwise,
             engine.config.vocab,
             engine.config.context_tokens,

@@ -32,9 +32,10 @@ from model_host.kv.slabs import Slabs, groups_for
 class PoolCounters:
     """Counts of events since start."""
 
-    opened: int = 0
+    lookups: int = 0
+    """Contexts of requests looked up; not those of replays, Warm and audits."""
     hits: int = 0
-    """Sequences opened with a cached prefix."""
+    """Of these, contexts with a cached prefix."""
     cached_tokens: int = 0
     shared_tokens: int = 0
     copies: int = 0
@@ -43,6 +44,13 @@ class PoolCounters:
     """Full slabs freed because another one held the same tokens."""
     evictions: int = 0
     """Slabs evicted or cut for lack of memory."""
+
+    def note_lookup(self, sequence: KVSequence) -> None:
+        """Count a sequence that was opened for a request, once however often that waits."""
+        self.lookups += 1
+        self.hits += sequence.cached_tokens > 0
+        self.cached_tokens += sequence.cached_tokens
+        self.shared_tokens += sequence.shared_tokens
 
 
 class PagePool:
@@ -87,10 +95,6 @@ class PagePool:
         own_tokens = self._attach(sequence, ids[:-1])
         sequence.cached_tokens = sequence.tokens
         sequence.shared_tokens = max(0, sequence.tokens - own_tokens)
-        self.counters.opened += 1
-        self.counters.hits += sequence.tokens > 0
-        self.counters.cached_tokens += sequence.cached_tokens
-        self.counters.shared_tokens += sequence.shared_tokens
         return sequence
 
     def grow(self, sequence: KVSequence, tokens: int) -> None:

@@ -30,7 +30,6 @@ from replica.ids import Digest, EntryId
 from replica.log import FinishReason, Generation, TokenLogprobs
 
 _NO_DIGEST = Digest(bytes(32))
-_LIMITS = (FinishReason.LENGTH, FinishReason.CONTEXT_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,36 +210,33 @@ class AnswerCheck:
 
     def _compare_rest(self, run: Run) -> None:
         """Compare end, text, usage and drafts with those of the run."""
-        recorded, request_id = self.recorded, self.case.request_id
-        # A host that closes a run of another profile has neither its text nor its rules.
-        if recorded.render_recipe_digest is not None:
-            self._end(run)
-            if self._difference is not None:
-                return
-            made = run.generation(
-                recorded.usage, _NO_DIGEST, profile=None, numerics_class=_NO_DIGEST
-            )
-            if (made.parts, made.visible_bytes) != (recorded.parts, recorded.visible_bytes):
-                self._note(Cause.TEXT, "its text is not that of its tokens")
-            if self._hard is Cause.NONE and made.grammar_digest != recorded.grammar_digest:
-                self._note(Cause.REQUEST, "it states another grammar than the request has")
-            self._compare_usage()
-        stream = start_digest(request_id, recorded.run)
+        recorded = self.recorded
+        self._end(run)
+        if self._difference is not None:
+            return
+        made = run.generation(recorded.usage, _NO_DIGEST, profile=None, numerics_class=_NO_DIGEST)
+        shown = recorded.parts, recorded.visible_bytes
+        # A host that closes a run of another profile may lack its tokenizer: it shows nothing.
+        is_closed_blindly = self._states_no_recipe and shown == ((), 0)
+        if shown != (made.parts, made.visible_bytes) and not is_closed_blindly:
+            self._note(Cause.TEXT, "its text is not that of its tokens")
+        if self._hard is Cause.NONE and made.grammar_digest != recorded.grammar_digest:
+            self._note(Cause.REQUEST, "it states another grammar than the request has")
+        self._compare_usage()
+        stream = start_digest(self.case.request_id, recorded.run)
         if recorded.draft_digest != extend_digest(stream, recorded.token_ids):
             self._note(Cause.DRAFTS, "its draft digest is not that of its tokens")
 
     def _end(self, run: Run) -> None:
         """End the run as the log states it, if a rule or an event justifies that."""
         stated, recorded, last = self.recorded.finish_reason, self.recorded, self._done - 1
+        # HOST-77: "INTERRUPTED always", also behind an end that the host did not live to state.
+        is_interrupted = stated == FinishReason.INTERRUPTED
         if run.finished is not None:
-            reason = run.finished[0]
-            by_limit = stated == FinishReason.INTERRUPTED and reason in _LIMITS
-            if reason != stated and not by_limit:
-                words = f"it ends with {reason.name}: {run.finished[1]}"
+            if run.finished[0] != stated and not is_interrupted:
+                words = f"it ends with {run.finished[0].name}: {run.finished[1]}"
                 self._note(Cause.ENDING, words, last)
-        elif stated == FinishReason.INTERRUPTED or (
-            stated == FinishReason.CANCELLED and self.case.is_cancelled
-        ):
+        elif is_interrupted or (stated == FinishReason.CANCELLED and self.case.is_cancelled):
             run.end(FinishReason(stated), recorded.finish_detail)
         else:
             self._note(Cause.ENDING, "no rule ends it here", last)
@@ -257,6 +253,11 @@ class AnswerCheck:
     # --- the verdict ----------------------------------------------------------------------
 
     @property
+    def _states_no_recipe(self) -> bool:
+        """Whether it was closed by a host that did not have its profile (HOST-35)."""
+        return (self.recorded.sampler_digest, self.recorded.render_recipe_digest) == (None, None)
+
+    @property
     def _hard(self) -> Cause:
         """The reason why its tokens can't be judged here; NONE if they can."""
         if self.recorded.numerics_class != self._here.numerics_class:
@@ -270,12 +271,16 @@ class AnswerCheck:
     def _verdict(self) -> tuple[Outcome, Cause]:
         if self._difference is not None:
             return verdict_on(self._difference.cause, self.case.seal.profile, self._here)
+        if self._run is None:
+            return Outcome.ACCEPTED, Cause.NONE
         hard = self._hard if self._is_judged else Cause.NONE
+        if self.recorded.render_recipe_digest != self._here.render_recipe_digest:
+            hard = Cause.OTHER_TEMPLATE
         if hard is Cause.NONE:
             return Outcome.ACCEPTED, hard
-        # Interrupted when the host had other recipes: that is what the log states of it.
+        # HOST-77: interrupted when the host had other recipes, which is all that the log states.
         was_closed = self.recorded.finish_reason == FinishReason.INTERRUPTED
-        if was_closed and self.recorded.sampler_digest is None:
+        if was_closed and self._states_no_recipe:
             return Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
         return Outcome.UNDECIDED, hard
 

@@ -15,6 +15,7 @@ class Conditions:
 
     profile: Digest
     numerics_class: Digest
+    render_recipe_digest: Digest
     bitwise: bool
     vocabulary: int
     context_tokens: int

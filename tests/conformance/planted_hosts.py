@@ -158,6 +158,16 @@ def compares_tokens_alone() -> Patch:
     return mock.patch.object(AnswerCheck, "_compare_rest", lambda *_given: None)
 
 
+def trusts_what_states_no_recipe() -> Patch:
+    compare = AnswerCheck._compare_rest
+
+    def trusting(self, run):
+        if self.recorded.render_recipe_digest is not None:
+            compare(self, run)
+
+    return mock.patch.object(AnswerCheck, "_compare_rest", trusting)
+
+
 def accepts_any_end() -> Patch:
     return mock.patch.object(
         AnswerCheck,
@@ -350,6 +360,7 @@ HOSTS = [
     Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),
     Planted(judges_no_token, "lies/changed-token"),
     Planted(compares_tokens_alone, "lies/other-statements"),
+    Planted(trusts_what_states_no_recipe, "lies/unstated-recipe"),
     Planted(accepts_any_end, "lies/cancelled-without-a-cancel"),
     Planted(judges_by_its_own_recipe, "lies/unknown-recipe"),
     Planted(judges_other_numerics, "lies/other-numerics"),

@@ -19,7 +19,7 @@ from replica.measures import Measure
 
 def state_of(batch: BatchCounters, *, is_idle: bool = False) -> EngineState:
     tiers = (Tier("memory", 4096, 3, 64), Tier("disk", 8192, 1))
-    return EngineState(batch, PoolCounters(opened=4, hits=2), tiers, 5, 1, 2, is_idle)
+    return EngineState(batch, PoolCounters(lookups=4, hits=2), tiers, 5, 1, 2, is_idle)
 
 
 def shown(state: EngineState, *, for_operator: bool) -> dict[str, Measure]:

@@ -43,6 +43,26 @@ def test_jobs_open_in_the_order_they_came_and_report_what_was_found():
     assert table.events == [(first, Found(0, 0)), (second, Found(0, 0))]
 
 
+def test_lookups_are_those_of_requests_and_each_counts_once():
+    table = Table(slabs=4)
+    counters = table.scene.pool.counters
+    first, second = table.add(900, seed=1), table.add(900, seed=2)
+    assert table.open() == [first]  # the other one was looked up, and found no memory
+    # Replays, warmed contexts and audits open sequences of their own.
+    table.scene.pool.close(table.scene.pool.open(text(9, 5), b"d" * 32, b"c" * 32))
+    assert (counters.lookups, counters.hits) == (1, 0)
+    for job in (first, second):
+        assert table.open() == [job]
+        table.scene.pool.advance(job.sequence, job.ids[:600])
+        job.run.end(FinishReason.STOP, "")
+        table.jobs.end(job, table.events)
+    again = table.scene.job(text(600, 2), conversation=2)
+    table.jobs.add(again)
+    assert table.open() == [again]
+    assert (counters.lookups, counters.hits) == (3, 1)
+    assert (counters.cached_tokens, counters.shared_tokens) == (599, 0)
+
+
 def test_an_owner_with_fewer_jobs_open_comes_first():
     table = Table(sequences_max=3)
     many = [table.add(9, A, seed) for seed in range(3)]

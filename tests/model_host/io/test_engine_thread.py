@@ -3,11 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
+from model_host.engine_api import CHUNK_TOKENS
 from model_host.errors import CacheBusy
 from model_host.io.engine_thread import EngineThread
+from model_host.io.turns import Turns
 from model_host.job import Chosen, Ended, Event, Found
 from replica.errors import HostError
 from tests.model_host.kv.naive_pages import NaivePages
@@ -17,10 +20,10 @@ from tests.model_host.test_batcher import NAMESPACE, Scene, is_right, text
 class Threaded:
     """An engine thread over number pages."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns | None = None) -> None:
         self.scene = Scene()
         self.pages = NaivePages()
-        self.thread = EngineThread(self.scene.engine, self.scene.pool, self.pages)
+        self.thread = EngineThread(self.scene.engine, self.scene.pool, self.pages, turns=turns)
 
     async def run(self, count: int = 5, conversation: int = 1) -> list[Event]:
         events: list[Event] = []
@@ -28,6 +31,22 @@ class Threaded:
         await self.thread.compute(job, events.append)
         assert is_right(job)
         return events
+
+    async def rows(self) -> int:
+        """Return the most rows that work between two steps may compute."""
+        return await self.thread.between_steps(lambda _engine, _pool, rows: rows)
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Compute an answer for as long as the block lasts."""
+        began = asyncio.Event()
+        job = self.scene.job(text(9, 1), 3_000)
+        running = asyncio.create_task(self.thread.compute(job, lambda _event: began.set()))
+        await began.wait()
+        yield
+        assert not running.done()
+        job.cancel()
+        await running
 
 
 @pytest.fixture
@@ -130,3 +149,67 @@ async def test_a_bug_in_the_thread_ends_the_host(
         await threaded.run()
     with pytest.raises(AssertionError, match="a bug"):
         await threaded.thread.failed()
+
+
+# --- two threads that take turns ----------------------------------------------------------
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[Threaded, Threaded]]:
+    turns = Turns()
+    first, second = Threaded(turns), Threaded(turns)
+    first.thread.start()
+    second.thread.start()
+    yield first, second
+    await first.thread.close()
+    await second.thread.close()
+
+
+async def test_work_between_steps_is_short_while_another_thread_answers(
+    pair: tuple[Threaded, Threaded],
+):
+    first, second = pair
+    assert await second.rows() == CHUNK_TOKENS
+    async with first.answering():
+        assert await second.rows() < CHUNK_TOKENS
+    assert await second.rows() == CHUNK_TOKENS
+
+
+async def test_a_context_is_warmed_once_no_thread_answers(pair: tuple[Threaded, Threaded]):
+    first, second = pair
+    async with first.answering():
+        warming = asyncio.create_task(second.thread.warm(text(100, 1), b"d" * 32, b"c" * 32, None))
+        for _ in range(5):  # it would have been done by now
+            await second.rows()
+        assert not warming.done()
+    assert (await warming).tokens == 100
+
+
+async def test_restored_pages_are_audited_once_no_thread_answers(pair: tuple[Threaded, Threaded]):
+    first, second = pair
+    conversation, thread = bytes([1]) * 32, second.thread
+    await second.run()
+    thread.checkpoint(conversation, NAMESPACE, b"s" * 32, b"g" * 32, text(300, 1))
+    await thread.manifests(conversation)
+    await thread.evict(conversation, checkpoints=False)
+    async with first.answering():
+        assert (await second.run())[0] == Found(0, 256)
+        for _ in range(5):
+            await second.rows()
+        assert thread.counts.audits.audited == 0
+    while not thread.counts.audits.audited:
+        await second.rows()
+
+
+async def test_a_thread_that_ends_in_an_answer_holds_no_other_up(pair: tuple[Threaded, Threaded]):
+    first, second = pair
+    began = asyncio.Event()
+    job = first.scene.job(text(9, 1), 3_000)
+    running = asyncio.create_task(first.thread.compute(job, lambda _event: began.set()))
+    await began.wait()
+    warming = asyncio.create_task(second.thread.warm(text(100, 1), b"d" * 32, b"c" * 32, None))
+    await second.rows()
+    await first.thread.close()
+    with pytest.raises(HostError):
+        await running
+    assert (await warming).tokens == 100

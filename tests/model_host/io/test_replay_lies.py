@@ -1,5 +1,6 @@
 """Answers that their host lied about are found at the exact place, with the cause."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -11,8 +12,19 @@ from bench.lying_host import Liar, with_token
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.server import HostServer
 from replica.conversation import NO_TOKEN, Cause, Outcome
+from replica.errors import StoreError
 from replica.ids import Digest, EntryId
-from replica.log.body import FinishReason, Generation, Sampling, Text, TokenLogprobs
+from replica.log.body import (
+    FinishReason,
+    FormatKind,
+    Generation,
+    ResponseFormat,
+    Sampling,
+    Text,
+    TokenLogprobs,
+    Usage,
+    text_of,
+)
 from tests.model_host.io.replaying import Replayed, replay
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
@@ -116,6 +128,32 @@ async def test_each_other_statement_of_an_answer_is_checked(told: Told):
     for lie in (seeded, greedy):
         assert got.findings[lie].cause == Cause.TOKEN
         assert got.findings[lie].differing_tokens > 1
+
+
+async def test_statements_are_checked_where_no_rendering_recipe_is_stated(told: Told):
+    honest, liar = told.honest, told.liar
+    forged = {"parts": (Text("I confess."),), "visible_bytes": 10}
+    short = replace(
+        honest, token_ids=honest.token_ids[:20], logprobs=honest.logprobs[:20],
+        usage=replace(honest.usage, output_tokens=20), finish_reason=FinishReason.STOP,
+    )  # fmt: skip
+    closed = replace(honest, sampler_digest=None, finish_reason=FinishReason.INTERRUPTED)
+    lies = {
+        replace(honest, **forged): Cause.TEXT,
+        short: Cause.ENDING,
+        replace(closed, **forged): Cause.TEXT,
+        replace(closed, token_ids=(), logprobs=(), usage=Usage(), **forged): Cause.TEXT,
+    }
+    made = {}
+    for lie, cause in lies.items():
+        unstated = replace(lie, render_recipe_digest=None)
+        made[liar.answer(told.request, lambda _, one=unstated: one)] = cause
+    true = liar.answer(told.request, lambda _: replace(honest, render_recipe_digest=None))
+    got = await told.replay()
+    for lie, cause in made.items():
+        assert (got.findings[lie].outcome, got.findings[lie].cause) == (Outcome.DIFFERS, cause)
+    assert got.findings[true].outcome == Outcome.UNDECIDED
+    assert got.receipt.differing == len(made)
 
 
 async def test_what_this_host_cannot_judge_is_not_called_changed(told: Told):
@@ -250,3 +288,32 @@ async def test_runs_that_a_crash_cut_off_are_accepted_as_what_they_are(served_re
     assert [one.cause for one in found] == [Cause.NONE, Cause.SAMPLING_UNKNOWN, Cause.NONE]
     assert found[0].checked_tokens == len(answers[0].token_ids) > 0
     assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 40)
+
+
+async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
+    served_real: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served_real.host() as host:
+        talk = await Talk.begin(served_real.replica, host.key)
+        append, refused = host.replica.append, asyncio.Event()
+
+        async def full(conversation, body, **more):
+            if isinstance(body, Generation):
+                refused.set()
+                raise StoreError("no space")
+            return await append(conversation, body, **more)
+
+        monkeypatch.setattr(host.replica, "append", full)
+        await talk.say("Is the sky blue?")
+        wanted = ResponseFormat(FormatKind.REGEX, "yes|no")
+        request = await talk.request(tokens=50, response_format=wanted)
+        await asyncio.wait_for(refused.wait(), 30)
+    other_class = replace(served_real.engine, numerics_class=bytes(OTHER))
+    async with served_real.host(other_class) as host:
+        answer = await talk.answer(request)
+        assert text_of(answer.parts) in ("yes", "no")
+        there = (await replay(talk, host)).of(talk, request)
+    async with served_real.host() as host:
+        here = (await replay(talk, host)).of(talk, request)
+    assert (there.outcome, there.cause) == (Outcome.UNDECIDED, Cause.OTHER_NUMERICS)
+    assert (here.outcome, here.cause) == (Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN)

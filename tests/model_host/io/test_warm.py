@@ -107,7 +107,7 @@ async def test_a_caller_who_hangs_up_ends_the_computation(tmp_path: Path):
         await seen(two, said)
         # While the engine is not idle, nothing is warmed.
         batcher, calls_queue = two.host.thread._batcher, two.host.thread._calls
-        turn = two.host.profiles._turn
+        turn = two.host.profiles._turns
         async with calls_of(two) as calls:
             with turn:
                 warming = asyncio.create_task(calls.warm(two.talk.id, said))

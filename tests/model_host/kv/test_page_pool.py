@@ -269,8 +269,6 @@ def test_events_are_counted() -> None:
     given.answer([*range(600), 7], B)
     given.answer(range(5000, 6200), C)
     counters = given.pool.counters
-    assert (counters.opened, counters.hits) == (3, 1)
-    assert (counters.cached_tokens, counters.shared_tokens) == (600, 600)
     assert (counters.copies, counters.merges) == (1, 0)
     assert counters.evictions == 3
 

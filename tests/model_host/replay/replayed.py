@@ -31,7 +31,9 @@ from tests.model_host.test_text import Bytes as Decoder
 
 HOST = replace(PROFILE, sampler_digest=RECIPE_DIGEST, context_tokens_max=4000)
 CLASS = Digest(NumberEngine.numerics_class)
-HERE = Conditions(HOST.digest, CLASS, True, VOCAB, 4000, HOST.grammar_engine)
+HERE = Conditions(
+    HOST.digest, CLASS, HOST.render_recipe_digest, True, VOCAB, 4000, HOST.grammar_engine
+)
 KEY = b"k" * 32
 Change = Callable[[Generation], Generation]
 

@@ -12,7 +12,7 @@ from model_host.replay.rendering import render_cases
 from model_host.sampler import RECIPE_DIGEST
 from replica.conversation import Cause, Outcome
 from replica.ids import Digest
-from replica.log.body import Generation
+from replica.log.body import FinishReason, Generation
 from tests.model_host.number_engine import VOCAB
 from tests.model_host.replay.replayed import HERE, Answered, make_run
 from tests.model_host.test_render import RENDERER
@@ -131,6 +131,44 @@ def test_the_grammar_and_its_engine_are_those_of_the_answer():
         check = check_of(answered(1, change=change), Allowing(token_id))
         check.receive(0, choosing(token_id))
         assert check.finding().cause == cause
+
+
+class Complete(Allowing):
+    """A grammar that is complete behind its first token."""
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.seen)
+
+
+def test_an_interrupted_answer_may_have_reached_its_end():
+    (token_id, *_) = answered_ids()
+    outcomes = {}
+    for finish in (FinishReason.STOP, FinishReason.INTERRUPTED, FinishReason.LENGTH):
+        scene = answered(
+            1, change=lambda honest, one=finish: replace(with_grammar(honest), finish_reason=one)
+        )
+        check = check_of(scene, Complete(token_id))
+        check.receive(0, choosing(token_id))
+        outcomes[finish] = check.finding().outcome
+    assert outcomes == {
+        FinishReason.STOP: Outcome.ACCEPTED,
+        FinishReason.INTERRUPTED: Outcome.ACCEPTED,
+        FinishReason.LENGTH: Outcome.DIFFERS,
+    }
+
+
+def test_an_interrupted_answer_does_not_go_on_behind_its_end():
+    first, second, *_ = check_of(answered(2)).recorded.token_ids
+    scene = answered(
+        2,
+        change=lambda honest: replace(with_grammar(honest), finish_reason=FinishReason.INTERRUPTED),
+    )
+    check = check_of(scene, Complete(first))
+    check.receive(0, choosing(first))
+    check.receive(1, choosing(second))
+    found = check.finding()
+    assert (found.outcome, found.cause, found.token_index) == (Outcome.DIFFERS, Cause.ENDING, 1)
 
 
 def answered_ids() -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from model_host.errors import ReplayTooLarge
 from model_host.replay import replay as module
 from replica.conversation import NO_TOKEN, Cause, Outcome, ReplayMode
 from replica.ids import Digest
-from replica.log.body import Cancel, FinishReason, Generation, Sampling, Text
+from replica.log.body import Cancel, FinishReason, Generation, Sampling, Text, Usage
 from tests.model_host.kv.paged import compute
 from tests.model_host.number_engine import VOCAB
 from tests.model_host.replay.replayed import HERE, Answered, Replaying, interrupted
@@ -94,6 +94,82 @@ def test_an_interrupted_answer_is_accepted_and_a_cancelled_one_with_its_cancel_a
     assert (found[unasked].cause, found[unasked].token_index) == (Cause.ENDING, 4)
 
 
+def closed(honest: Generation, **changes: object) -> Generation:
+    """Return an answer closed by a host without its profile, which had another tokenizer."""
+    stated = replace(
+        interrupted(honest), sampler_digest=None, render_recipe_digest=None, parts=(),
+        visible_bytes=0,
+    )  # fmt: skip
+    return replace(stated, **changes)
+
+
+FORGED = {"parts": (Text("I confess."),), "visible_bytes": 10}
+NOTHING = {"token_ids": (), "usage": Usage()}
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda g: replace(g, **FORGED), Cause.TEXT),
+        (lambda g: replace(g, parts=(), visible_bytes=0), Cause.TEXT),
+        (lambda g: replace(g, finish_reason=FinishReason.STOP), Cause.ENDING),
+        (lambda g: cut(g, FinishReason.STOP), Cause.ENDING),
+        (lambda g: cut(g, FinishReason.CANCELLED), Cause.ENDING),
+        (lambda g: replace(g, usage=replace(g.usage, output_tokens=9)), Cause.USAGE),
+        (lambda g: replace(g, grammar_digest=OTHER), Cause.REQUEST),
+        (lambda g: replace(g, **NOTHING, **FORGED, finish_reason=FinishReason.STOP), Cause.ENDING),
+        (lambda g: closed(g, finish_reason=FinishReason.STOP), Cause.ENDING),
+        (lambda g: closed(g, **FORGED), Cause.TEXT),
+        (lambda g: closed(g, visible_bytes=8), Cause.TEXT),
+        (lambda g: closed(g, **NOTHING, **FORGED), Cause.TEXT),
+        (lambda g: closed(g, usage=replace(g.usage, output_tokens=9)), Cause.USAGE),
+    ],
+)
+def test_statements_are_compared_where_no_rendering_recipe_is_stated(change, cause):
+    scene = Answered()
+    answer = scene.asks("a", 8, lambda honest: replace(change(honest), render_recipe_digest=None))
+    found = Replaying(scene).run()[answer]
+    assert (found.outcome, found.cause) == (Outcome.DIFFERS, cause)
+
+
+def test_an_answer_of_an_unknown_rendering_recipe_is_undecided():
+    scene = Answered()
+    unknown = [
+        scene.asks("a", 8, lambda honest, one=one: replace(honest, render_recipe_digest=one))
+        for one in (None, OTHER)
+    ]
+    request = scene.ask("b", output_tokens_max=8)
+    scene.add(Cancel(), [scene.held.log.entries[request]])
+    nothing = {"token_ids": (), "finish_reason": FinishReason.CANCELLED, "usage": Usage()}
+    unknown.append(scene.answers(request, lambda honest: closed(honest, **nothing)))
+    unfinished = scene.asks(
+        "c", 8, lambda honest: closed(honest, finish_reason=FinishReason.LENGTH)
+    )
+    half = scene.asks("d", 8, lambda honest: replace(interrupted(honest), sampler_digest=None))
+    found = Replaying(scene).run()
+    for answer in (*unknown, unfinished):
+        assert (found[answer].outcome, found[answer].cause) == (
+            Outcome.UNDECIDED, Cause.OTHER_TEMPLATE
+        )  # fmt: skip
+    assert (found[half].outcome, found[half].cause) == (
+        Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN
+    )  # fmt: skip
+
+
+def test_a_host_without_the_profile_closes_with_the_text_or_with_none():
+    scene = Answered()
+    answers = [
+        scene.asks("a", 8, closed),
+        scene.asks("b", 8, lambda g: closed(g, parts=g.parts, visible_bytes=g.visible_bytes)),
+        scene.asks("c", 8, lambda honest: closed(honest, **NOTHING)),
+    ]
+    found = Replaying(scene).run()
+    for answer in answers:
+        assert (found[answer].outcome, found[answer].cause) == (
+            Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
+        )  # fmt: skip
+
+
 def test_a_host_under_other_conditions_judges_nothing():
     scene = Answered()
 
@@ -118,17 +194,9 @@ def test_a_host_under_other_conditions_judges_nothing():
 def test_an_unknown_recipe_is_said_as_such():
     scene = Answered()
     answer = scene.asks("a", 8, lambda honest: replace(honest, sampler_digest=OTHER))
-    closed = scene.asks(
-        "b", 8, lambda honest: replace(
-            interrupted(honest), sampler_digest=None, render_recipe_digest=None, parts=()
-        ),
-    )  # fmt: skip
     found = Replaying(scene).run()
     assert (found[answer].outcome, found[answer].cause) == (
         Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN
-    )  # fmt: skip
-    assert (found[closed].outcome, found[closed].cause) == (
-        Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
     )  # fmt: skip
 
 

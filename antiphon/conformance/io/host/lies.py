@@ -148,6 +148,22 @@ async def other_statements(run: UnderTest) -> None:
             _check(found[lie], Outcome.DIFFERS, cause)
 
 
+@_case("HOST-36", "HOST-74")
+async def unstated_recipe(run: UnderTest) -> None:
+    """A lie is accepted neither where no rendering recipe is stated, nor where no recipe is."""
+    async with _liar(run) as liar:
+        forged = {"parts": (Text("I confess."),), "visible_bytes": 10}
+        stopped = {"finish_reason": FinishReason.STOP}
+        closed = {"finish_reason": FinishReason.INTERRUPTED, "sampler_digest": None}
+        lies = [
+            await liar.lie(render_recipe_digest=None, **changes)
+            for changes in (forged, stopped, {**closed, **forged}, {**closed, **stopped})
+        ]
+        found = await liar.findings()
+        accepted = [lie for lie in lies if found[lie].outcome == Outcome.ACCEPTED]
+        equal(len(accepted), 0, "the number of lies that are accepted")
+
+
 @_case("HOST-77")
 async def cancelled_without_a_cancel(run: UnderTest) -> None:
     """An answer is CANCELLED only where the log has a CANCEL; INTERRUPTED is always accepted."""

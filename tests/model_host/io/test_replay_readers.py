@@ -1,0 +1,92 @@
+"""Callers that do not read what a replay found hold nobody up."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.io import replay_handler, replay_stream
+from model_host.io.replay_handler import ReplayHandler
+from replica.conversation import Receipt, ReplayMode
+from replica.errors import AntiphonError
+from replica.io import ReplayEvent, event_to_pb
+from replica.io.host_calls import HostCalls
+from replica.refusals import SlowReader
+from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
+
+ONE = KV_BYTES + 4 * 1024 * 1024
+"""Memory for one tiny model, and not for two."""
+LONG = "x" * 1_000_000
+"""Words of a finding that gRPC sends only as its reader reads."""
+
+
+def long_findings(event: ReplayEvent) -> pb.ReplayResponse:
+    made = event_to_pb(event)
+    if made.HasField("finding"):
+        made.finding.detail = LONG
+    return made
+
+
+@pytest.fixture(autouse=True)
+def unread(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+    monkeypatch.setattr(replay_stream, "event_to_pb", long_findings)
+
+
+def calls_of(two: TwoProfiles) -> HostCalls:
+    return HostCalls(two.host.address, two.replica.key, two.host.key)
+
+
+async def until_computed(replays: ReplayHandler) -> None:
+    async with asyncio.timeout(30):
+        while replays.is_busy:  # noqa: ASYNC110  # no event says so
+            await asyncio.sleep(0)
+
+
+async def test_a_caller_that_reads_nothing_keeps_no_profile_loaded(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two, calls_of(two) as calls:
+        for _ in range(4):
+            await two.talk.ask("hello", tokens=1)
+        events = calls.replay(two.talk.id, ReplayMode.VERIFY)
+        await anext(events)
+        async with asyncio.timeout(30):
+            await two.talk.ask("hello", tokens=1, profile=two.second.profile.digest)
+        assert two.loaded == ["second"]
+        *_, last = [event async for event in events]  # it is all there
+        assert isinstance(last, Receipt)
+
+
+async def test_a_caller_that_reads_too_slowly_loses_its_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with two_profiles(tmp_path) as two, calls_of(two) as calls:
+        for _ in range(4):
+            await two.talk.ask("hello", tokens=1)
+        monkeypatch.setattr(replay_stream, "WRITE_TIMEOUT_S", 0.0)
+        events = calls.replay(two.talk.id, ReplayMode.VERIFY)
+        with pytest.raises(AntiphonError) as refused:
+            async for _ in events:
+                pass
+        assert refused.value.reason == SlowReader.reason
+        assert (two.host.replays.is_busy, two.host.replays._unread) == (False, [])
+
+
+async def test_of_the_replays_that_nobody_reads_the_oldest_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(replay_handler, "UNREAD_MAX", 1)
+    async with two_profiles(tmp_path) as two, calls_of(two) as calls:
+        for _ in range(4):
+            await two.talk.ask("hello", tokens=1)
+        replays = []
+        for _ in range(2):
+            replays.append(calls.replay(two.talk.id, ReplayMode.VERIFY))
+            await anext(replays[-1])
+            await until_computed(two.host.replays)
+        with pytest.raises(AntiphonError) as refused:
+            async for _ in replays[0]:
+                pass
+        assert refused.value.reason == SlowReader.reason
+        *_, last = [event async for event in replays[1]]
+        assert isinstance(last, Receipt)
