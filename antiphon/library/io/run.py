@@ -215,7 +215,6 @@ class Run:
             held.id, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
         )
         self._go_on(KeyedRun(written[-2].id, (written[-1].id,)))
-        self._at.went_on(written[-1].id)
 
     async def _ask(self, held: Held, place: Place, attempt: int) -> None:
         body = turns.request_body(held, await self._options(attempt))
@@ -223,13 +222,11 @@ class Run:
             held.id, body, parents=place.parents, basis=place.basis, conflict=place.conflict
         )
         self._go_on(self._run.asked(entry.id, attempt))
-        self._at.went_on(entry.id)
 
     async def _follow(self, request: EntryId, feed: Feed) -> AsyncGenerator[e.Event, None]:
         """Yield drafts of the answer, and everything else that happens meanwhile."""
         watch = turns.AnswerWatch(self._replica, self._at.id, request)
         ahead = CallsAhead(self._replica, request)
-        self._at.went_on(request)
         try:
             while True:
                 # Collected first, so that an answer is announced behind the last of its drafts.
@@ -275,8 +272,11 @@ class Run:
         await append(self._at, Message(Speaker.ASSISTANT, (part,)), place)
 
     def _go_on(self, run: KeyedRun) -> None:
+        """Be at this state of the run, with the handle on its branch (DECISIONS D440)."""
         self._run = run
         self._claim.add(run.requests)
+        if run.requests:
+            self._at.went_on(run.requests[-1])
 
     # --- tools --------------------------------------------------------------------------
 
@@ -326,7 +326,6 @@ class Run:
         )
         for request in requests:
             self._go_on(self._run.asked(request.id, self._run.attempt))
-            self._at.went_on(request.id)
 
     # --- helpers ------------------------------------------------------------------------
 

@@ -112,6 +112,28 @@ async def test_an_answer_is_followed_by_a_branch(talking: Lab):
         assert (await trip.history())[-1].answer.entry == run.answer.entry
 
 
+async def test_a_program_that_is_started_again_goes_on_at_its_branches(talking: Lab):
+    async def begin(trip: Any) -> Any:
+        """Ask what was asked before the crash; return a handle of the branch."""
+        first = await trip.ask("A", key="a")
+        await trip.ask("B", key="b")
+        other = trip.at(first.entry)
+        await other.ask("X", key="x")
+        return other
+
+    async with talking.open() as me:
+        await begin(await me.conversation("trip"))
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        other = await begin(trip)
+        await other.ask("Y", key="y")
+        await trip.ask("D", key="d")
+        for handle, words in ((other, "A X Y"), (trip, "A B D")):
+            said = [e.text for e in await handle.history() if isinstance(e, antiphon.Said)]
+            assert said == words.split()
+        assert len(await trip.branches()) == 2
+
+
 async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
     async with talking.open() as me:
         trip = await me.conversation("trip")
