@@ -49,7 +49,7 @@ class Conversation(Members):
         """Say something and return the answer; it goes after whatever is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
-        HostMissing, AnswerOverdue, KeyReused.
+        HostMissing, AnswerOverdue, KeyReused, PeerIdentityChanged.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
@@ -77,7 +77,7 @@ class Conversation(Members):
         `finish` or `abandon` its open calls, or the branch waits for them. `retries` are
         further requests after a refusal or an interruption, until a tool with an effect was
         started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
-        bounds the time without news, in seconds.
+        bounds the time without a step of this turn or of one ahead of it, in seconds.
         `max_tokens` is the conversation's limit, else 512, unless it is given.
         Other names are fields of Sampling, such as `temperature` and `seed`.
 

@@ -32,6 +32,7 @@ from replica.conversation import (
     Perform,
     Place,
     Say,
+    Step,
     find_run,
     has_started,
     is_last_open,
@@ -87,7 +88,9 @@ class Run:
         self._replica = conversation.replica
         self._given = given
         self._run = KeyedRun()
-        self._claim = RunClaim(self._replica, conversation.id, given.key, given.timeout_s)
+        self._claim = RunClaim(
+            self._replica, conversation.id, given.key, self._reached, given.timeout_s
+        )
         self._answer: e.Answer | None = None
         self._steps = Steps(self._all_steps())
 
@@ -173,11 +176,19 @@ class Run:
     async def _look(self) -> None:
         """Go on from what the log holds of the run, whoever wrote it."""
         await self._replica.processes.barrier()
-        key, found = self._given.call_key(self._replica.public, 0), self._run
-        if key is not None:
+        if self._given.key is not None:
             await self._at.caught_up()
-            found = find_run(await self._held(), self._replica.public, key.key, key.call)
-        self._go_on(found)
+        run, _, _ = await self._reached()
+        self._go_on(run)
+
+    async def _reached(self) -> tuple[KeyedRun, Step, int]:
+        """Return the run in the log, its next step, and the tokens drafted of its answer."""
+        held, run = await self._held(), self._run
+        key = self._given.call_key(self._replica.public, 0)
+        if key is not None:
+            run = find_run(held, self._replica.public, key.key, key.call)
+        draft = held.drafts.get(run.requests[-1]) if run.requests else None
+        return run, next_step(held, run), draft.token_count if draft is not None else 0
 
     async def _step(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
         held = await self._held()

@@ -13,6 +13,8 @@ from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from replica.io.turns import AnswerOverdue
 from replica.refusals import ArgumentInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
 
@@ -233,6 +235,21 @@ async def test_a_host_that_is_away_is_waited_for_no_longer_than_said(lab: Lab):
         trip = await me.conversation("trip")
         with pytest.raises(AnswerOverdue):
             await trip.ask("Anyone?", timeout_s=0.05)
+
+
+async def test_a_hub_that_is_gone_or_another_ends_the_wait(lab: Lab):
+    async with lab.open(host="ab" * 32) as me:
+        trip = await me.conversation("trip")
+        assert lab.hub is not None and await me.sync()
+        await lab.hub.stop()
+        with pytest.raises(AnswerOverdue):
+            await trip.ask("Anyone?", timeout_s=0.3)
+        again = HubConfig(data_dir=lab.folder / "again", listen=lab.hub.address)
+        lab.hub = await start(again)  # at the same address, and with a key of its own
+        lab.stack.push_async_callback(lab.hub.stop)
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await trip.ask("Anyone?")
+        assert refused.value.reason == "PEER_IDENTITY_CHANGED"
 
 
 def test_leaving_ends_the_calls_of_other_threads(tmp_path: Path):
