@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from weakref import WeakMethod, finalize
 
 from antiphon.library import events as e
 from antiphon.library import news
@@ -17,7 +18,8 @@ QUEUED_MAX = 10_000
 class Feed:
     """The events since a moment, of one conversation or of all.
 
-    It collects from its creation on, until `stop`; reading may begin later.
+    It collects from its creation on, until `stop`, or until nobody can read it any more;
+    reading may begin later.
     """
 
     def __init__(self, replica: Replica, conversation: ConversationId | None = None) -> None:
@@ -28,7 +30,14 @@ class Feed:
         self._awake = asyncio.Event()
         self._runs: dict[EntryId, int] = {}
         self._lost: dict[ConversationId, int] = {}
-        self.stop: Callable[[], None] = replica.listen(self._receive)
+        receive = WeakMethod(self._receive)
+
+        def listener(event: Event) -> None:
+            if (method := receive()) is not None:
+                method(event)
+
+        # An iterator that was never begun has no end of its own when it is dropped.
+        self.stop: Callable[[], object] = finalize(self, replica.listen(listener))
 
     def collected(self) -> list[e.Event]:
         """Return the events since the last call."""

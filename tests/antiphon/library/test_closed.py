@@ -44,3 +44,19 @@ def test_an_iteration_that_is_collected_in_the_loops_thread_ends(tmp_path: Path)
         finally:
             gc.enable()
         assert me.conversation("notes").say("Still open.")
+
+
+def test_an_iterator_that_was_never_begun_is_released(tmp_path: Path):
+    with antiphon.open(tmp_path) as me:
+        notes = me.conversation("notes")
+        before = _listeners(me)
+        events = [notes.events(), me.events()]
+        assert _listeners(me) == before + 2
+        notes.say("Heard.")
+        assert next(one for one in events[0] if isinstance(one, antiphon.Said)).text == "Heard."
+        del events[1]  # the other one has begun, and goes on
+        assert _listeners(me) == before + 1
+
+
+def _listeners(me: antiphon.Replica) -> int:
+    return len(me._core._core._listeners)
