@@ -190,7 +190,9 @@ class Conversation(Members):
         return tuple(event for event in found if isinstance(event, shown))
 
     def events(self) -> AsyncGenerator[e.Event, None]:
-        """Return an iterator over what happens in the conversation from now on, for ever.
+        """Return an iterator over what happens in the conversation from now on.
+
+        It has no end but that of the replica: then it raises ReplicaClosed.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")

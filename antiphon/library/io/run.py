@@ -341,7 +341,7 @@ class Run:
     # --- helpers ------------------------------------------------------------------------
 
     async def _held(self) -> Held:
-        return await self._replica.load(self._at.id)
+        return await self._at.replica.load(self._at.id)
 
     async def _options(self, attempt: int) -> turns.RequestOptions:
         key = self._given.call_key(self._replica.public, attempt)
