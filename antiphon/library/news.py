@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from antiphon.library import events as e
-from replica.conversation import Conversation
+from replica.conversation import Conversation, uncounted_results
 from replica.ids import EntryId, PublicKey
 from replica.log import (
     Entry,
@@ -30,7 +30,7 @@ def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
     generation_id, generation = held.order.generation_of(request), held.order.answer(request)
     if generation_id is None or generation is None:
         return None
-    calls = tuple(_call(part) for part in generation.parts if isinstance(part, ToolCall))
+    calls = tuple(call_of(part) for part in generation.parts if isinstance(part, ToolCall))
     finish = FinishReason(generation.finish_reason)
     text = text_of(generation.parts)
     return e.Answer(text, generation.usage, generation_id, request, finish, calls)
@@ -72,18 +72,27 @@ def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Eve
 
 
 def _of_parts(held: Conversation, entry: Entry, parts: Iterable[Part]) -> Iterator[e.Event]:
-    for part in parts:
+    for index, part in enumerate(parts):
         match part:
             case ToolCall():
-                yield e.ToolCalled(_call(part), entry.id, held.id)
+                yield e.ToolCalled(call_of(part), entry.id, held.id)
             case ToolStarted(call_id, effect_key):
                 call = call_before(held, entry, call_id)
                 yield e.ToolStarted(call, effect_key, entry.id, held.id)
-            case ToolResult(call_id, inner, is_error):
+            case ToolResult(call_id, inner, is_error) if _counts(held, entry, index):
                 call = call_before(held, entry, call_id)
                 yield e.ToolDone(call, text_of(inner), is_error, entry.id, held.id)
             case _:
                 pass
+
+
+def _counts(held: Conversation, entry: Entry, index: int) -> bool:
+    """Say whether the model reads a result: one by a key that may not close its call is void."""
+    entries = held.log.entries
+    before = (entries[i] for i in _turn_before(held, entry))
+    answers = (request_of(held, one) for one in before if one.header.kind == Kind.GENERATION)
+    requests = [request for request in answers if request is not None]
+    return all((entry.id, index) not in uncounted_results(held, one) for one in requests)
 
 
 def _of_generation(held: Conversation, entry: Entry) -> Iterator[e.Event]:
@@ -142,20 +151,24 @@ def _of_member(held: Conversation, entry: Entry) -> Iterator[e.Event]:
 
 def call_before(held: Conversation, entry: Entry, call_id: str) -> e.Call:
     """Return the call of an id among an entry's ancestors; without a name if it is not there."""
+    for at in _turn_before(held, entry):
+        body = held.log.body(at)
+        for part in body.parts if isinstance(body, (Message, Generation)) else ():
+            if isinstance(part, ToolCall) and part.call_id == call_id:
+                return call_of(part)
+    return e.Call(call_id, "")
+
+
+def _turn_before(held: Conversation, entry: Entry) -> set[EntryId]:
+    """Return an entry's ancestors behind the last request; the call of its result is there."""
     entries = held.log.entries
 
     def is_request(at: EntryId) -> bool:
         return entries[at].header.kind == Kind.REQUEST
 
-    # The call stands behind the last request before its result.
-    before = reach(entry.header.parents, lambda i: entries[i].header.parents, is_request)
-    for at in before:
-        body = held.log.body(at)
-        for part in body.parts if isinstance(body, (Message, Generation)) else ():
-            if isinstance(part, ToolCall) and part.call_id == call_id:
-                return _call(part)
-    return e.Call(call_id, "")
+    return reach(entry.header.parents, lambda i: entries[i].header.parents, is_request)
 
 
-def _call(part: ToolCall) -> e.Call:
+def call_of(part: ToolCall) -> e.Call:
+    """Return the call of an answer or a message."""
     return e.Call(part.call_id, part.name, part.arguments_json)

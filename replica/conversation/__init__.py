@@ -84,11 +84,13 @@ from replica.conversation.runs import (
     calls_behind,
     has_started,
     is_last_open,
+    may_close,
     next_step,
     offered_tools,
     queued_place,
     result_place,
     retry_place,
+    uncounted_results,
 )
 from replica.conversation.shelf import MemoryShelf, Shelf
 
@@ -165,6 +167,7 @@ __all__ = [
     "is_last_open",
     "judge",
     "key_digest",
+    "may_close",
     "newest_leaf",
     "newest_place",
     "next_step",
@@ -183,5 +186,6 @@ __all__ = [
     "sign_draft",
     "sign_receipt",
     "start_digest",
+    "uncounted_results",
     "verify_draft",
 ]

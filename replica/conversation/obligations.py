@@ -19,6 +19,10 @@ class Asked:
     requester: PublicKey
     executor: PublicKey
 
+    def may_close(self, author: PublicKey, owners: Set[PublicKey], *, is_error: bool) -> bool:
+        """Say whether a result of `author` closes a call: its executor's, or an abandonment."""
+        return author == self.executor or (is_error and author in {self.requester, *owners})
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -81,8 +85,7 @@ class Ledger:
                 calls[part.call_id] = Call(opener)
             elif isinstance(part, ToolResult) and part.call_id in calls:
                 call = calls[part.call_id]
-                abandons = part.is_error and (author == call.asked.requester or author in owners)
-                if author == call.asked.executor or abandons:
+                if call.asked.may_close(author, owners, is_error=part.is_error):
                     calls[part.call_id] = replace(call, is_open=False)
                 else:
                     foreign.add(index)

@@ -5,6 +5,7 @@ Pure. A run has no state but the log, so that it goes on after a crash where it 
     Say ─► Ask ─► Await ─► Perform ─► Ask ─► Await … ─► Done
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from replica.conversation.conversation import Conversation
@@ -126,23 +127,11 @@ def calls_behind(held: Conversation, request: EntryId) -> tuple[tuple[OpenCall, 
     The calls of the answer count, and those that its executor wrote behind it. For
     "was it started?" void entries count too.
     """
-    generation_id = held.order.generation_of(request)
-    assert generation_id is not None, "the request has an answer"
-    entries, membership = held.log.entries, held.log.membership
-    asked = _asked(held, request)
-    owners = {key for key, roles in membership.roles.items() if Role.OWNER in roles}
-    ledger, opened = Ledger(asked=asked), dict[str, tuple[EntryId, ToolCall]]()
-    started: dict[str, str] = {}
-    for entry in (entries[generation_id], *_messages_behind(held, generation_id)):
+    asked, started = _asked(held, request), _starts(held, request)
+    ledger, opened = Ledger(), dict[str, tuple[EntryId, ToolCall]]()
+    for entry, ledger, _ in _ledgers(held, request):
         body = held.log.body(entry.id)
         assert isinstance(body, (Generation, Message, type(None))), "of these two kinds"
-        for part in body.parts if body is not None else ():
-            if isinstance(part, ToolStarted):
-                started.setdefault(part.call_id, part.effect_key)
-        if not membership.is_visible(entry):
-            continue
-        author = entry.header.author
-        ledger, _ = ledger.after(author, body, answered=asked, owners=owners)
         for call in _calls_of(body):
             if call.call_id in ledger.calls:
                 opened.setdefault(call.call_id, (entry.id, call))
@@ -151,6 +140,20 @@ def calls_behind(held: Conversation, request: EntryId) -> tuple[tuple[OpenCall, 
         for call_id in ledger.open_calls
     )
     return open_calls, bool(ledger.calls)
+
+
+def uncounted_results(held: Conversation, request: EntryId) -> frozenset[tuple[EntryId, int]]:
+    """Return the results behind a request's answer that close no call, although they name one.
+
+    Each is named by its entry and the index of its part.
+    """
+    found = _ledgers(held, request)
+    return frozenset((entry.id, index) for entry, _, foreign in found for index in foreign)
+
+
+def may_close(held: Conversation, call: OpenCall, author: PublicKey, *, is_error: bool) -> bool:
+    """Say whether a result that `author` writes would close an open call."""
+    return call.asked.may_close(author, _owners(held), is_error=is_error)
 
 
 def is_last_open(held: Conversation, call: OpenCall) -> bool:
@@ -179,17 +182,13 @@ def queued_place(held: Conversation, request: EntryId) -> Place | None:
 
 def has_started(held: Conversation, run: KeyedRun) -> bool:
     """Say whether a tool with an effect was started in a run; it is then not tried again."""
-    answers = [held.order.generation_of(request) for request in run.requests]
-    behind = [m for answer in answers if answer is not None for m in _messages_behind(held, answer)]
-    parts = [part for message in behind for part in _parts_of(held, message)]
-    return any(isinstance(part, ToolStarted) for part in parts)
+    answered = (r for r in run.requests if held.order.generation_of(r) is not None)
+    return any(_starts(held, request) for request in answered)
 
 
 def result_place(held: Conversation, request: EntryId) -> Place:
     """Return the place behind the results of a request's answer, for a result or a request."""
-    generation_id = held.order.generation_of(request)
-    assert generation_id is not None, "the request has an answer"
-    parents = ends(held.log, _closing(held, request)) or (generation_id,)
+    parents = ends(held.log, _closing(held, request)) or (_answer_of(held, request),)
     return Place(parents, held.order.seal_of.get(request))
 
 
@@ -231,11 +230,9 @@ def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:
 
 def _closing(held: Conversation, request: EntryId) -> list[Entry]:
     """Return the visible messages with calls or results behind a request's answer."""
-    generation_id = held.order.generation_of(request)
-    assert generation_id is not None, "the request has an answer"
     return [
         entry
-        for entry in _messages_behind(held, generation_id)
+        for entry in _messages_behind(held, _answer_of(held, request))
         if held.log.membership.is_visible(entry)
         and any(isinstance(part, _LEDGER) for part in _parts_of(held, entry))
     ]
@@ -264,6 +261,43 @@ def _asked(held: Conversation, request: EntryId) -> Asked:
     assert body is not None, "requests are admitted with their bodies"
     author: PublicKey = held.log.entries[request].header.author
     return Asked(author, body.executor or author)
+
+
+def _owners(held: Conversation) -> set[PublicKey]:
+    return {key for key, roles in held.log.membership.roles.items() if Role.OWNER in roles}
+
+
+def _ledgers(
+    held: Conversation, request: EntryId
+) -> Iterator[tuple[Entry, Ledger, frozenset[int]]]:
+    """Yield a request's answer and each message behind it, unless they are void.
+
+    With each come the ledger behind it, and the indices of its results that don't count.
+    """
+    asked, owners = _asked(held, request), _owners(held)
+    answer = held.log.entries[_answer_of(held, request)]
+    ledger = Ledger(asked=asked)
+    for entry in (answer, *_messages_behind(held, answer.id)):
+        if held.log.membership.is_visible(entry):
+            author, body = entry.header.author, held.log.body(entry.id)
+            ledger, foreign = ledger.after(author, body, answered=asked, owners=owners)
+            yield entry, ledger, foreign
+
+
+def _starts(held: Conversation, request: EntryId) -> dict[str, str]:
+    """Return the effect keys of the calls behind a request's answer that were started."""
+    starts: dict[str, str] = {}
+    for message in _messages_behind(held, _answer_of(held, request)):
+        for part in _parts_of(held, message):
+            if isinstance(part, ToolStarted):
+                starts.setdefault(part.call_id, part.effect_key)
+    return starts
+
+
+def _answer_of(held: Conversation, request: EntryId) -> EntryId:
+    generation_id = held.order.generation_of(request)
+    assert generation_id is not None, "the request has an answer"
+    return generation_id
 
 
 def _messages_behind(held: Conversation, answer: EntryId) -> list[Entry]:

@@ -6,6 +6,8 @@ from replica.core import ReplicaCore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
+from replica.io.status import error_of
+from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import (
     EntryFailed,
     Event,
@@ -16,8 +18,14 @@ from replica.link import (
     SyncState,
     Welcomed,
 )
+from replica.refusals import PeerIdentityChanged, PinDamaged, VersionUnsupported
 
 log = structlog.get_logger()
+
+_LASTING = {
+    error.reason for error in (PeerIdentityChanged, PinDamaged, HubKeyUnknown, VersionUnsupported)
+}
+"""The reasons for which no later link comes up either, until a person does something."""
 
 
 class HubStatus:
@@ -34,6 +42,7 @@ class HubStatus:
         self._link = link
         self._states: dict[ConversationId, SyncState] = {}
         self._refusals: dict[ConversationId, Fault] = {}
+        self._closed_by: Fault | None = None
 
     def receive(self, event: Event) -> None:
         """Update the status from an event of the replica."""
@@ -46,6 +55,7 @@ class HubStatus:
                     self._refusals.pop(conversation, None)
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
+                self._closed_by = None
             case EntryFailed(conversation, entry, fault):
                 self._refusals[conversation] = fault
                 log.warning(
@@ -55,8 +65,9 @@ class HubStatus:
                     conversation=short(conversation),
                     entry=short(entry or b""),
                 )
-            case LinkClosed():
+            case LinkClosed(fault):
                 self._states.clear()
+                self._closed_by = fault
             case _:
                 pass
 
@@ -94,6 +105,12 @@ class HubStatus:
     def last_error(self) -> AntiphonError | None:
         """The reason why there is no link; None while the hub answers."""
         return self._link.last_error if self._link is not None else None
+
+    @property
+    def lasting_error(self) -> AntiphonError | None:
+        """The error that ended or prevented the last link, if waiting does not help."""
+        fault = self._closed_by
+        return error_of(fault) if fault is not None and fault.reason in _LASTING else None
 
     def unsynced(self, conversation: ConversationId) -> int:
         """Count the unacked entries of a loaded conversation.

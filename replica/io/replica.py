@@ -44,6 +44,7 @@ from replica.link import (
     Event,
     Hello,
     HostInfo,
+    LinkClosed,
 )
 from replica.log import Body, Conflict, Entry, Genesis
 from replica.refusals import HubUnreachable
@@ -84,6 +85,8 @@ class Replica:
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
         """The state of the link and of each conversation on it."""
+        self.is_closed = False
+        """Whether the end of the replica has begun: what is under way is finished, and no more."""
         self.on_demand = OnDemand(self._driver, self.hub, self.wait_for)
         """The conversations that the hub lists."""
 
@@ -130,10 +133,12 @@ class Replica:
             try:
                 yield replica
             finally:
+                replica.is_closed = True
                 await replica.processes.stop()
                 await replica._driver.stop()
                 if calls is not None:
                     await calls.close()
+                replica._deliver(LinkClosed())  # whoever waits looks once more
 
     # --- conversations --------------------------------------------------------
 

@@ -12,9 +12,18 @@ body is built here for every caller (DECISIONS D26).
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from replica.conversation import Conversation, DraftStream, Place, Progress, refusal_of
+from replica.conversation import (
+    Conversation,
+    DraftStream,
+    Place,
+    Progress,
+    goes_behind,
+    queued_place,
+    refusal_of,
+)
 from replica.errors import HostError, Unavailable
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
 from replica.io.replica import Replica
@@ -235,7 +244,8 @@ async def follow_answer(
     """Yield the answer of a request as it arrives, from its draft or the log; ends with Finished.
 
     Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
-    without news, or the error with which the hub refused the request.
+    without news, the error with which the hub refused the request, and the
+    one of a link that does not come back by waiting, such as PeerIdentityChanged.
     """
     watch = AnswerWatch(replica, conversation, request_id)
     try:
@@ -299,11 +309,12 @@ class AnswerWatch:
         self._replica = replica
         self._conversation = conversation
         self._request = request_id
-        self._news = asyncio.Event()
+        self._awake = asyncio.Event()
         self._refused = replica.hub.denial(conversation)
         self._is_linked = replica.hub.is_linked
         self._progress: Progress | None = None
         self._run = 0
+        self._state: object = None
         self._silent_s = 0.0
         self._shown = bytearray()
         self.stop: Callable[[], None] = replica.listen(self._receive)
@@ -311,6 +322,8 @@ class AnswerWatch:
     def _receive(self, event: Event) -> None:
         match event:
             case DraftReceived(draft) if draft.request != self._request:
+                return
+            case EntriesAdmitted(conversation) if conversation != self._conversation:
                 return
             case EntryFailed(conversation, entry, fault):
                 own = conversation == self._conversation and entry in (None, self._request)
@@ -320,30 +333,33 @@ class AnswerWatch:
                 pass
             case _:
                 return
-        self._news.set()
+        self._awake.set()
 
     async def wait(self, silence_max_s: float | None, look_again_s: float | None = None) -> None:
-        """Wait for news, at most `look_again_s` seconds.
+        """Wait for an event that may bring news, at most `look_again_s` seconds.
 
-        Raises AnswerOverdue after `silence_max_s` seconds of waiting without news.
+        Raises AnswerOverdue after `silence_max_s` seconds of such waits without
+        a step towards the answer in between (DECISIONS D441).
         """
-        began, left_s = time.monotonic(), None
+        began, left_s, is_awake = time.monotonic(), None, False
         if silence_max_s is not None:
             left_s = silence_max_s - self._silent_s
         bounds = [bound for bound in (left_s, look_again_s) if bound is not None]
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(min(bounds, default=None)):
-                await self._news.wait()
-            self._silent_s = 0.0
-        except TimeoutError as error:
-            self._silent_s += time.monotonic() - began
-            if silence_max_s is not None and self._silent_s >= silence_max_s:
-                detail = f"no news of the answer for {self._silent_s:.0f} s"
-                raise AnswerOverdue(detail) from error
+                await self._awake.wait()
+            # Without time left, an event that is no step comes too late to look at.
+            is_awake = left_s is None or left_s > 0
+        self._silent_s += time.monotonic() - began
+        if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:
+            raise AnswerOverdue(f"no news of the answer for {self._silent_s:.0f} s")
 
     async def news(self) -> list[TurnEvent]:
-        """Return the changes since the last call as events. Raises the hub's refusal."""
-        self._news.clear()
+        """Return the changes since the last call as events.
+
+        Raises the hub's refusal, and the error of a link that does not come back by waiting.
+        """
+        self._awake.clear()
         if self._refused is not None:
             held = await self._replica.load(self._conversation)
             raise refusal_of(held, self._replica.public, error_of(self._refused))
@@ -355,11 +371,25 @@ class AnswerWatch:
         stream = held.drafts.get(self._request)
         if stream is not None:
             events += self._from_draft(stream)
+        self._look_for_steps(held, stream)
         generation_id = held.order.generation_of(self._request)
         generation = held.order.answer(self._request)
         if generation_id is not None and generation is not None:
-            events += [*self._from_log(generation), Finished(generation_id, generation)]
+            return [*events, *self._from_log(generation), Finished(generation_id, generation)]
+        error = self._replica.hub.lasting_error
+        if error is not None:
+            raise error
         return events
+
+    def _look_for_steps(self, held: Conversation, stream: DraftStream | None) -> None:
+        """End the silence if the turn, or the one that it waits behind, is a step further."""
+        draft = (stream.run, stream.token_count) if stream is not None else None
+        place = queued_place(held, self._request)
+        ahead = goes_behind(held, place) if place is not None else None
+        behind = (ahead.id, ahead.generation) if ahead is not None else None
+        state = (draft, self._progress, held.order.seal_of.get(self._request), behind)
+        if state != self._state:
+            self._state, self._silent_s = state, 0.0
 
     def _from_draft(self, stream: DraftStream) -> list[TurnEvent]:
         events: list[TurnEvent] = []

@@ -15,11 +15,14 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.conversation import (
+    OpenCall,
+    Place,
     calls_behind,
     goes_behind,
+    may_close,
     result_place,
 )
-from replica.ids import EntryId, PublicKey, short
+from replica.ids import EntryId, short
 from replica.io import documents, turns
 from replica.log import (
     Message,
@@ -29,7 +32,7 @@ from replica.log import (
     ToolResult,
 )
 from replica.order import tail
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, NotAllowed
 
 
 class Conversation(Members):
@@ -49,7 +52,7 @@ class Conversation(Members):
         """Say something and return the answer; it goes after whatever is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
-        HostMissing, AnswerOverdue, KeyReused.
+        HostMissing, AnswerOverdue, KeyReused, PeerIdentityChanged.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
@@ -77,7 +80,7 @@ class Conversation(Members):
         `finish` or `abandon` its open calls, or the branch waits for them. `retries` are
         further requests after a refusal or an interruption, until a tool with an effect was
         started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
-        bounds the time without news, in seconds.
+        bounds the time without a step of this turn or of one ahead of it, in seconds.
         `max_tokens` is the conversation's limit, else 512, unless it is given.
         Other names are fields of Sampling, such as `temperature` and `seed`.
 
@@ -187,7 +190,9 @@ class Conversation(Members):
         return tuple(event for event in found if isinstance(event, shown))
 
     def events(self) -> AsyncGenerator[e.Event, None]:
-        """Return an iterator over what happens in the conversation from now on, for ever.
+        """Return an iterator over what happens in the conversation from now on.
+
+        It has no end but that of the replica: then it raises ReplicaClosed.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")
@@ -233,12 +238,14 @@ class Conversation(Members):
         >>> await trip.open_calls()
         ()
         """
-        me = self.replica.public
-        found = await self._open()
-        return tuple(call for call, asked, _ in found if asked == me)
+        me, held = self.replica.public, await self._held()
+        return tuple(news.call_of(one.call) for one in _open(held) if one.asked.executor == me)
 
     async def finish(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Append the result of an open call that this replica's key executes.
+
+        Of several calls of that id the one on the branch of this handle is meant. Raises
+        ArgumentInvalid where none is open or it is not clear which is meant, and NotAllowed.
 
         >>> run = trip.run("Book in Rome.", tools=[book])
         >>> async for event in run:
@@ -252,7 +259,9 @@ class Conversation(Members):
         await self._close(call_id, result, is_error)
 
     async def abandon(self, call_id: str) -> None:
-        """Close an open call as its requester or an owner; its branch goes on without a result.
+        """Close an open call as its requester, executor or an owner; its branch goes on without it.
+
+        Raises what `finish` raises.
 
         >>> run = trip.run("Book in Rome.", tools=[book])
         >>> async for event in run:
@@ -264,23 +273,16 @@ class Conversation(Members):
         """
         await self._close(call_id, "abandoned", True)
 
-    async def _open(self) -> list[tuple[e.Call, PublicKey, EntryId]]:
-        held = await self._held()
-        answered = [r for r in held.order.requests if held.order.generation_of(r) is not None]
-        return [
-            (e.Call(one.call.call_id, one.call.name, one.call.arguments_json),
-             one.asked.executor, request)
-            for request in answered
-            for one in calls_behind(held, request)[0]
-        ]  # fmt: skip
-
     async def _close(self, call_id: str, text: str, is_error: bool) -> None:
-        found = [request for call, _, request in await self._open() if call.id == call_id]
-        if not found:
-            raise ArgumentInvalid(f"no call {call_id} is open here")
-        place = result_place(await self._held(), found[0])
+        held = await self._held()
+        one = _open_call(held, await self.place(), call_id)
+        if not may_close(held, one, self.replica.public, is_error=is_error):
+            raise NotAllowed(
+                f"{short(one.asked.executor)} finishes call {call_id} as its executor;"
+                " its requester and owners may abandon it"
+            )
         result = ToolResult(call_id, (Text(text),), is_error)
-        await append(self, Message(Speaker.TOOL, (result,)), place)
+        await append(self, Message(Speaker.TOOL, (result,)), result_place(held, one.request))
 
 
 class Branch(Conversation):
@@ -303,3 +305,27 @@ def _holds(held: Held, tip: EntryId, entry: EntryId) -> bool:
         if entry in (node.id, node.generation) or entry in node.seal.entries:
             return True
     return False
+
+
+def _open(held: Held) -> list[OpenCall]:
+    """Return the calls without a result on all branches."""
+    answered = (r for r in held.order.requests if held.order.generation_of(r) is not None)
+    return [one for request in answered for one in calls_behind(held, request)[0]]
+
+
+def _open_call(held: Held, place: Place, call_id: str) -> OpenCall:
+    """Return the open call of an id, on the branch of a place if one is there.
+
+    A model may use an id again on another branch. Raises ArgumentInvalid.
+    """
+    found = [one for one in _open(held) if one.call.call_id == call_id]
+    if not found:
+        raise ArgumentInvalid(f"no call {call_id} is open here")
+    node = goes_behind(held, place)
+    branch = {one.seal.request for one in node.chain()} if node is not None else set()
+    meant = [one for one in found if one.request in branch] or found
+    if len(meant) > 1:
+        raise ArgumentInvalid(
+            f"several branches have an open call {call_id}: call this on one of `branches()`"
+        )
+    return meant[0]

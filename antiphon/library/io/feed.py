@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from weakref import WeakMethod, finalize
 
 from antiphon.library import events as e
 from antiphon.library import news
+from antiphon.library.errors import ReplicaClosed
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
 from replica.link import DraftReceived, EntriesAdmitted, Event, StateChanged, Welcomed
@@ -17,18 +19,27 @@ QUEUED_MAX = 10_000
 class Feed:
     """The events since a moment, of one conversation or of all.
 
-    It collects from its creation on, until `stop`; reading may begin later.
+    It collects from its creation on, until `stop`, or until nobody can read it any more;
+    reading may begin later.
     """
 
     def __init__(self, replica: Replica, conversation: ConversationId | None = None) -> None:
-        """Collect the events of a conversation, or of all."""
+        """Collect the events of a conversation, or of all. Raises ReplicaClosed."""
         self._replica = replica
         self._conversation = conversation
         self._events: list[e.Event] = []
         self._awake = asyncio.Event()
         self._runs: dict[EntryId, int] = {}
         self._lost: dict[ConversationId, int] = {}
-        self.stop: Callable[[], None] = replica.listen(self._receive)
+        self._check_open()
+        receive = WeakMethod(self._receive)
+
+        def listener(event: Event) -> None:
+            if (method := receive()) is not None:
+                method(event)
+
+        # An iterator that was never begun has no end of its own when it is dropped.
+        self.stop: Callable[[], object] = finalize(self, replica.listen(listener))
 
     def collected(self) -> list[e.Event]:
         """Return the events since the last call."""
@@ -37,17 +48,22 @@ class Feed:
         return found
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is an event to collect, at most `timeout_s` seconds."""
+        """Wait until there is an event to collect, at most `timeout_s` seconds.
+
+        Raises ReplicaClosed.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._awake.wait()
+        self._check_open()
 
     async def events(self) -> AsyncGenerator[e.Event, None]:
-        """Yield events as they come, for ever."""
+        """Yield events as they come, until the replica ends. Raises ReplicaClosed."""
         try:
             while True:
                 for event in self.collected():
                     yield event
+                self._check_open()
                 await self._awake.wait()
         finally:
             self.stop()
@@ -63,8 +79,12 @@ class Feed:
                 pass
         self._events += self._translated(event)
         del self._events[:-QUEUED_MAX]
-        if self._events:
+        if self._events or self._replica.is_closed:
             self._awake.set()
+
+    def _check_open(self) -> None:
+        if self._replica.is_closed:
+            raise ReplicaClosed
 
     def _translated(self, event: Event) -> list[e.Event]:
         match event:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from antiphon.library.errors import ReplicaClosed
 from replica.conversation import Conversation as Held
 from replica.conversation import Place, newest_place, place_at, place_on_branch
 from replica.ids import ConversationId, EntryId, PublicKey, short
@@ -41,7 +42,7 @@ class Handle:
         cursor: Cursor | None = None,
     ) -> None:
         """Use `Replica.conversation`."""
-        self.replica = replica
+        self._replica = replica
         self.id = conversation
         self._shared = shared
         self._cursor = cursor or Cursor()
@@ -49,6 +50,13 @@ class Handle:
     def __repr__(self) -> str:
         """Return the kind of handle and the beginning of the id."""
         return f"<{type(self).__name__} {short(self.id)}>"
+
+    @property
+    def replica(self) -> Replica:
+        """The replica of the handle. Raises ReplicaClosed behind its end."""
+        if self._replica.is_closed:
+            raise ReplicaClosed
+        return self._replica
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""

@@ -32,6 +32,7 @@ from replica.conversation import (
     Perform,
     Place,
     Say,
+    Step,
     find_run,
     has_started,
     is_last_open,
@@ -87,7 +88,9 @@ class Run:
         self._replica = conversation.replica
         self._given = given
         self._run = KeyedRun()
-        self._claim = RunClaim(self._replica, conversation.id, given.key, given.timeout_s)
+        self._claim = RunClaim(
+            self._replica, conversation.id, given.key, self._reached, given.timeout_s
+        )
         self._answer: e.Answer | None = None
         self._steps = Steps(self._all_steps())
 
@@ -173,11 +176,19 @@ class Run:
     async def _look(self) -> None:
         """Go on from what the log holds of the run, whoever wrote it."""
         await self._replica.processes.barrier()
-        key, found = self._given.call_key(self._replica.public, 0), self._run
-        if key is not None:
+        if self._given.key is not None:
             await self._at.caught_up()
-            found = find_run(await self._held(), self._replica.public, key.key, key.call)
-        self._go_on(found)
+        run, _, _ = await self._reached()
+        self._go_on(run)
+
+    async def _reached(self) -> tuple[KeyedRun, Step, int]:
+        """Return the run in the log, its next step, and the tokens drafted of its answer."""
+        held, run = await self._held(), self._run
+        key = self._given.call_key(self._replica.public, 0)
+        if key is not None:
+            run = find_run(held, self._replica.public, key.key, key.call)
+        draft = held.drafts.get(run.requests[-1]) if run.requests else None
+        return run, next_step(held, run), draft.token_count if draft is not None else 0
 
     async def _step(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
         held = await self._held()
@@ -215,7 +226,6 @@ class Run:
             held.id, bodies, parents=place.parents, basis=place.basis, conflict=place.conflict
         )
         self._go_on(KeyedRun(written[-2].id, (written[-1].id,)))
-        self._at.went_on(written[-1].id)
 
     async def _ask(self, held: Held, place: Place, attempt: int) -> None:
         body = turns.request_body(held, await self._options(attempt))
@@ -223,13 +233,11 @@ class Run:
             held.id, body, parents=place.parents, basis=place.basis, conflict=place.conflict
         )
         self._go_on(self._run.asked(entry.id, attempt))
-        self._at.went_on(entry.id)
 
     async def _follow(self, request: EntryId, feed: Feed) -> AsyncGenerator[e.Event, None]:
         """Yield drafts of the answer, and everything else that happens meanwhile."""
         watch = turns.AnswerWatch(self._replica, self._at.id, request)
         ahead = CallsAhead(self._replica, request)
-        self._at.went_on(request)
         try:
             while True:
                 # Collected first, so that an answer is announced behind the last of its drafts.
@@ -275,8 +283,11 @@ class Run:
         await append(self._at, Message(Speaker.ASSISTANT, (part,)), place)
 
     def _go_on(self, run: KeyedRun) -> None:
+        """Be at this state of the run, with the handle on its branch (DECISIONS D440)."""
         self._run = run
         self._claim.add(run.requests)
+        if run.requests:
+            self._at.went_on(run.requests[-1])
 
     # --- tools --------------------------------------------------------------------------
 
@@ -326,12 +337,11 @@ class Run:
         )
         for request in requests:
             self._go_on(self._run.asked(request.id, self._run.attempt))
-            self._at.went_on(request.id)
 
     # --- helpers ------------------------------------------------------------------------
 
     async def _held(self) -> Held:
-        return await self._replica.load(self._at.id)
+        return await self._at.replica.load(self._at.id)
 
     async def _options(self, attempt: int) -> turns.RequestOptions:
         key = self._given.call_key(self._replica.public, attempt)

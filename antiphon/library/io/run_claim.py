@@ -39,9 +39,14 @@ class RunClaim:
         replica: Replica,
         conversation: ConversationId,
         key: str | None,
+        reached: Callable[[], Awaitable[object]],
         silence_max_s: float | None = None,
     ) -> None:
-        """Claim nothing yet; without a key nobody else can go on with the run."""
+        """Claim nothing yet; without a key nobody else can go on with the run.
+
+        `reached` returns how far the run is, whoever works on it.
+        """
+        self._reached = reached
         self._replica = replica
         self._conversation = conversation
         self._name = conversation + key_digest(replica.public, key) if key is not None else None
@@ -56,13 +61,15 @@ class RunClaim:
     ) -> AsyncGenerator[e.Event, None]:
         """Yield what happens while another run has the claim; it is held at the end.
 
-        Raises AnswerOverdue if nothing happens for too long.
+        Raises AnswerOverdue if the other run does not go on for too long.
         """
-        heard_at = time.monotonic()
+        heard_at, known = time.monotonic(), None
         while not self._is_claimed():
-            for event in collected():
+            events = list(collected())
+            for event in events:
                 yield event
-                heard_at = time.monotonic()
+            if events and (reached := await self._reached()) != known:
+                heard_at, known = time.monotonic(), reached
             silent_s = time.monotonic() - heard_at
             if self._silence_max_s is not None and silent_s >= self._silence_max_s:
                 detail = f"another run has the key, and gave no news for {silent_s:.0f} s"

@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.cli.turn import options_for
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.place import Place, newest_place, place_at, place_on_branch
+from replica.core import pauses
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io import turns
 from replica.io.replica import Replica
 from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
@@ -25,10 +26,11 @@ from replica.log.body import (
     Member,
     Role,
     Sampling,
+    Text,
     text_of,
 )
 from replica.log.entry import Conflict
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, PeerIdentityChanged
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
@@ -55,14 +57,16 @@ class Scene:
     def here(self) -> Place:
         return newest_place(self.replica.shelf[self.conversation])
 
-    async def ask(self, text: str | None, place: Place | None = None) -> list[turns.TurnEvent]:
+    async def ask(
+        self, text: str | None, place: Place | None = None, silence_max_s: float | None = 20.0
+    ) -> list[turns.TurnEvent]:
         events = turns.ask(
             self.replica,
             self.conversation,
             text,
             place or self.here,
             self.options,
-            silence_max_s=20.0,
+            silence_max_s=silence_max_s,
         )
         return [event async for event in events]
 
@@ -199,6 +203,72 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
     with pytest.raises(turns.AnswerOverdue):
         async for _ in events:
             pass
+
+
+async def test_a_silence_goes_on_while_others_are_heard(scene: Scene) -> None:
+    """Another conversation, and words beside the request, are no news of its answer."""
+    genesis = Genesis((scene.replica.public,))
+    elsewhere = await scene.replica.create(genesis)
+
+    async def talk(conversation: ConversationId) -> None:
+        while True:
+            place = newest_place(scene.replica.shelf[conversation])
+            await turns.say(scene.replica, conversation, (Text("And another thing."),), place)
+
+    scene.gate.clear()
+    talking = [asyncio.create_task(talk(one)) for one in (elsewhere, scene.conversation)]
+    try:
+        with pytest.raises(turns.AnswerOverdue):
+            async with asyncio.timeout(10):
+                await scene.ask("one two three", silence_max_s=0.3)
+    finally:
+        for task in talking:
+            task.cancel()
+        await asyncio.gather(*talking, return_exceptions=True)
+
+
+async def test_a_silence_goes_on_while_the_link_fails(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pauses.Pauses, "next_s", lambda _self: 0.05)
+    scene.gate.clear()
+    await scene.hub.stop()
+    with pytest.raises(turns.AnswerOverdue):
+        async with asyncio.timeout(10):
+            await scene.ask("one two three", silence_max_s=1.0)
+
+
+async def test_a_turn_ahead_that_goes_on_is_news(scene: Scene) -> None:
+    scene.gate.clear()
+    first = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    to_nobody = replace(scene.options, host=PublicKey(b"h" * 32))
+    second = await turns.say_and_request(
+        scene.replica, scene.conversation, (Text("four"),), scene.here, to_nobody
+    )
+    watch = turns.AnswerWatch(scene.replica, scene.conversation, second.request)
+    await watch.news()
+    await watch.wait(0.5, 0.4)
+    scene.gate.set()
+    await first
+    await watch.news()
+    await watch.wait(0.5, 0.4)
+    with pytest.raises(turns.AnswerOverdue):
+        while not await watch.news():
+            await watch.wait(0.5)
+    watch.stop()
+
+
+async def test_a_hub_of_another_key_ends_the_wait(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=None))
+    await scene.reached.wait()
+    address = scene.hub.address
+    await scene.hub.stop()
+    scene.hub = await start(HubConfig(data_dir=scene.folder / "other", listen=address))
+    async with asyncio.timeout(10):
+        with pytest.raises(PeerIdentityChanged):
+            await asking
 
 
 async def test_a_refusal_by_the_hub_is_raised(scene: Scene) -> None:

@@ -76,6 +76,25 @@ async def test_a_run_of_a_silent_one_under_its_key_is_overdue(one_form: Lab):
         await events.aclose()
 
 
+async def test_words_of_others_are_no_news_of_a_run_that_is_waited_for(one_form: Lab):
+    async with one_form.open() as me:
+        trip = await me.conversation("trip")
+        events = aiter(trip.run("Act.", key="job-17"))
+        await anext(events)  # and nobody reads on
+
+        async def talk() -> None:
+            while True:
+                await trip.say("And another thing.")
+
+        talking = asyncio.create_task(talk())
+        with pytest.raises(AnswerOverdue, match="another run has the key"):
+            async with asyncio.timeout(10):
+                await trip.ask("Act.", key="job-17", timeout_s=0.3)
+        talking.cancel()
+        await asyncio.gather(talking, return_exceptions=True)
+        await events.aclose()
+
+
 async def test_a_run_that_nobody_reads_lets_another_go_on(
     acting: Lab, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ import antiphon
 from model_host.errors import HostError
 from replica.io import keys
 from replica.log.body import ToolCall
+from replica.refusals import ArgumentInvalid, NotAllowed
 from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
 from tests.support.scripted_host import Asked, Token, words
@@ -214,9 +216,9 @@ async def test_a_second_member_asks_while_a_tool_runs(lab: Lab, booking: Booking
         assert len(await mine.branches()) == 1
 
 
-async def start_and_leave(trip, booking: Booking) -> None:  # type: ignore[no-untyped-def]
+async def start_and_leave(trip: Any, booking: Booking, key: str | None = "job-17") -> None:
     """Let a run note the start of its effect, and end it there."""
-    run = trip.run("Book two nights.", tools=[booking.tool], key="job-17")
+    run = trip.run("Book two nights.", tools=[booking.tool], key=key)
     async for event in run:
         if isinstance(event, antiphon.ToolStarted):
             booking.booked.append(event.effect_key)
@@ -324,9 +326,48 @@ async def test_an_owner_abandons_the_call_of_a_member_that_is_gone(lab: Lab, boo
         assert await mine.open_calls() == ()  # it is not ours to execute
         while not (calls := await all_calls(mine)):  # noqa: ASYNC110  # in sync as it is
             await asyncio.sleep(0)
+        with pytest.raises(NotAllowed, match="its executor"):
+            await mine.finish(calls[0].id, "booked by hand")
         await mine.abandon(calls[0].id)
         # What waited is asked anew, behind the result that closed the call.
         assert (await waiting).text.startswith("Heard:")
+
+
+async def test_a_call_is_closed_on_the_branch_of_its_handle(lab: Lab):
+    calls = [ToolCall("1", "book", "{}")]
+    await lab.start_host(lambda asked: words("Hm.") if asked.said == "Hello." else calls)
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        hello = await trip.ask("Hello.")
+        branches = [trip.at(hello.entry) for _ in range(2)]
+        for branch in branches:
+            await start_and_leave(branch, Booking(), key=None)
+        with pytest.raises(ArgumentInvalid, match="several branches have an open call 1"):
+            await trip.at(hello.entry).finish("1", "which?")
+        await branches[1].finish("1", "the second")
+        done = [
+            [e.result for e in await branch.history() if isinstance(e, antiphon.ToolDone)]
+            for branch in branches
+        ]
+        assert done == [[], ["the second"]]
+        await trip.at(hello.entry).abandon("1")  # one is left
+        assert await trip.open_calls() == ()
+
+
+async def test_a_call_is_closed_by_those_alone_who_may(lab: Lab, booking: Booking):
+    async with lab.open() as me, lab.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key)
+        assert await mine.sync()
+        theirs = await bob.get(mine.id)
+        await start_and_leave(mine, booking)
+        (call,) = await mine.open_calls()
+        while not await all_calls(theirs):  # noqa: ASYNC110  # in sync as it is
+            await asyncio.sleep(0)
+        for closing in (theirs.finish(call.id, "forged"), theirs.abandon(call.id)):
+            with pytest.raises(NotAllowed, match="its requester and owners may abandon it"):
+                await closing
+        assert await mine.open_calls() == (call,)
 
 
 async def all_calls(trip) -> list[antiphon.Call]:  # type: ignore[no-untyped-def]

@@ -1,11 +1,14 @@
-"""The blocking form behind the end of its `with`."""
+"""Both forms behind the end of the `with` that opened their replica."""
 
+import asyncio
 import gc
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import antiphon
+from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 
 
@@ -14,6 +17,42 @@ def test_a_call_behind_the_end_says_that_the_replica_is_closed(tmp_path: Path):
         notes = me.conversation("notes")
     with pytest.raises(ReplicaClosed):
         notes.say("Too late.")
+
+
+async def test_the_async_form_says_so_too(tmp_path: Path):
+    async with aio.open(tmp_path, host="ab" * 32) as me:
+        notes = await me.conversation("notes")
+        run, entry = notes.run("Too late."), await notes.say("In time.")
+    calls = (
+        notes.say("Too late."), notes.ask("Too late."), run.result(), notes.history(),
+        notes.rename("late"), notes.cancel(entry), notes.sync(), notes.branches(),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(ReplicaClosed):
+            await call
+    for method in (notes.events, lambda: notes.at(entry)):
+        with pytest.raises(ReplicaClosed):
+            method()
+
+
+async def test_the_async_form_ends_the_calls_of_other_tasks(tmp_path: Path):
+    async def read(events: AsyncIterator[antiphon.Event]) -> None:
+        async for _ in events:
+            pass
+
+    async with aio.open(tmp_path, host="ab" * 32) as me:
+        notes = await me.conversation("notes")
+        tasks = [
+            asyncio.create_task(read(notes.events())),
+            asyncio.create_task(read(me.events())),
+            asyncio.create_task(notes.ask("Anyone?")),
+        ]
+        while not await notes.history():  # noqa: ASYNC110  # until the question is in the log
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        for task in tasks:
+            with pytest.raises(ReplicaClosed):
+                await task
 
 
 def test_an_iteration_that_was_left_ends_with_its_replica(tmp_path: Path):
@@ -44,3 +83,19 @@ def test_an_iteration_that_is_collected_in_the_loops_thread_ends(tmp_path: Path)
         finally:
             gc.enable()
         assert me.conversation("notes").say("Still open.")
+
+
+def test_an_iterator_that_was_never_begun_is_released(tmp_path: Path):
+    with antiphon.open(tmp_path) as me:
+        notes = me.conversation("notes")
+        before = _listeners(me)
+        events = [notes.events(), me.events()]
+        assert _listeners(me) == before + 2
+        notes.say("Heard.")
+        assert next(one for one in events[0] if isinstance(one, antiphon.Said)).text == "Heard."
+        del events[1]  # the other one has begun, and goes on
+        assert _listeners(me) == before + 1
+
+
+def _listeners(me: antiphon.Replica) -> int:
+    return len(me._core._core._listeners)

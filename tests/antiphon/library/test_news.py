@@ -64,6 +64,16 @@ def test_calls_starts_and_results_name_the_call(turns: Turns):
     assert call_before(turns.held, done, "unknown") == e.Call("unknown", "")
 
 
+def test_a_result_that_closes_nothing_has_no_event(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    answer = turns.answer(turns.ask(turns.owner, said), CALL, reason=FinishReason.TOOL_CALLS)
+    forged = Message(Speaker.TOOL, (ToolResult("a", (Text("forged"),)),))
+    abandoned = Message(Speaker.TOOL, (ToolResult("a", (Text("abandoned"),), is_error=True),))
+    assert kinds(turns, turns.add(turns.writer, forged, answer)) == []
+    assert kinds(turns, turns.add(turns.writer, abandoned, answer)) == []
+    assert kinds(turns, turns.add(turns.owner, abandoned, answer)) == ["ToolDone"]
+
+
 def test_a_refusal_has_its_reason(turns: Turns):
     said = turns.say(turns.owner, "Hi.", turns.genesis)
     answer = turns.answer(turns.ask(turns.owner, said), reason=FinishReason.REFUSED)

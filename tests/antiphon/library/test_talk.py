@@ -13,6 +13,8 @@ from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from replica.io.turns import AnswerOverdue
 from replica.refusals import ArgumentInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
 
@@ -110,6 +112,28 @@ async def test_an_answer_is_followed_by_a_branch(talking: Lab):
         branches = await trip.branches()
         await trip.switch(branches[-1])
         assert (await trip.history())[-1].answer.entry == run.answer.entry
+
+
+async def test_a_program_that_is_started_again_goes_on_at_its_branches(talking: Lab):
+    async def begin(trip: Any) -> Any:
+        """Ask what was asked before the crash; return a handle of the branch."""
+        first = await trip.ask("A", key="a")
+        await trip.ask("B", key="b")
+        other = trip.at(first.entry)
+        await other.ask("X", key="x")
+        return other
+
+    async with talking.open() as me:
+        await begin(await me.conversation("trip"))
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        other = await begin(trip)
+        await other.ask("Y", key="y")
+        await trip.ask("D", key="d")
+        for handle, words in ((other, "A X Y"), (trip, "A B D")):
+            said = [e.text for e in await handle.history() if isinstance(e, antiphon.Said)]
+            assert said == words.split()
+        assert len(await trip.branches()) == 2
 
 
 async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
@@ -211,6 +235,21 @@ async def test_a_host_that_is_away_is_waited_for_no_longer_than_said(lab: Lab):
         trip = await me.conversation("trip")
         with pytest.raises(AnswerOverdue):
             await trip.ask("Anyone?", timeout_s=0.05)
+
+
+async def test_a_hub_that_is_gone_or_another_ends_the_wait(lab: Lab):
+    async with lab.open(host="ab" * 32) as me:
+        trip = await me.conversation("trip")
+        assert lab.hub is not None and await me.sync()
+        await lab.hub.stop()
+        with pytest.raises(AnswerOverdue):
+            await trip.ask("Anyone?", timeout_s=0.3)
+        again = HubConfig(data_dir=lab.folder / "again", listen=lab.hub.address)
+        lab.hub = await start(again)  # at the same address, and with a key of its own
+        lab.stack.push_async_callback(lab.hub.stop)
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await trip.ask("Anyone?")
+        assert refused.value.reason == "PEER_IDENTITY_CHANGED"
 
 
 def test_leaving_ends_the_calls_of_other_threads(tmp_path: Path):

@@ -17,6 +17,7 @@ from replica.conversation.runs import (
     offered_tools,
     result_place,
     retry_place,
+    uncounted_results,
 )
 from replica.ids import EntryId
 from replica.log.body import (
@@ -113,9 +114,13 @@ def test_a_start_counts_though_its_author_was_revoked_since(turns: Turns):
 
 def test_a_forged_result_closes_nothing(turns: Turns):
     run, answer = called(turns, CALL)
-    result(turns, turns.writer, answer)
-    result(turns, turns.writer, answer, error=True)
+    forged = result(turns, turns.writer, answer)
+    abandoned = result(turns, turns.writer, answer, error=True)
     assert open_ids(turns, run) == ["a"]
+    result(turns, turns.owner, answer)
+    assert open_ids(turns, run) == []
+    ignored = uncounted_results(turns.held, run.requests[0])
+    assert ignored == {(forged.id, 0), (abandoned.id, 0)}
 
 
 def test_an_owner_abandons_the_call_of_an_executor_that_is_gone(turns: Turns):
