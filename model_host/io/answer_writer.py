@@ -3,8 +3,6 @@
 A sealed request whose run can't go on is closed here with the text that was shown.
 """
 
-import asyncio
-from concurrent.futures import Executor
 from functools import partial
 
 import structlog
@@ -12,8 +10,10 @@ import structlog
 from model_host.io.journal import Journals
 from model_host.io.offers import Offer, Offers
 from model_host.io.prepared import NoText, new_run_number, text_of
+from model_host.io.rendering import Rendering
 from model_host.journal_records import JournalHead
 from model_host.measures import AnswerCounters
+from model_host.owner import owner_of
 from model_host.plan import Plan, gather_branch, render_branch
 from model_host.refusals import StopInvalid, finish_detail
 from model_host.render import Context
@@ -38,7 +38,7 @@ class AnswerWriter:
     """Appends the last entry of each request, and counts it."""
 
     def __init__(
-        self, replica: Replica, offers: Offers, journals: Journals, rendering: Executor
+        self, replica: Replica, offers: Offers, journals: Journals, rendering: Rendering
     ) -> None:
         """Append through `replica`, read shown tokens from `journals`, render in `rendering`."""
         self._replica = replica
@@ -148,10 +148,10 @@ class AnswerWriter:
     async def _context_as_sealed(self, held: Conversation, node: SealNode, offer: Offer) -> Context:
         """Return the context of a seal; the empty one if it renders differently here."""
         renderer = offer.renderer
-        loop = asyncio.get_running_loop()
         try:
-            work = partial(render_branch, gather_branch(held, node, offer.contexts), renderer)
-            rendered = await loop.run_in_executor(self._rendering, work)
+            branch, room = gather_branch(held, node, offer.contexts), offer.room
+            work = partial(render_branch, branch, renderer, room)
+            rendered = await self._rendering.run(work, owner_of(held), for_answer=True)
         except HostError:
             return renderer.empty
         same = rendered.context.digest == node.seal.render_digest

@@ -5,12 +5,8 @@ model_host/io/answer_writer.py appends the last entry;
 model_host/schedule.py decides which request is next.
 """
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, closing
 from functools import partial
-from typing import TypeVar
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +18,7 @@ from model_host.io.journal import Journals
 from model_host.io.offers import Offer
 from model_host.io.prepared import Prepared, new_run_number, prepared_run
 from model_host.io.profiles import Loaded, Profiles
+from model_host.io.rendering import Rendering
 from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
 from model_host.journal_records import JournalHead
@@ -42,16 +39,10 @@ from replica.order import SealNode
 log = structlog.get_logger()
 
 _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
-_Input = TypeVar("_Input")
-_Output = TypeVar("_Output")
 
 
 class RequestHandler:
-    """Answers requests in the order of model_host/schedule.py.
-
-    Contexts are rendered in a thread of their own: a long one takes longer than readers
-    and the hub should wait.
-    """
+    """Answers requests in the order of model_host/schedule.py."""
 
     def __init__(
         self,
@@ -67,7 +58,7 @@ class RequestHandler:
         self._journals = journals
         self._hub_tier = hub_tier
         self._checker = GrammarChecker()
-        self.rendering = ThreadPoolExecutor(1, thread_name_prefix="rendering")
+        self.rendering = Rendering()
         self._writer = AnswerWriter(replica, profiles.offers, journals, self.rendering)
         self.runs = RunTable(replica, key)
 
@@ -78,7 +69,7 @@ class RequestHandler:
 
     async def close(self) -> None:
         """Finish the rendering in progress, then end its thread."""
-        await asyncio.to_thread(self.rendering.shutdown)
+        await self.rendering.close()
 
     # --- the three ways to an answer ----------------------------------------------
 
@@ -192,18 +183,18 @@ class RequestHandler:
 
     async def _prepare(self, held: Conversation, ready: Sealable, offer: Offer) -> Prepared:
         """Plan a request in the rendering thread. Raises GenerationRefused."""
-        make = partial(plan, profile=offer.profile, renderer=offer.renderer)
-        planned = await self._in_thread(make, gather(held, ready, offer.contexts))
+        gathered, owner = gather(held, ready, offer.contexts), owner_of(held)
+        make = partial(plan, gathered, profile=offer.profile, renderer=offer.renderer)
+        planned = await self.rendering.run(make, owner, for_answer=True)
         await self.check_grammar(planned)
-        return await self._in_thread(partial(prepared_run, offer=offer), planned)
+        return await self.rendering.run(
+            partial(prepared_run, planned, offer), owner, for_answer=True
+        )
 
     async def check_grammar(self, planned: Plan) -> None:
         """Raise GrammarInvalid for a plan whose grammar can't be compiled within limits."""
         if planned.grammar is not None:
             await self._checker.check(planned.grammar)
-
-    async def _in_thread(self, work: Callable[[_Input], _Output], value: _Input) -> _Output:
-        return await asyncio.get_running_loop().run_in_executor(self.rendering, work, value)
 
     # --- generations --------------------------------------------------------------
 

@@ -18,17 +18,18 @@ from tests.support.writers import said as by
 def rendering_held_up(host: HostServer) -> Iterator[None]:
     """Occupy the rendering thread for the block."""
     free = threading.Event()
-    host.handler.rendering.submit(free.wait)
+    holding = asyncio.create_task(host.handler.rendering.run(free.wait, b"another"))
     try:
         yield
     finally:
         free.set()
+        holding.add_done_callback(asyncio.Task.result)
 
 
 async def until_waiting(host: HostServer) -> None:
     """Wait until a request waits for the rendering thread."""
     async with asyncio.timeout(10):
-        while host.handler.rendering._work_queue.empty():  # noqa: ASYNC110  # no event says so
+        while not host.handler.rendering.waiting:  # noqa: ASYNC110  # no event says so
             await asyncio.sleep(0)
 
 
