@@ -23,6 +23,7 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.located import memory_tokens, stored_tokens
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
+from model_host.io.to_the_end import to_the_end
 from model_host.kv import Manifest, RestoreCost
 from model_host.traveling import Offered, offered, surplus, usable
 from replica.conversation import Conversation
@@ -171,7 +172,7 @@ class HubCheckpoints:
         with unnamed_file(self._folder) as file:
             first_s = await self._download(file, held, best.body, is_wanted) - began
             store = partial(self._store, file, held, loaded, best.body, token_bytes)
-            manifest = await asyncio.to_thread(store)
+            manifest = await to_the_end(asyncio.to_thread(store))
         self._cost.observe_restored(
             find_s=first_s, load_s=time.monotonic() - began - first_s, nbytes=manifest.nbytes
         )
@@ -266,7 +267,7 @@ class HubCheckpoints:
             return
         with unnamed_file(self._folder) as file:
             write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)
-            blob, size = await asyncio.to_thread(write)
+            blob, size = await to_the_end(asyncio.to_thread(write))
             if size > min(self._tier.bytes_max, ARCHIVE_BYTES_MAX):
                 log.info(
                     "checkpoint too large for the hub", conversation=short(held.id), bytes=size

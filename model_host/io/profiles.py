@@ -20,6 +20,7 @@ from model_host.io.fair_lock import FairLock
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offer, Offers
 from model_host.io.own_thread import in_own_thread
+from model_host.io.to_the_end import look_at
 from model_host.kv import Manifest, PagePool, PageStore
 from model_host.refusals import ProfileUnavailable
 from model_host.residency import Residency
@@ -152,7 +153,7 @@ class Profiles:
                 # All at once: none of them comes into use while another one ends.
                 ending = [self._remove(each) for each in unloaded]
                 self._load = asyncio.create_task(self._load_instead(ending, offer))
-                self._load.add_done_callback(_look_at)
+                self._load.add_done_callback(look_at)
                 await asyncio.shield(self._load)
         finally:
             self._residency.give_up()
@@ -253,9 +254,3 @@ class Profiles:
             except HostError:  # it ends, and writes first
                 await thread.close()
         return await asyncio.to_thread(work)
-
-
-def _look_at(load: "asyncio.Task[None]") -> None:
-    """Look at a load's error, which nobody does whose caller has gone; it has been logged."""
-    if not load.cancelled():
-        load.exception()
