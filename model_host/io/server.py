@@ -140,7 +140,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
             CountTokens(callers, offers, handler.rendering),
             Warm(callers, profiles, handler.rendering, hub_tier),
             StatsCall(callers, host, stats),
-            PagesCall(callers, profiles),
+            PagesCall(callers, profiles, handler.rendering),
             ArchiveService(callers, profiles, pages, ring.archive, archives),
             ReplayHandler(callers, profiles, handler),
         )
