@@ -23,7 +23,7 @@ from replica.conversation import (
     sealable,
 )
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.log import FinishReason, Generation, Role
+from replica.log import FinishReason, Generation, Request, Role
 from replica.order import SealNode
 
 
@@ -265,12 +265,22 @@ def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | N
         return Refuse(held.id, request_id, FinishReason.REFUSED, detail)
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
-    # HOST-27: the clock decides about this refusal alone, and the refusal is in the log.
-    if 0 < request.answer_by_ms < now_ms:
-        late_s = (now_ms - request.answer_by_ms) / 1000
-        expired = RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
-        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(expired))
+    late = expired(request, now_ms)
+    if late is not None:
+        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(late))
     return None
+
+
+def expired(request: Request, now_ms: int) -> RequestExpired | None:
+    """Return the refusal of a request whose time is over, None for any other.
+
+    Ask before its context is rendered, and again right before it is sealed. HOST-27: the
+    clock decides about this refusal alone, and the refusal is in the log.
+    """
+    if not 0 < request.answer_by_ms < now_ms:
+        return None
+    late_s = (now_ms - request.answer_by_ms) / 1000
+    return RequestExpired(f"it could begin {late_s:.0f} s after the time set for it")
 
 
 def _is_busy(node: SealNode | None, runs: list[SealNode]) -> bool:

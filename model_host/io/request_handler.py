@@ -28,11 +28,11 @@ from model_host.plan import Plan, gather, plan, standing
 from model_host.refusals import ObligationsOpen, finish_detail
 from model_host.runner import Run
 from model_host.sampler_state import Choice
-from model_host.schedule import Refuse
+from model_host.schedule import Refuse, expired
 from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import EntryId, short
-from replica.io import Replica
+from replica.io import Replica, now_ms
 from replica.log import Conflict, FinishReason
 from replica.order import SealNode
 
@@ -105,6 +105,8 @@ class RequestHandler:
                 detail=refusal.detail,
             )
             return False
+        # Rendering, and waiting for a profile, take their time.
+        refusal = refusal or expired(request_of(held, request_id), now_ms())
         if refusal is not None:
             await self._writer.refuse(held, _refusal(held, request_id, refusal))
             return True

@@ -5,8 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from model_host.io import request_handler
 from model_host.io.server import HostServer
 from replica.ids import EntryId
+from replica.io import now_ms
 from replica.log.body import FinishReason, Grant, Member, Revocation, Role
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
@@ -45,6 +49,22 @@ async def test_a_cancel_that_comes_while_a_context_is_rendered_counts(served: Se
             await host.replica.wait_for(lambda: here.order.is_cancelled(request), 10)
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED
+    assert request not in talk.held.order.seal_of
+
+
+async def test_a_request_whose_time_ends_while_its_context_is_rendered_is_not_sealed(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Name a colour.")
+        with rendering_held_up(host):
+            request = await talk.request(tokens=3, answer_by_ms=now_ms() + 60_000)
+            await until_waiting(host)
+            monkeypatch.setattr(request_handler, "now_ms", lambda: now_ms() + 61_000, raising=False)
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.REFUSED
+    assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
     assert request not in talk.held.order.seal_of
 
 
