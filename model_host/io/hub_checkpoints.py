@@ -324,7 +324,7 @@ class HubCheckpoints:
     async def _remove(self, archives: list[Offered]) -> None:
         blobs = BlobCalls(self._replica.calls())
         for each in archives:
-            kept = self._kept[each.conversation]
+            kept = self._kept.get(each.conversation, [])
             self._kept[each.conversation] = [one for one in kept if one.id != each.id]
             self._refused.append(each.id)  # nor is it asked for any more
             await blobs.remove(each.conversation, each.body.blob)
@@ -342,8 +342,10 @@ class HubCheckpoints:
     def _all_kept(self) -> list[Offered]:
         for held in self._replica.shelf.values():
             self._kept_of(held)
-        now = now_ms()  # those of conversations that were closed since are there still
-        return [one for kept in self._kept.values() for one in kept if not one.has_expired(now)]
+        now = now_ms()  # those of conversations that were closed since are there until they expire
+        left = {i: [o for o in kept if not o.has_expired(now)] for i, kept in self._kept.items()}
+        self._kept = {i: kept for i, kept in left.items() if kept or i in self._replica.shelf}
+        return [one for kept in self._kept.values() for one in kept]
 
 
 def _read(file: FileIO, at: int) -> bytes:

@@ -11,7 +11,18 @@ from model_host.io import request_handler
 from model_host.io.server import HostServer
 from replica.ids import EntryId
 from replica.io import now_ms
-from replica.log.body import FinishReason, Grant, Member, Revocation, Role
+from replica.log.body import (
+    FinishReason,
+    Grant,
+    Member,
+    Message,
+    Revocation,
+    Role,
+    Speaker,
+    ToolCall,
+    ToolDefinition,
+    Tools,
+)
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
@@ -66,6 +77,17 @@ async def test_a_request_whose_time_ends_while_its_context_is_rendered_is_not_se
     assert answer.finish_reason == FinishReason.REFUSED
     assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
     assert request not in talk.held.order.seal_of
+
+
+async def test_a_request_that_waits_for_results_is_refused_at_its_time(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.add(Tools((ToolDefinition("sum", "Adds.", "{}"),)))
+        await talk.ask("Hello.", tokens=1)
+        await talk.add(Message(Speaker.ASSISTANT, (ToolCall("c1", "sum", "{}"),)))
+        request = await talk.request(tokens=2, answer_by_ms=now_ms() + 500)
+        answer = await talk.answer(request)  # nothing else happens that would wake the host
+    assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
 
 
 async def test_a_grant_that_comes_while_a_context_is_rendered_is_named_by_the_seal(
