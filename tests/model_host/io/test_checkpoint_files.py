@@ -56,26 +56,6 @@ def test_a_saved_checkpoint_is_restored_also_by_the_next_process(tmp_path: Path)
     assert (made.seal, made.generation, made.tokens) == (SEAL, b"", 200)
 
 
-def test_nothing_remains_of_a_checkpoint_whose_payloads_end_in_an_unknown_error(
-    tmp_path: Path,
-) -> None:
-    origin, store = _store(tmp_path / "a"), _store(tmp_path / "b")
-    _save(origin, 400)
-    (head,) = origin.manifests(b"a")
-
-    def payloads() -> Iterator[Bytes]:
-        yield origin.read(b"a", head.pieces[0])
-        raise ValueError("I/O operation on closed file")
-
-    _save(store, 200)
-    before = store.nbytes, _files(store, "")
-    for _ in range(2):
-        with pytest.raises(ValueError, match="closed"):
-            store.add(b"a", head, payloads())
-        assert (store.nbytes, _files(store, "")) == before
-    _assert_is_prefix(_restore(store, IDS), 200)
-
-
 def test_one_token_is_always_left_to_compute(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 200)
