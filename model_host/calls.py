@@ -39,7 +39,7 @@ class Visible(Protocol):
 
     @property
     def hidden_bytes(self) -> int:
-        """Return the bytes of calls, which are not shown as text."""
+        """Return the bytes of calls, and those held back, which may begin one."""
 
 
 CALLS_MAX = 100
@@ -76,8 +76,8 @@ class CallingText:
 
     @property
     def hidden_bytes(self) -> int:
-        """Return the bytes of calls, which are not shown as text."""
-        return self._hidden_bytes
+        """Return the bytes of calls, and those held back, which may begin one."""
+        return self._hidden_bytes + len(self._held.encode())
 
     def push(self, token_id: int) -> bytes:
         """Add a token; return the bytes that may be shown now."""

@@ -43,9 +43,10 @@ class Vocabulary:
         words = [tokenizer.token_bytes(i) for i in range(tokenizer.token_count)]
         stops = sorted(stop_ids)
         self.backend = LLTokenizer(TokenizerWrapper(_Wrapped(tokenizer, words)), eos_token=stops)
-        allowed = np.array([bool(word) for word in words])
-        allowed[stops] = True
-        self.permitted = _words_of(allowed)
+        allowed, ends = np.array([bool(word) for word in words]), np.zeros(len(words), np.bool_)
+        ends[stops] = True
+        self.permitted = _words_of(allowed | ends)
+        self.ends = _words_of(ends)
 
 
 class _Wrapped:
@@ -81,7 +82,7 @@ class Grammar:
         Raises GrammarInvalid.
         """
         self.source = source
-        self._permitted = vocabulary.permitted
+        self._permitted, self._ends = vocabulary.permitted, vocabulary.ends
         self._matcher = new_matcher(vocabulary.backend, source.text)
         if problem := problem_of(self._matcher):
             raise GrammarInvalid(problem)
@@ -104,6 +105,9 @@ class Grammar:
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self._check()
         words &= self._permitted
+        # A grammar may name an id that ends a turn where it does not end itself.
+        if (words & self._ends).any() and not self.is_accepting:
+            words &= ~self._ends
         if not words.any():
             raise GrammarFailed("No token of the vocabulary can follow.")
         return words

@@ -195,7 +195,6 @@ def measures(
         0 if state.is_idle else batch.sequences,
     )  # fmt: skip
     made.histogram("step_seconds", "Time of a step.", batch.step_s)
-    made.counter("step_rows", "Tokens computed in steps.", batch.rows)
     made.histogram(
         "first_token_seconds", "Time from the start of an answer to its first token.",
         answers.first_token_s,
@@ -232,6 +231,8 @@ def _tokens(batch: BatchCounters, for_operator: bool) -> dict[str, int]:
 
 def _add_derived_state(made: Measures, state: EngineState, limits: dict[str, int]) -> None:
     tiers = state.tiers
+    # Beside the tokens prefilled, it would tell how many of these were in others' pages.
+    made.counter("step_rows", "Tokens computed in steps.", state.batch.rows)
     made.counter("prefix_lookups", "Contexts looked up in memory.", state.pool.lookups)
     made.counter("prefix_hits", "Contexts of which memory held a prefix.", state.pool.hits)
     made.gauge("tier_bytes", "Bytes of keys and values.", {t.name: t.bytes for t in tiers}, "tier")

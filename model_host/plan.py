@@ -16,13 +16,13 @@ from model_host.grammar_source import GrammarSource, source_for
 from model_host.profile import Profile
 from model_host.refusals import (
     BodyUnavailable,
-    ContextTooLong,
     ObligationsOpen,
     ProfileUnknown,
     SealTooLarge,
     TokensForeign,
 )
 from model_host.render import Context, ContextItem, Listing, Rendered, Renderer
+from model_host.room import Room
 from replica import limits
 from replica.conversation import Asked, Conversation, Sealable, sealable
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
@@ -233,12 +233,13 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
     request = gathered.request
     if request.profile not in (None, profile.digest):
         raise ProfileUnknown
-    rendered = render_branch(gathered.branch, renderer)
+    room = Room(profile.context_tokens_max)
+    rendered = render_branch(gathered.branch, renderer, room)
     context = rendered.context
     open_calls = context.place.ledger.open_calls
     if open_calls:
         raise ObligationsOpen(f"open tool calls: {', '.join(open_calls)}")
-    _check_answers(gathered, rendered, renderer)
+    _check_answers(gathered, rendered, renderer, room)
     limit = output_limit(request, len(context.ids), profile)
     seal = _seal(gathered, rendered, profile)
     grammar = source_for(request, context.place.tools or (), renderer.tools.format)
@@ -247,23 +248,21 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
 
 def output_limit(request: Request, context_tokens: int, profile: Profile) -> int:
     """Return the most tokens of an answer. Raises ContextTooLong if there is room for none."""
+    Room(profile.context_tokens_max).check(context_tokens, is_all=True)
     remaining = profile.context_tokens_max - context_tokens
-    if remaining < 1:
-        raise ContextTooLong(
-            f"the context has {context_tokens} tokens, the model holds {profile.context_tokens_max}"
-        )
     return min(request.output_tokens_max or remaining, remaining)
 
 
-def render_branch(branch: Branch, renderer: Renderer) -> Rendered:
+def render_branch(branch: Branch, renderer: Renderer, room: Room | None = None) -> Rendered:
     """Render a gathered context. Raises the refusals of `Renderer.extend`."""
-    return renderer.extend(branch.base or renderer.empty, branch.listings)
+    return renderer.extend(branch.base or renderer.empty, branch.listings, room)
 
 
-def _check_answers(gathered: Gathered, rendered: Rendered, renderer: Renderer) -> None:
+def _check_answers(gathered: Gathered, rendered: Rendered, renderer: Renderer, room: Room) -> None:
     """Raise TokensForeign for an answer whose context was rendered differently from here.
 
-    Ids within the vocabulary may still be those of another model.
+    Ids within the vocabulary may still be those of another model. Raises ContextTooLong for
+    an answer of another branch whose context has no room here.
     """
     branch = gathered.branch
     base = (branch.base.digest,) if branch.base is not None else ()
@@ -273,13 +272,8 @@ def _check_answers(gathered: Gathered, rendered: Rendered, renderer: Renderer) -
             continue
         # The answer comes from another branch, or the template rewrites history.
         own = gathered.others.get(answer.seal) or _up_to(branch, answer.seal)
-        if render_digest_of(own, renderer) != answer.render_digest:
+        if render_branch(own, renderer, room).context.digest != answer.render_digest:
             raise TokensForeign(f"the answer {short(answer.entry)} was rendered differently")
-
-
-def render_digest_of(branch: Branch, renderer: Renderer) -> Digest:
-    """Return the render digest of a context, as a seal at its end states it."""
-    return render_branch(branch, renderer).context.digest
 
 
 def _up_to(branch: Branch, seal: EntryId) -> Branch:

@@ -20,6 +20,7 @@ from typing import Self
 
 from model_host.contents import APART, Contents
 from model_host.refusals import TemplateUnsupported
+from model_host.room import Room, RoomyEncoder
 from model_host.template import ROLES, Encoder, Pair, Template, find_pairs
 from model_host.tool_formats import FORMATS_DIGEST, tool_turns_of
 from replica.conversation import Asked, Ledger
@@ -188,21 +189,28 @@ class Renderer:
         """Whether a context is extended without rendering it again."""
         return self._literals is not None
 
-    def extend(self, base: Context, listings: Sequence[Listing]) -> Rendered:
+    def extend(
+        self, base: Context, listings: Sequence[Listing], room: Room | None = None
+    ) -> Rendered:
         """Render the entries that one or more seals list behind the context `base`.
 
-        Raises ToolsUnsupported, MediaUnsupported, OpaqueRequired, TokensControl,
-        TokensForeign, TokenizerBytesMissing or TemplateUnsupported, which the host logs.
+        Raises ContextTooLong as soon as `room` holds no more, and ToolsUnsupported,
+        MediaUnsupported, OpaqueRequired, TokensControl, TokensForeign, TokenizerBytesMissing
+        or TemplateUnsupported, which the host logs.
         """
         projections: list[Projected] = []
         new: list[Fragment] = []
         place = base.place
+        encoder = RoomyEncoder(self.encoder, room, self._least_tokens(base)) if room else None
+        contents = Contents(encoder, self.tools) if encoder else self._contents
         for listing in listings:
             for item in listing.items:
                 ledger, foreign = place.ledger.after(
                     item.author, item.body, answered=item.answered, owners=listing.owners
                 )
-                new.append(self._fragment(item, place, projections, foreign))
+                new.append(self._fragment(item, place, projections, foreign, contents))
+                if encoder is not None:
+                    encoder.note(len(new[-1].ids or ()))
                 place = _next_place(place, item, new[-1], ledger)
         start = base
         if self._literals is not None:
@@ -225,14 +233,21 @@ class Renderer:
             tuple(projections),
         )
 
+    def _least_tokens(self, base: Context) -> int:
+        """Return tokens that each longer context has: the literals of another one may change."""
+        if self.is_local:
+            return len(base.ids)
+        return sum(len(fragment.ids or ()) for fragment in base.fragments)
+
     def _fragment(
         self,
         item: ContextItem,
         place: Place,
         projections: list[Projected],
         foreign: Set[int],
+        contents: Contents,
     ) -> Fragment:
-        entry, contents = item.entry, self._contents
+        entry = item.entry
         match item.body:
             case Tools(tools):
                 joins = place.role == _SYSTEM

@@ -12,6 +12,7 @@ Pure: no clock. The driver calls `Schedule.start_next`, acts on the decision, an
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from model_host.owner import owner_of
 from model_host.refusals import CallRepeated, HostBusy, RequestExpired, finish_detail
@@ -23,8 +24,10 @@ from replica.conversation import (
     sealable,
 )
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.log import FinishReason, Generation, Role
+from replica.log import FinishReason, Generation, Request, Role
 from replica.order import SealNode
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,20 @@ class Bounds:
     """The newest requests beyond it are refused (HOST-28)."""
 
 
+GIVEN_UP_MAX = 1024
+"""Requests remembered that could neither be answered nor refused."""
+LAST_TURNS_MAX = 16_384
+"""Owners and conversations whose last turn is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A request that waits for results: the size of the log it was tried on, and its time."""
+
+    entries: int
+    answer_by_ms: int
+
+
 class Schedule:
     """The turns of a host, fair between owners, then between conversations of an owner.
 
@@ -99,11 +116,11 @@ class Schedule:
         self._host = host
         self._bounds = bounds
         self._running: dict[EntryId, tuple[ConversationId, PublicKey]] = {}
-        self._given_up: set[EntryId] = set()
-        self._tried_on: dict[EntryId, int] = {}
-        """Requests that wait for results of tools, by the size of the log they were tried on."""
+        self._given_up: dict[EntryId, None] = {}
+        self._tried_on: dict[EntryId, _Tried] = {}
+        """Requests that wait for results of tools."""
         self._turns = 0
-        self._last_turn: dict[ConversationId | PublicKey, int] = {}
+        self._last_turn: dict[ConversationId | PublicKey, int] = {}  # the longest ago first
         self._arrivals: dict[EntryId, int] = {}  # waiting requests, numbered as they were seen
         self._next_arrival = 0
 
@@ -162,8 +179,9 @@ class Schedule:
         for held, owner in served:
             waiting.setdefault(owner, []).extend((held, one) for one in self._unbegun(held))
         now = [request for requests in waiting.values() for _, request in requests]
-        known = self._arrivals.keys() & now
-        self._arrivals = {one: at for one, at in self._arrivals.items() if one in known}
+        waits = {*now}
+        self._arrivals = {one: at for one, at in self._arrivals.items() if one in waits}
+        self._tried_on = {one: at for one, at in self._tried_on.items() if one in waits}
         for request in now:
             self._arrivals.setdefault(request, self._next_arrival)
             self._next_arrival += 1
@@ -186,24 +204,40 @@ class Schedule:
         """End a decision; if it was not carried out, it comes again."""
         self._running.pop(request, None)
 
-    def wait(self, request: EntryId, entries: int) -> None:
+    def wait(self, request: EntryId, entries: int, answer_by_ms: int = 0) -> None:
         """End a decision; its request waits for results of tools, with `entries` in the log.
 
-        It comes again once the log has grown, or to be refused.
+        It comes again once the log has grown, or to be refused behind its `answer_by_ms`.
         """
         self.end(request)
-        self._tried_on[request] = entries
+        self._tried_on[request] = _Tried(entries, answer_by_ms)
+
+    def next_expiry_ms(self, now_ms: int) -> int | None:
+        """Return when the next request that waits for results is to be refused, None for never.
+
+        Nothing else may happen until then, so the driver calls `start_next` at that time.
+        """
+        ends = (tried.answer_by_ms for tried in self._tried_on.values())
+        return min((end + 1 for end in ends if end >= now_ms), default=None)
 
     def give_up(self, request: EntryId) -> None:
-        """End a decision, and never return the request again from this schedule."""
+        """End a decision, and return its request no more.
+
+        Of more than GIVEN_UP_MAX the first one is forgotten, and tried again.
+        """
         self.end(request)
-        self._given_up.add(request)
+        self._given_up[request] = None
+        _shorten(self._given_up, GIVEN_UP_MAX)
 
     def _note(self, decision: Decision, owner: PublicKey) -> Decision:
         self._running[decision.request] = (decision.conversation, owner)
         if not isinstance(decision, GatherHeads):  # not a turn, only a step before one
             self._turns += 1
-            self._last_turn[decision.conversation] = self._last_turn[owner] = self._turns
+            for served in (decision.conversation, owner):
+                self._last_turn.pop(served, None)
+                self._last_turn[served] = self._turns
+            # Who is forgotten comes first, as he did before: he was served the longest ago.
+            _shorten(self._last_turn, LAST_TURNS_MAX)
         return decision
 
     def _decide(self, held: Conversation, now_ms: int) -> Decision | None:
@@ -216,12 +250,19 @@ class Schedule:
         for request in open_requests(held, self._host):
             if request in self._given_up:
                 continue
-            waits = self._tried_on.get(request) == len(held.log)
+            tried = self._tried_on.get(request)
+            waits = tried is not None and tried.entries == len(held.log)
             decision = _resume(held, request, runs) or _begin(held, request, runs, waits, now_ms)
             if decision is not None:
                 self._tried_on.pop(request, None)
                 return decision
         return None
+
+
+def _shorten(kept: dict[Key, Any], count: int) -> None:
+    """Remove the first entries of a dictionary beyond a count."""
+    while len(kept) > count:
+        del kept[next(iter(kept))]
 
 
 def is_host_of(held: Conversation, key: PublicKey) -> bool:
@@ -265,12 +306,22 @@ def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | N
         return Refuse(held.id, request_id, FinishReason.REFUSED, detail)
     request = held.order.request(request_id)
     assert request is not None, "only requests are answered"
-    # HOST-27: the clock decides about this refusal alone, and the refusal is in the log.
-    if 0 < request.answer_by_ms < now_ms:
-        late_s = (now_ms - request.answer_by_ms) / 1000
-        expired = RequestExpired(f"its turn came {late_s:.0f} s after the time set for it")
-        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(expired))
+    late = expired(request, now_ms)
+    if late is not None:
+        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(late))
     return None
+
+
+def expired(request: Request, now_ms: int) -> RequestExpired | None:
+    """Return the refusal of a request whose time is over, None for any other.
+
+    Ask before its context is rendered, and again right before it is sealed. HOST-27: the
+    clock decides about this refusal alone, and the refusal is in the log.
+    """
+    if not 0 < request.answer_by_ms < now_ms:
+        return None
+    late_s = (now_ms - request.answer_by_ms) / 1000
+    return RequestExpired(f"it could begin {late_s:.0f} s after the time set for it")
 
 
 def _is_busy(node: SealNode | None, runs: list[SealNode]) -> bool:

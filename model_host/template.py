@@ -45,6 +45,10 @@ class Encoder(Protocol):
     def token_count(self) -> int:
         """Return the size of the vocabulary; every id is below it."""
 
+    @property
+    def token_bytes_max(self) -> int:
+        """Return the most bytes of content that one token stands for."""
+
     def encode(self, text: str) -> list[int]:
         """Tokenise content: control tokens in it are plain text."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from model_host.errors import ArchiveForeign, ArchiveInvalid, CheckpointCorrupt
 from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.to_the_end import to_the_end
 from model_host.kv import (
     ARCHIVE_CHUNK_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -45,7 +46,7 @@ def unnamed_file(folder: Path) -> FileIO:
 async def append(file: FileIO, data: bytes) -> None:
     """Write all bytes, in a thread. Raises StoreFull or StoreError."""
     with typed_errors():
-        await asyncio.to_thread(_write_all, file, data)
+        await to_the_end(asyncio.to_thread(_write_all, file, data))
 
 
 def write_archive(

@@ -22,6 +22,7 @@ from model_host.io.callers import Callers
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
+from model_host.io.to_the_end import to_the_end
 from model_host.kv import (
     ARCHIVE_SALT_BYTES,
     Manifest,
@@ -114,7 +115,7 @@ class ArchiveService:
             offer = self._profiles.offers.of_seal(last_seal(held))
             async with self._profiles.using(offer) as loaded:
                 add = partial(self._add, held, file, loaded)
-                manifest = await loaded.thread.stored(add)
+                manifest = await to_the_end(loaded.thread.stored(add))
         log.info("imported", conversation=short(held.id), tokens=manifest.tokens)
         yield pb.ImportResponse(conversation=held.id, checkpoint=checkpoint_to_pb(manifest))
 

@@ -12,7 +12,7 @@ from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, PublicKey
 from replica.io import Replica, rpc
 from replica.link import Authenticator
 from replica.log import Kind
-from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
+from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, RateLimited
 
 RETRY_AFTER_S = 1.0
 
@@ -80,19 +80,25 @@ def entry_of(at: bytes) -> EntryId:
 
 
 class Places:
-    """A bound on calls of one kind that run at once."""
+    """A bound on calls of one kind that run at once; a key has one of them."""
 
     def __init__(self, count: int) -> None:
         """Let `count` calls run."""
-        self._free = count
+        self._count = count
+        self._taken: set[PublicKey] = set()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Hold a place for the block. Raises Unavailable if none is free."""
-        if not self._free:
+    def one(self, key: PublicKey) -> Iterator[None]:
+        """Hold a key's place for the block.
+
+        Raises RateLimited if the key has one already, and Unavailable if none is free.
+        """
+        if key in self._taken:
+            raise RateLimited("such a call of this key runs now", retry_after_s=RETRY_AFTER_S)
+        if len(self._taken) >= self._count:
             raise Unavailable("too many such calls run now", retry_after_s=RETRY_AFTER_S)
-        self._free -= 1
+        self._taken.add(key)
         try:
             yield
         finally:
-            self._free += 1
+            self._taken.remove(key)

@@ -24,7 +24,6 @@ from blake3 import blake3
 from model_host.errors import (
     CheckpointCorrupt,
     CheckpointDropped,
-    CheckpointError,
     CheckpointMissing,
     CheckpointTooLarge,
 )
@@ -181,20 +180,18 @@ class Checkpoints:
     ) -> Manifest:
         """Append the new pieces, publish the manifest, evict others."""
         files = self._new = NewFiles()
-        discards = self._discards
+        discards = self._discards if known else None
         try:
             pieces = (*known, *self._append(folder, new, first_pack, files))
             files.sync()
             manifest = replace(head, pieces=pieces)
             draft = self._write_draft(folder, manifest, files)
             with self._lock:
-                if known and self._discards != discards:
-                    raise CheckpointDropped("A checkpoint that it extends failed its checks.")
-                path = self._publish(draft, files)
+                path = self._publish(draft, files, discards)
         except OSError as error:
             files.undo()
             raise pack_files.write_error(error) from error
-        except CheckpointError:
+        except BaseException:  # whatever ends it: bytes without a manifest count for nobody
             files.undo()
             raise
         finally:
@@ -233,8 +230,14 @@ class Checkpoints:
         self.counters.bytes_written += len(data)
         return draft
 
-    def _publish(self, draft: Path, files: NewFiles) -> Path:
-        """Rename the manifest into place, and make its name durable."""
+    def _publish(self, draft: Path, files: NewFiles, discards: int | None) -> Path:
+        """Rename the manifest into place, and make its name durable.
+
+        `discards` is their number when it began to extend a checkpoint, None if it extends
+        none. Raises CheckpointDropped if there were more since.
+        """
+        if discards not in (None, self._discards):
+            raise CheckpointDropped("A checkpoint that it extends failed its checks.")
         path = draft.with_suffix(".manifest")
         draft.replace(path)
         files.replaced(path)

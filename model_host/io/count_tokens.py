@@ -1,14 +1,11 @@
 """HostService.CountTokens: the tokens of a text and of a context (spec/07-host §6)."""
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.io.callers import Callers, Places, entry_of, offer_of
 from model_host.io.offers import Offer, Offers
-from model_host.io.request_handler import RequestHandler
+from model_host.io.rendering import Rendering
 from model_host.plan import Branch, render_branch
 from model_host.prospect import gather_at
 from model_host.refusals import TokenizerBytesMissing
@@ -16,7 +13,6 @@ from replica.io import rpc
 from replica.limits import BODY_BYTES_MAX
 from replica.refusals import ArgumentInvalid
 
-Result = TypeVar("Result")
 COUNTS_MAX = 16
 """Most counts at once."""
 
@@ -24,40 +20,41 @@ COUNTS_MAX = 16
 class CountTokens:
     """The call."""
 
-    def __init__(self, callers: Callers, offers: Offers, handler: RequestHandler) -> None:
-        """Render in the thread of `handler`, in turn with its requests."""
+    def __init__(self, callers: Callers, offers: Offers, rendering: Rendering) -> None:
+        """Count in turn with other `rendering`."""
         self._callers = callers
         self._offers = offers
-        self._handler = handler
+        self._rendering = rendering
         self._places = Places(COUNTS_MAX)
 
     async def __call__(
         self, request: pb.CountTokensRequest, context: rpc.Context
     ) -> pb.CountTokensResponse:
-        """Count for a member. Raises ArgumentInvalid, ProfileUnknown or BodyUnavailable."""
-        held, _ = await self._callers.member(request.conversation, context)
+        """Count for a member.
+
+        Raises ArgumentInvalid, ProfileUnknown, BodyUnavailable, ContextTooLong or RateLimited.
+        """
+        held, peer = await self._callers.member(request.conversation, context)
         offer = offer_of(self._offers, request.profile)
         if len(request.text.encode()) > BODY_BYTES_MAX:
             raise ArgumentInvalid(f"text: at most {BODY_BYTES_MAX} bytes")
-        with self._places.one():
+        with self._places.one(peer):
             context_tokens = 0
             if request.at:
                 branch = gather_at(held, entry_of(request.at), offer.contexts)
-                context_tokens = len(await self._in_thread(partial(rendered_ids, branch, offer)))
-            tokens = await self._in_thread(partial(_count, offer, request.text))
+                rendered = partial(rendered_ids, branch, offer)
+                context_tokens = len(await self._rendering.run(rendered, peer))
+            tokens = await self._rendering.run(partial(_count, offer, request.text), peer)
         return pb.CountTokensResponse(
             tokens=tokens,
             context_tokens=context_tokens,
             context_tokens_max=offer.profile.context_tokens_max,
         )
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._handler.rendering, work)
-
 
 def rendered_ids(branch: Branch, offer: Offer) -> tuple[int, ...]:
     """Return the tokens of a gathered context. Raises GenerationRefused."""
-    return render_branch(branch, offer.renderer).context.ids
+    return render_branch(branch, offer.renderer, offer.room).context.ids
 
 
 def _count(offer: Offer, text: str) -> int:

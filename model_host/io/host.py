@@ -11,6 +11,7 @@ from typing import assert_never
 
 import structlog
 
+from model_host.io.answer_writer import request_of
 from model_host.io.request_handler import RequestHandler
 from model_host.measures import AnswerCounters, RunView
 from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
@@ -89,16 +90,24 @@ class Host:
         async with asyncio.TaskGroup() as answers:
             while True:
                 self._awake.clear()
+                now = now_ms()
                 decision = self._schedule.start_next(
                     self._replica.shelf.values(),
                     is_synchronized=self._is_synchronized,
-                    now_ms=now_ms(),
+                    now_ms=now,
                 )
                 if decision is None:
-                    await self._awake.wait()
+                    await self._sleep(self._schedule.next_expiry_ms(now))
                 else:
                     held = self._replica.shelf[decision.conversation]
                     answers.create_task(self._carry_out(held, decision))
+
+    async def _sleep(self, until_ms: int | None) -> None:
+        """Wait for an event, until a moment of Unix time at most."""
+        timeout_s = max(0, until_ms - now_ms()) / 1000 if until_ms is not None else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._awake.wait()
 
     async def _carry_out(self, held: Conversation, decision: Decision) -> None:
         with self._replica.on_demand.using(held.id):
@@ -145,7 +154,8 @@ class Host:
             case Begin(_, ready):
                 entries = len(held.log)
                 if not await self._handler.begin(held, ready):
-                    self._schedule.wait(ready.request, entries)
+                    request = request_of(held, ready.request)
+                    self._schedule.wait(ready.request, entries, request.answer_by_ms)
             case Resume(_, request_id):
                 await self._handler.resume(held, request_id)
             case Refuse():

@@ -23,6 +23,7 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.located import memory_tokens, stored_tokens
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
+from model_host.io.to_the_end import to_the_end
 from model_host.kv import Manifest, RestoreCost
 from model_host.traveling import Offered, offered, surplus, usable
 from replica.conversation import Conversation
@@ -171,7 +172,7 @@ class HubCheckpoints:
         with unnamed_file(self._folder) as file:
             first_s = await self._download(file, held, best.body, is_wanted) - began
             store = partial(self._store, file, held, loaded, best.body, token_bytes)
-            manifest = await asyncio.to_thread(store)
+            manifest = await to_the_end(asyncio.to_thread(store))
         self._cost.observe_restored(
             find_s=first_s, load_s=time.monotonic() - began - first_s, nbytes=manifest.nbytes
         )
@@ -266,7 +267,7 @@ class HubCheckpoints:
             return
         with unnamed_file(self._folder) as file:
             write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)
-            blob, size = await asyncio.to_thread(write)
+            blob, size = await to_the_end(asyncio.to_thread(write))
             if size > min(self._tier.bytes_max, ARCHIVE_BYTES_MAX):
                 log.info(
                     "checkpoint too large for the hub", conversation=short(held.id), bytes=size
@@ -323,7 +324,7 @@ class HubCheckpoints:
     async def _remove(self, archives: list[Offered]) -> None:
         blobs = BlobCalls(self._replica.calls())
         for each in archives:
-            kept = self._kept[each.conversation]
+            kept = self._kept.get(each.conversation, [])
             self._kept[each.conversation] = [one for one in kept if one.id != each.id]
             self._refused.append(each.id)  # nor is it asked for any more
             await blobs.remove(each.conversation, each.body.blob)
@@ -341,8 +342,10 @@ class HubCheckpoints:
     def _all_kept(self) -> list[Offered]:
         for held in self._replica.shelf.values():
             self._kept_of(held)
-        now = now_ms()  # those of conversations that were closed since are there still
-        return [one for kept in self._kept.values() for one in kept if not one.has_expired(now)]
+        now = now_ms()  # those of conversations that were closed since are there until they expire
+        left = {i: [o for o in kept if not o.has_expired(now)] for i, kept in self._kept.items()}
+        self._kept = {i: kept for i, kept in left.items() if kept or i in self._replica.shelf}
+        return [one for kept in self._kept.values() for one in kept]
 
 
 def _read(file: FileIO, at: int) -> bytes:

@@ -21,6 +21,7 @@ from model_host.profile import Profile
 from model_host.recommended import recommended
 from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
 from model_host.render import RECIPE_DIGEST, Renderer
+from model_host.room import Room
 from model_host.template import Template, check_template
 from replica.ids import Digest, short
 from replica.limits import HOST_PROFILES_MAX
@@ -58,6 +59,11 @@ class Offer:
     """The sampling that its makers recommend."""
     contexts: Contexts = field(default_factory=Contexts, repr=False)
     """The contexts it rendered last: another profile may render the same seal otherwise."""
+
+    @property
+    def room(self) -> Room:
+        """The tokens that its contexts can hold."""
+        return Room(self.profile.context_tokens_max)
 
     @property
     def info(self) -> ProfileInfo:

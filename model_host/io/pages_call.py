@@ -1,39 +1,51 @@
 """The call Pages of HostService: where a conversation's current context is (spec/07-host §6)."""
 
-import asyncio
+from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.io.callers import Callers
+from model_host.io.callers import Callers, Places
 from model_host.io.located import locate
 from model_host.io.profiles import Profiles
+from model_host.io.rendering import Rendering
 from model_host.owner import owner_of
 from model_host.page_map import entry_pages, gather_current, last_seal
 from model_host.plan import render_branch
+from model_host.room import Room
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.io import rpc
 from replica.order import SealNode
 from replica.refusals import ArgumentInvalid
 
+PAGES_MAX = 16
+"""Most renderings at once."""
+
 
 class PagesCall:
     """Answers Pages, to members (HOST-82); nothing is computed, restored or kept for it."""
 
-    def __init__(self, callers: Callers, profiles: Profiles) -> None:
+    def __init__(self, callers: Callers, profiles: Profiles, rendering: Rendering) -> None:
         """Look up contexts in the profile of the last seal, else in the default."""
+        self._rendering = rendering
+        self._places = Places(PAGES_MAX)
         self._callers = callers
         self._profiles = profiles
 
     async def answer(self, request: pb.PagesRequest, context: rpc.Context) -> pb.PagesResponse:
         """Return where the tokens of each entry are found first.
 
-        Raises the refusals of the rendering, and ArgumentInvalid for an unknown seal.
+        Raises the refusals of the rendering, RateLimited, and ArgumentInvalid for an unknown
+        seal.
         """
         held, peer = await self._callers.member(request.conversation, context)
         node = _branch_end(held, request.seal)
         branch = gather_current(held, node)
         offer = self._profiles.offers.of_seal(node)
-        rendered = await asyncio.to_thread(render_branch, branch, offer.renderer)
+        # A full context is shown too, with what was said behind it.
+        room = Room(2 * offer.profile.context_tokens_max)
+        with self._places.one(peer):
+            work = partial(render_branch, branch, offer.renderer, room)
+            rendered = await self._rendering.run(work, peer)
         located = await locate(self._profiles, held, offer, rendered.context.ids)
         shows_shared = peer == owner_of(held)
         tokens = [(entry, len(ids)) for entry, ids in rendered.tokens]

@@ -19,6 +19,7 @@ from model_host.io.engine_thread import EngineCounts, EngineThread, delete
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offer, Offers
 from model_host.io.own_thread import in_own_thread
+from model_host.io.to_the_end import look_at
 from model_host.io.turns import Turns
 from model_host.kv import Manifest, PagePool, PageStore
 from model_host.refusals import ProfileUnavailable
@@ -73,7 +74,9 @@ class Profiles:
         self._namespaces: dict[Digest, Namespaces] = {}
         self._threads: list[EngineThread] = []  # of the loaded ones, and of those that end
         self._watching: dict[Digest, asyncio.Task[None]] = {}
-        self._loading = asyncio.Lock()
+        self._first = asyncio.Lock()  # of those that wait for a profile that is not loaded
+        self._load: asyncio.Task[None] | None = None
+        """The last load. It goes on if its caller is cancelled, and no other begins meanwhile."""
         self._released = asyncio.Event()
         self._turns = Turns()
         self._ended_counts = EngineCounts()
@@ -105,7 +108,10 @@ class Profiles:
             thread.stop()
 
     async def close(self) -> None:
-        """Stop, and wait for the end of all threads."""
+        """Stop, and wait for the end of all threads; a profile being loaded is dropped."""
+        if self._load is not None:
+            self._load.cancel()
+            await asyncio.wait([self._load])
         for thread in self._threads:
             await thread.close()
         for task in self._watching.values():
@@ -123,7 +129,7 @@ class Profiles:
         """
         digest = offer.profile.digest
         if not self._residency.use(digest):
-            async with self._loading:
+            async with self._first:
                 await self._use_loading(offer)
         try:
             yield self._loaded[digest]
@@ -135,19 +141,29 @@ class Profiles:
         digest = offer.profile.digest
         try:
             while not self._residency.use(digest):
+                if self._load is not None and not self._load.done():
+                    # Its caller has gone. No count has its memory, so nothing is loaded beside it.
+                    await asyncio.wait([self._load])
+                    continue
                 self._released.clear()
                 unloaded = self._residency.room_for(digest)
                 if unloaded is None:
                     await self._released.wait()
                     continue
                 # All at once: none of them comes into use while another one ends.
-                endings = [self._close(self._remove(each)) for each in unloaded]
-                await asyncio.shield(asyncio.gather(*endings))
-                self.add(offer, await self._load(offer))
+                ending = [self._remove(each) for each in unloaded]
+                self._load = asyncio.create_task(self._load_instead(ending, offer))
+                self._load.add_done_callback(look_at)
+                await asyncio.shield(self._load)
         finally:
             self._residency.give_up()
 
-    async def _load(self, offer: Offer) -> Engine:
+    async def _load_instead(self, ending: list[EngineThread], offer: Offer) -> None:
+        """Load a profile in place of others, whose threads end first."""
+        await asyncio.gather(*map(self._close, ending))
+        self.add(offer, await self._engine(offer))
+
+    async def _engine(self, offer: Offer) -> Engine:
         name = offer.profile.name
         log.info("loading profile", model=name, numerics=offer.profile.numerics)
         try:

@@ -20,9 +20,10 @@ from model_host.grammar_source import source_for
 from model_host.io.callers import Callers
 from model_host.io.engine_thread import EngineThread
 from model_host.io.offers import Offer
+from model_host.io.prepared import prepared_run
 from model_host.io.profiles import Loaded, Profiles
 from model_host.io.replay_stream import ReplayStream
-from model_host.io.request_handler import RequestHandler, prepared_run
+from model_host.io.request_handler import RequestHandler
 from model_host.kv import PagePool
 from model_host.page_map import last_seal
 from model_host.plan import Plan, output_limit

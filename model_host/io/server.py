@@ -35,6 +35,7 @@ from model_host.io.offers import Offer, Offers, make_offer, reopen
 from model_host.io.own_thread import in_own_thread
 from model_host.io.pages_call import PagesCall
 from model_host.io.profiles import Profiles
+from model_host.io.render_call import RenderCall
 from model_host.io.replay_handler import ReplayHandler
 from model_host.io.request_handler import RequestHandler
 from model_host.io.service import Calls, HostService
@@ -131,15 +132,15 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     async with opening(follow=policy, host=info) as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
-        journals = Journals(data_dir / "journal")
-        handler = RequestHandler(replica, key, profiles, journals, hub_tier)
+        handler = RequestHandler(replica, key, profiles, Journals(data_dir / "journal"), hub_tier)
         host, callers = Host(replica, handler), Callers(replica, authenticator)
         stats = HostStats(host, profiles, hub_tier, operators, config)
         calls = Calls(
-            CountTokens(callers, offers, handler),
-            Warm(callers, profiles, handler, hub_tier),
+            RenderCall(callers, offers, handler.rendering),
+            CountTokens(callers, offers, handler.rendering),
+            Warm(callers, profiles, handler.rendering, hub_tier),
             StatsCall(callers, host, stats),
-            PagesCall(callers, profiles),
+            PagesCall(callers, profiles, handler.rendering),
             ArchiveService(callers, profiles, pages, ring.archive, archives),
             ReplayHandler(callers, profiles, handler),
         )

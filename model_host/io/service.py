@@ -1,13 +1,11 @@
-"""HostService over grpc.aio (spec/07-host §6): description, rendering, derived state."""
+"""HostService over grpc.aio (spec/07-host §6): description, derived state, and calls by name."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.contexts import Contexts
 from model_host.io.archive_service import ArchiveService, checkpoint_to_pb
 from model_host.io.callers import Callers
 from model_host.io.count_tokens import CountTokens
@@ -16,22 +14,22 @@ from model_host.io.hub_checkpoints import HubCheckpoints
 from model_host.io.offers import Offer
 from model_host.io.pages_call import PagesCall
 from model_host.io.profiles import Profiles
+from model_host.io.render_call import RenderCall
 from model_host.io.replay_handler import ReplayHandler
 from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
-from model_host.plan import gather_branch, render_branch
 from replica.conversation import Conversation
-from replica.ids import EntryId
 from replica.io import rpc
 from replica.link import profile_to_pb
 from replica.log import Kind
-from replica.refusals import ArgumentInvalid, NotAllowed
+from replica.refusals import NotAllowed
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """The calls of HostService that are objects of their own."""
 
+    render: RenderCall
     count_tokens: CountTokens
     warm: Warm
     stats: StatsCall
@@ -67,7 +65,7 @@ class HostService:
             {
                 "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
                 "Describe": rpc.unary(pb.DescribeRequest, self.describe),
-                "Render": rpc.unary(pb.RenderRequest, self.render),
+                "Render": rpc.unary(pb.RenderRequest, calls.render),
                 "CountTokens": rpc.unary(pb.CountTokensRequest, calls.count_tokens),
                 "Warm": rpc.unary(pb.WarmRequest, calls.warm),
                 "Evict": rpc.unary(pb.EvictRequest, self.evict),
@@ -131,18 +129,6 @@ class HostService:
     async def _member(self, conversation: bytes, context: rpc.Context) -> Conversation:
         held, _ = await self._callers.member(conversation, context)
         return held
-
-    async def render(self, request: pb.RenderRequest, context: rpc.Context) -> pb.RenderResponse:
-        """Return the rendering of a sealed context, entry by entry."""
-        held = await self._member(request.conversation, context)
-        node = held.order.nodes.get(EntryId(request.seal))
-        if node is None:
-            raise ArgumentInvalid("seal: no seal that counts has this id")
-        renderer = self._profiles.offers.of_seal(node).renderer
-        branch = gather_branch(held, node, Contexts(0))  # from scratch, each entry is rendered
-        rendered = await asyncio.to_thread(render_branch, branch, renderer)
-        entries = [pb.RenderedEntry(entry=i, token_ids=ids) for i, ids in rendered.tokens]
-        return pb.RenderResponse(entries=entries, render_digest=rendered.context.digest)
 
     async def evict(self, request: pb.EvictRequest, context: rpc.Context) -> pb.EvictResponse:
         """Drop the derived state of a conversation: from memory; from disk and hub if asked."""

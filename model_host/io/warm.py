@@ -1,6 +1,5 @@
 """HostService.Warm: the keys and values of a context, and no answer (spec/07-host §6, HOST-71)."""
 
-import asyncio
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
@@ -8,9 +7,8 @@ from model_host.io.callers import Callers, Places, check_asker, entry_of, offer_
 from model_host.io.count_tokens import rendered_ids
 from model_host.io.hub_checkpoints import HubCheckpoints
 from model_host.io.profiles import Profiles
-from model_host.io.request_handler import RequestHandler
+from model_host.io.rendering import Rendering
 from model_host.prospect import gather_at
-from model_host.refusals import ContextTooLong
 from replica.io import rpc
 
 WARMS_MAX = 4
@@ -24,13 +22,13 @@ class Warm:
         self,
         callers: Callers,
         profiles: Profiles,
-        handler: RequestHandler,
+        rendering: Rendering,
         hub_tier: HubCheckpoints,
     ) -> None:
-        """Compute with `profiles`, render in the thread of `handler`, restore from `hub_tier`."""
+        """Compute with `profiles` what `rendering` rendered, and restore from `hub_tier`."""
         self._callers = callers
         self._profiles = profiles
-        self._handler = handler
+        self._rendering = rendering
         self._hub_tier = hub_tier
         self._places = Places(WARMS_MAX)
 
@@ -38,19 +36,15 @@ class Warm:
         """Restore or compute for a member who may write requests, until done or cancelled.
 
         The caller's role is checked before each chunk. Raises NotAllowed, ProfileUnknown,
-        ContextTooLong or CacheBusy.
+        ContextTooLong, CacheBusy or RateLimited.
         """
         held, peer = await self._callers.member(request.conversation, context)
         check_asker(held, peer)
         offer = offer_of(self._profiles.offers, request.profile)
-        with self._places.one():
+        with self._places.one(peer):
             branch = gather_at(held, entry_of(request.at), offer.contexts)
-            loop = asyncio.get_running_loop()
-            work = partial(rendered_ids, branch, offer)
-            ids = await loop.run_in_executor(self._handler.rendering, work)
-            limit = offer.profile.context_tokens_max
-            if len(ids) >= limit:
-                raise ContextTooLong(f"the context has {len(ids)} tokens, the model holds {limit}")
+            ids = await self._rendering.run(partial(rendered_ids, branch, offer), peer)
+            offer.room.check(len(ids), is_all=True)
             done = cached = restored = 0
             async with self._profiles.using(offer) as loaded:
                 await self._hub_tier.fetch(held, loaded, (*ids, 0))

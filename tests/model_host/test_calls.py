@@ -89,6 +89,12 @@ def test_without_marks_an_answer_that_is_one_call_is_a_call(words: str) -> None:
     assert text.calls == (found(0),)
 
 
+def test_white_space_before_a_call_without_marks_counts_as_hidden() -> None:
+    text = calling(LLAMA3)
+    assert [text.push(byte) for byte in b" \n "] == [b"", b"", b""]
+    assert text.hidden_bytes == 3
+
+
 def test_without_marks_any_other_answer_is_text() -> None:
     for words in ("hello {", f"so: {BARE}"):
         text = calling(LLAMA3)

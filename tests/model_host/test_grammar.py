@@ -74,6 +74,20 @@ def test_a_mask_has_a_bit_for_each_id(vocabulary: Vocabulary, tokenizer: Tokeniz
     assert sorted(tokenizer.token_bytes(i) for i in ids_of(grammar, tokenizer)) == [b"a", b"b"]
 
 
+def test_an_id_that_ends_a_turn_is_allowed_only_where_the_grammar_may_end(
+    vocabulary: Vocabulary, tokenizer: Tokenizer
+) -> None:
+    grammar = Grammar(of(FormatKind.LARK, f'start: "a" (<[{END}]> | "c") "b"'), vocabulary)
+    assert accepts(grammar, tokenizer, "a")
+    assert END not in ids_of(grammar, tokenizer)
+    assert accepts(grammar, tokenizer, "cb")
+    assert grammar.is_over
+    only = Grammar(of(FormatKind.LARK, f'start: "a" <[{END}]> "b"'), vocabulary)
+    assert accepts(only, tokenizer, "a")
+    with pytest.raises(GrammarFailed):
+        only.mask()
+
+
 def test_a_schema_allows_what_it_describes_alone(
     vocabulary: Vocabulary, tokenizer: Tokenizer
 ) -> None:

@@ -48,6 +48,7 @@ class ByteEncoder:
 
     digest = Digest(b"t" * 32)
     token_count = END + 1
+    token_bytes_max = 1
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -13,7 +13,7 @@ from model_host.plan import Plan
 from model_host.runner import Run
 from model_host.sampler_state import SamplerState, allowed_ids
 from model_host.text import VisibleText
-from model_host.tool_formats import HERMES
+from model_host.tool_formats import HERMES, LLAMA3
 from replica.ids import EntryId
 from replica.log.body import (
     FinishReason,
@@ -191,6 +191,15 @@ def test_journaled_tokens_give_the_same_generation():
 def test_an_answer_ends_before_no_entry_could_hold_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 60)
     run = run_out(a_plan(), list(b"x" * 100))
+    assert run.finished == (FinishReason.LENGTH, "no entry holds more")
+    assert 9 < len(run.token_ids) < 12
+
+
+def test_an_answer_of_white_space_that_may_begin_a_call_ends_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 60)
+    run = new_run(a_plan())
+    run.text = CallingText(VisibleText(Decoder(), ()), LLAMA3)
+    add(run, list(b" " * 100))
     assert run.finished == (FinishReason.LENGTH, "no entry holds more")
     assert 9 < len(run.token_ids) < 12
 

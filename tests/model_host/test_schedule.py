@@ -126,7 +126,7 @@ def test_a_request_is_refused_once_its_time_has_passed(answer_by_ms: int, is_lat
     if isinstance(decision, Refuse):
         assert (decision.request, decision.finish) == (request, FinishReason.REFUSED)
         late_s = round((NOW_MS - answer_by_ms) / 1000)
-        expected = f"REQUEST_EXPIRED: its turn came {late_s} s after the time set for it"
+        expected = f"REQUEST_EXPIRED: it could begin {late_s} s after the time set for it"
         assert decision.body.finish_detail.startswith(expected)
         assert decision.body.visible_bytes == 0
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+import pytest
+
+from model_host import schedule as scheduling
 from model_host.schedule import Begin, Refuse, Resume, Schedule
 from replica.ids import ConversationId, EntryId
 from tests.model_host.scheduled import FORK, NOW_MS, Scene, begun, schedule, take
@@ -269,6 +272,16 @@ def test_a_request_that_waits_for_results_comes_again_once_the_log_has_grown() -
     assert begun(asked, scene) == first
 
 
+def test_a_request_that_waits_for_results_does_not_come_again_at_once() -> None:
+    scene, asked = Scene(), schedule()
+    first = scene.ask()
+    assert begun(asked, scene) == first
+    assert take(asked, scene) is None  # while it is tried
+    asked.wait(first, len(scene.held.log))
+    assert take(asked, scene) is None
+    assert take(asked, scene) is None
+
+
 def test_a_request_that_waits_for_results_lets_others_begin() -> None:
     scene, asked = Scene(), schedule()
     first, second = scene.ask(), scene.branch()
@@ -285,3 +298,47 @@ def test_a_request_that_waits_for_results_is_refused_when_its_time_is_over() -> 
     late = take(asked, scene, now_ms=NOW_MS + 1)
     assert isinstance(late, Refuse)
     assert late.request == first
+
+
+def test_a_request_that_waits_for_results_is_due_right_behind_its_time() -> None:
+    scene, asked = Scene(), schedule()
+    scene.ask(answer_by_ms=NOW_MS + 5)
+    first = begun(asked, scene)
+    assert first is not None
+    assert asked.next_expiry_ms(NOW_MS) is None
+    asked.wait(first, len(scene.held.log), NOW_MS + 5)
+    assert asked.next_expiry_ms(NOW_MS) == NOW_MS + 6
+    assert take(asked, scene, now_ms=NOW_MS + 5) is None
+    assert isinstance(take(asked, scene, now_ms=NOW_MS + 6), Refuse)
+    # What is over already waits for something else, and wakes nobody.
+    asked.wait(first, len(scene.held.log), NOW_MS + 5)
+    assert asked.next_expiry_ms(NOW_MS + 6) is None
+
+
+# --- what is remembered -------------------------------------------------------------------
+
+
+def test_what_is_remembered_of_turns_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "LAST_TURNS_MAX", 4)
+    monkeypatch.setattr(scheduling, "GIVEN_UP_MAX", 2)
+    asked = schedule()
+    scenes = [Scene(n) for n in range(4)]
+    for scene in scenes:
+        scene.ask()
+        request = begun(asked, scene)
+        assert request is not None
+        asked.give_up(request)
+    assert (len(asked._last_turn), len(asked._given_up)) == (4, 2)
+    assert [take(asked, scene) is not None for scene in scenes] == [True, True, False, False]
+
+
+def test_a_request_that_waits_for_results_is_forgotten_once_it_is_gone() -> None:
+    scene, asked = Scene(), schedule()
+    scene.ask()
+    first = begun(asked, scene)
+    assert first is not None
+    asked.wait(first, len(scene.held.log))
+    assert take(asked, scene) is None
+    assert list(asked._tried_on) == [first]
+    take(asked)  # the conversation was closed
+    assert not asked._tried_on

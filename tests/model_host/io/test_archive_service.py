@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from model_host.io import archive_service
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
+from model_host.kv.checkpoint import Manifest
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
 from replica.io.host_calls import HostCalls
@@ -54,6 +56,39 @@ async def refused(calls: HostCalls, data: bytes) -> str:
 
 def parts(data: bytes) -> list[bytes]:
     return [data[at : at + 4_000] for at in range(0, len(data), 4_000)]
+
+
+async def test_an_import_that_is_left_while_it_is_stored_ends_before_its_file(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    begun, free, stored = asyncio.Event(), threading.Event(), list[object]()
+    loop, store = asyncio.get_running_loop(), archive_service.store_archive
+
+    def slowly(*given: Any) -> object:
+        loop.call_soon_threadsafe(begun.set)
+        assert free.wait(30)
+        try:
+            stored.append(store(*given))
+        except BaseException as error:
+            stored.append(error)
+            raise
+        return stored[0]
+
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask(LONG, tokens=4, sampling=SEEDED)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            monkeypatch.setattr(archive_service, "store_archive", slowly)
+            importing = asyncio.create_task(calls.import_(parts(archive)))
+            await begun.wait()
+            importing.cancel()
+            await asyncio.wait([importing])
+            await calls.describe()  # the host has seen the end of the other call before
+            free.set()
+            await until(lambda: bool(stored))
+    assert isinstance(stored[0], Manifest)
 
 
 async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHost):

@@ -13,6 +13,7 @@ from model_host.io import request_handler
 from model_host.io.server import HostServer
 from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
+from replica.conversation.drafts import start_digest
 from replica.conversation.next_seal import sealable
 from replica.errors import StoreError
 from replica.ids import Digest, EntryId, PublicKey
@@ -30,6 +31,7 @@ from replica.log.body import (
 )
 from replica.log.entry import Conflict
 from replica.log.kinds import Kind
+from replica.refusals import BodyTooLarge
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, text_of
 
@@ -355,6 +357,29 @@ async def test_an_answer_ends_before_its_entry_would_grow_too_large(
         body = talk.held.log.body(request)
         more = await talk.replica.append(talk.id, body, parents=(node.generation,), basis=node.id)
         assert len((await talk.answer(more.id)).token_ids) > 5
+
+
+async def test_an_answer_that_no_entry_holds_is_lost_and_its_branch_goes_on(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        append = host.replica.append
+
+        async def refuse_large(conversation, body, **more):
+            if isinstance(body, Generation) and len(body.token_ids) > 3:
+                raise BodyTooLarge("the body would have 1000000 bytes")
+            return await append(conversation, body, **more)
+
+        monkeypatch.setattr(host.replica, "append", refuse_large)
+        request, answer = await talk.ask(STORY, tokens=5)
+        assert answer.finish_reason == FinishReason.INTERRUPTED
+        assert answer.finish_detail.startswith("BODY_TOO_LARGE: ")
+        assert (answer.token_ids, answer.parts) == ((), ())
+        assert answer.draft_digest == start_digest(request, answer.run)
+        assert list(served.journals.iterdir()) == []
+        _, more = await talk.ask("Name a colour.", tokens=3)
+        assert len(more.token_ids) == 3
 
 
 async def test_a_cancelled_prefill_counts_no_prompt(served_real: ServedHost):

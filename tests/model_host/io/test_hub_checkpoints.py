@@ -14,7 +14,7 @@ from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
 from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
 from model_host.plan import gather_branch, render_branch
-from replica.ids import Digest, EntryId
+from replica.ids import ConversationId, Digest, EntryId
 from replica.io import BlobCalls, now_ms
 from replica.io.host_calls import HostCalls
 from replica.log import Kind
@@ -245,3 +245,13 @@ async def test_an_archive_that_is_gone_or_slow_is_not_waited_for(hosts: TinyHost
         assert prefilled(answer)
         assert answer.token_ids == right.token_ids
         assert (tier.counters.missed, tier.counters.restored) == (1, 0)
+
+
+async def test_a_conversation_that_was_closed_is_forgotten_with_its_last_archive(
+    hosts: TinyHosts,
+):
+    async with hosts.host() as host:
+        gone = ConversationId(b"?" * 32)
+        host.hub_tier._kept[gone] = []
+        assert host.hub_tier.nbytes == 0
+        assert gone not in host.hub_tier._kept

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import weakref
 from pathlib import Path
 
@@ -116,6 +117,69 @@ async def test_a_wait_for_room_that_is_cancelled_holds_nobody_up(tmp_path: Path)
             await asyncio.gather(waiting, return_exceptions=True)
             async with profiles.using(two.first):
                 pass
+
+
+async def test_a_load_whose_caller_has_gone_is_shared_by_the_next_one(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        profiles, load_engine = two.host.profiles, two.host.profiles._load_engine
+        begun, free, loads = asyncio.Event(), threading.Event(), list[str]()
+        loop = asyncio.get_running_loop()
+
+        def load(offer):
+            loads.append(offer.profile.name)
+            loop.call_soon_threadsafe(begun.set)
+            assert free.wait(30)
+            return load_engine(offer)
+
+        profiles._load_engine = load
+
+        async def use(offer):
+            async with profiles.using(offer):
+                pass
+
+        async def come_and_go(offer):
+            using = asyncio.create_task(use(offer))
+            await asyncio.wait([using], timeout=0)
+            await begun.wait()
+            using.cancel()
+            await asyncio.wait([using])
+
+        for offer in (two.second, two.second, two.first):
+            await come_and_go(offer)
+        assert loads == ["second"]
+        staying = [asyncio.create_task(use(two.second)) for _ in range(2)]
+        free.set()
+        await asyncio.gather(*staying)
+        assert (loads, two.loaded) == (["second"], ["second"])
+
+
+async def test_a_load_that_fails_without_its_caller_is_tried_again(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        profiles, load_engine = two.host.profiles, two.host.profiles._load_engine
+        begun, free = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def fail(_offer):
+            loop.call_soon_threadsafe(begun.set)
+            assert free.wait(30)
+            raise MemoryError
+
+        profiles._load_engine = fail
+
+        async def use():
+            async with profiles.using(two.second):
+                pass
+
+        first = asyncio.create_task(use())
+        await begun.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        second = asyncio.create_task(use())
+        await asyncio.wait([second], timeout=0)
+        profiles._load_engine = load_engine
+        free.set()
+        await second
+        assert two.loaded == ["second"]
 
 
 async def test_a_profile_that_can_not_be_loaded_refuses_its_own_requests_alone(tmp_path: Path):

@@ -5,9 +5,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from model_host.io import request_handler
 from model_host.io.server import HostServer
 from replica.ids import EntryId
-from replica.log.body import FinishReason, Grant, Member, Revocation, Role
+from replica.io import now_ms
+from replica.log.body import (
+    FinishReason,
+    Grant,
+    Member,
+    Message,
+    Revocation,
+    Role,
+    Speaker,
+    ToolCall,
+    ToolDefinition,
+    Tools,
+)
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
@@ -18,17 +33,18 @@ from tests.support.writers import said as by
 def rendering_held_up(host: HostServer) -> Iterator[None]:
     """Occupy the rendering thread for the block."""
     free = threading.Event()
-    host.handler.rendering.submit(free.wait)
+    holding = asyncio.create_task(host.handler.rendering.run(free.wait, b"another"))
     try:
         yield
     finally:
         free.set()
+        holding.add_done_callback(asyncio.Task.result)
 
 
 async def until_waiting(host: HostServer) -> None:
     """Wait until a request waits for the rendering thread."""
     async with asyncio.timeout(10):
-        while host.handler.rendering._work_queue.empty():  # noqa: ASYNC110  # no event says so
+        while not host.handler.rendering.waiting:  # noqa: ASYNC110  # no event says so
             await asyncio.sleep(0)
 
 
@@ -45,6 +61,33 @@ async def test_a_cancel_that_comes_while_a_context_is_rendered_counts(served: Se
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED
     assert request not in talk.held.order.seal_of
+
+
+async def test_a_request_whose_time_ends_while_its_context_is_rendered_is_not_sealed(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Name a colour.")
+        with rendering_held_up(host):
+            request = await talk.request(tokens=3, answer_by_ms=now_ms() + 60_000)
+            await until_waiting(host)
+            monkeypatch.setattr(request_handler, "now_ms", lambda: now_ms() + 61_000, raising=False)
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.REFUSED
+    assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
+    assert request not in talk.held.order.seal_of
+
+
+async def test_a_request_that_waits_for_results_is_refused_at_its_time(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.add(Tools((ToolDefinition("sum", "Adds.", "{}"),)))
+        await talk.ask("Hello.", tokens=1)
+        await talk.add(Message(Speaker.ASSISTANT, (ToolCall("c1", "sum", "{}"),)))
+        request = await talk.request(tokens=2, answer_by_ms=now_ms() + 500)
+        answer = await talk.answer(request)  # nothing else happens that would wake the host
+    assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
 
 
 async def test_a_grant_that_comes_while_a_context_is_rendered_is_named_by_the_seal(

@@ -1,0 +1,44 @@
+"""HostService.Render: the tokens of a sealed context, entry by entry (spec/07-host §6)."""
+
+from functools import partial
+
+from antiphon.v1 import host_pb2 as pb
+from model_host.contexts import Contexts
+from model_host.io.callers import Callers, Places
+from model_host.io.offers import Offers
+from model_host.io.rendering import Rendering
+from model_host.plan import gather_branch, render_branch
+from replica.ids import EntryId
+from replica.io import rpc
+from replica.refusals import ArgumentInvalid
+
+RENDERS_MAX = 16
+"""Most calls at once."""
+
+
+class RenderCall:
+    """The call."""
+
+    def __init__(self, callers: Callers, offers: Offers, rendering: Rendering) -> None:
+        """Render in turn with other `rendering`."""
+        self._callers = callers
+        self._offers = offers
+        self._rendering = rendering
+        self._places = Places(RENDERS_MAX)
+
+    async def __call__(self, request: pb.RenderRequest, context: rpc.Context) -> pb.RenderResponse:
+        """Render for a member.
+
+        Raises ArgumentInvalid, BodyUnavailable, ContextTooLong or RateLimited.
+        """
+        held, peer = await self._callers.member(request.conversation, context)
+        node = held.order.nodes.get(EntryId(request.seal))
+        if node is None:
+            raise ArgumentInvalid("seal: no seal that counts has this id")
+        offer = self._offers.of_seal(node)
+        with self._places.one(peer):
+            branch = gather_branch(held, node, Contexts(0))  # from scratch: each entry is rendered
+            work = partial(render_branch, branch, offer.renderer, offer.room)
+            rendered = await self._rendering.run(work, peer)
+        entries = [pb.RenderedEntry(entry=i, token_ids=ids) for i, ids in rendered.tokens]
+        return pb.RenderResponse(entries=entries, render_digest=rendered.context.digest)

@@ -1,0 +1,89 @@
+"""One thread renders for all, and nobody's work keeps the others waiting."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from model_host.io.rendering import Rendering
+from replica.io.host_calls import HostCalls
+from replica.refusals import RateLimited
+from tests.model_host.io.two_profiles import TwoProfiles, two_profiles
+from tests.support.talk import key_of
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+
+
+async def test_work_is_done_in_turn_and_answers_before_calls():
+    rendering, free, done = Rendering(), threading.Event(), list[str]()
+    first = asyncio.create_task(rendering.run(free.wait, b"x"))
+    tasks = [
+        asyncio.create_task(rendering.run(lambda w=work: done.append(w), payer, for_answer=answer))
+        for work, payer, answer in (
+            ("call", b"a", False),
+            ("one", b"a", True),
+            ("two", b"a", True),
+            ("other", b"b", True),
+        )
+    ]
+    while rendering.waiting < 4:  # noqa: ASYNC110  # no event says so
+        await asyncio.sleep(0)
+    free.set()
+    await asyncio.gather(first, *tasks)
+    await rendering.close()
+    assert done == ["one", "other", "two", "call"]
+
+
+async def test_a_failure_is_its_callers_and_the_rest_goes_on():
+    rendering = Rendering()
+    with pytest.raises(ZeroDivisionError):
+        await rendering.run(lambda: 1 // 0, b"a")
+    assert await rendering.run(lambda: 2, b"a") == 2
+    await rendering.close()
+
+
+async def test_work_whose_caller_has_gone_is_not_done():
+    rendering, free, done = Rendering(), threading.Event(), list[int]()
+    first = asyncio.create_task(rendering.run(free.wait, b"a"))
+    gone = asyncio.create_task(rendering.run(lambda: done.append(1), b"a"))
+    while not rendering.waiting:  # noqa: ASYNC110  # no event says so
+        await asyncio.sleep(0)
+    first.cancel()  # in progress: the next work waits for its end all the same
+    gone.cancel()
+    last = asyncio.create_task(rendering.run(lambda: done.append(2), b"a"))
+    free.set()
+    await last
+    await rendering.close()
+    assert done == [2]
+
+
+async def until_waiting(two: TwoProfiles, count: int) -> None:
+    async with asyncio.timeout(10):
+        while two.host.handler.rendering.waiting < count:  # noqa: ASYNC110  # no event says so
+            await asyncio.sleep(0)
+
+
+async def test_a_key_counts_once_at_a_time(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        said = (await two.talk.say("hello")).id
+        host = two.host.replica
+        await host.wait_for(lambda: two.talk.id in host.shelf, 30)
+        await host.wait_for(lambda: said in host.shelf[two.talk.id].log.entries, 30)
+        free = threading.Event()
+        rendering = two.host.handler.rendering
+        held_up = asyncio.create_task(rendering.run(free.wait, b"another"))
+        async with HostCalls(two.host.address, key_of(1), two.host.key) as calls:
+            counting = asyncio.create_task(calls.count_tokens(two.talk.id, text="hello"))
+            await until_waiting(two, 1)
+            with pytest.raises(RateLimited):
+                await calls.count_tokens(two.talk.id, text="hello")
+            request = await two.talk.request(tokens=1)
+            await until_waiting(two, 2)
+            free.set()
+            await asyncio.gather(held_up, counting)
+            await two.talk.answer(request)
+            assert (await calls.count_tokens(two.talk.id, text="hello")).tokens

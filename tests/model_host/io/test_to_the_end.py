@@ -1,0 +1,42 @@
+"""Work in a thread ends before its caller does."""
+
+import asyncio
+import threading
+
+import pytest
+
+from model_host.io.to_the_end import to_the_end
+
+
+async def test_the_result_and_the_error_are_those_of_the_work() -> None:
+    assert await to_the_end(asyncio.to_thread(divmod, 7, 2)) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await to_the_end(asyncio.to_thread(divmod, 1, 0))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_caller_that_is_cancelled_ends_behind_the_work(fails: bool) -> None:
+    begun, free, ended = threading.Event(), threading.Event(), list[str]()
+
+    def work() -> None:
+        begun.set()
+        assert free.wait(30)
+        ended.append("work")
+        if fails:
+            raise ValueError
+
+    async def call() -> None:
+        try:
+            await to_the_end(asyncio.to_thread(work))
+        finally:
+            ended.append("caller")
+
+    calling = asyncio.create_task(call())
+    await asyncio.wait([calling], timeout=0)
+    await asyncio.to_thread(begun.wait)
+    calling.cancel()
+    await asyncio.wait([calling], timeout=0)
+    free.set()
+    await asyncio.wait([calling])
+    assert ended == ["work", "caller"]
+    assert calling.cancelled()
