@@ -75,8 +75,8 @@ class Selection:
         self._waiting: dict[ConversationId, None] = {}
         """Listed, and not yet considered."""
         self._asked = Asked()
-        self._refused: set[ConversationId] = set()
-        """Listed ones whose creators the policy refuses, LISTED_MAX at most: they are counted."""
+        self._refused: dict[ConversationId, Creator] = {}
+        """Listed ones whose creators the policy refuses, LISTED_MAX at most, the newest of them."""
         self.open = OpenListed()
         self._opening: set[ConversationId] = set()
         self._retry_at: float | None = None
@@ -88,17 +88,23 @@ class Selection:
         for item in items:
             conversation = item.conversation
             if not self._policy.admits(item.creator):
-                if conversation not in self.open and len(self._refused) < LISTED_MAX:
-                    self._refused.add(conversation)
+                self._refuse(conversation, item.creator)
                 continue
             if conversation not in self._creator:
                 if len(self._creator) >= LISTED_MAX and not self._replace_one(item):
                     continue
-                self._refused.discard(conversation)
+                self._refused.pop(conversation, None)
                 self._creator[conversation] = item.creator
                 self._waiting[conversation] = None
             if item.awaited:
                 self.ask(conversation)
+
+    def _refuse(self, conversation: ConversationId, creator: Creator) -> None:
+        """Note a refused creator, which a caller may ask for; it takes no place of others."""
+        if conversation not in self._creator:
+            self._refused[conversation] = creator
+            if len(self._refused) > LISTED_MAX:
+                del self._refused[next(iter(self._refused))]
 
     def _replace_one(self, item: ListingItem) -> bool:
         """Forget one for an item that is asked for; return False if it takes nobody's place.
@@ -157,7 +163,7 @@ class Selection:
         self._waiting.pop(conversation, None)
         creator = self._creator.pop(conversation, None)
         self._asked.discard(creator, conversation)
-        self._refused.discard(conversation)
+        self._refused.pop(conversation, None)
 
     def end_link(self) -> None:
         """Forget what is not open: the next link lists it again."""
@@ -275,7 +281,7 @@ class Selection:
 
     def creator(self, conversation: ConversationId) -> PublicKey | None:
         """Return the creator of a listed conversation, if it is known."""
-        return self._creator.get(conversation)
+        return self._creator.get(conversation) or self._refused.get(conversation)
 
     def left_out(self) -> dict[LeftOut, int]:
         """Count the listed conversations that are not open, by the reason."""
