@@ -8,6 +8,7 @@ import json
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
 from antiphon.library.errors import ToolUnsuitable
@@ -150,13 +151,31 @@ def _schema(hint: Any, name: str) -> dict[str, Any]:
 
 
 def text_of_result(value: Any) -> str:
-    """Return a tool's value as text: text as it is, anything else as JSON.
+    """Return a tool's value as text: text as it is, anything else as JSON, else its repr.
 
-    A message has room for RESULT_BYTES_MAX; a longer text is cut there, and says so.
+    Raises nothing: the tool has run (DECISIONS D450). A message has room for
+    RESULT_BYTES_MAX; a longer text is cut there, and says so.
     """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else _shown(value)
     data = text.encode(errors="replace")  # half of a pair of surrogates has no bytes
     if len(data) <= RESULT_BYTES_MAX:
         return data.decode()
     kept = data[:RESULT_BYTES_MAX].decode(errors="ignore")
     return f"{kept}\n[cut here: the result has {len(data):,} bytes]"
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return the type and the text of what a function of the program raised. Raises nothing."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001  # raised by the program's own __str__
+        return f"{type(error).__name__}: (no text)"
+
+
+def _shown(value: Any) -> str:
+    for show in (partial(json.dumps, ensure_ascii=False, default=str), repr):
+        try:
+            return str(show(value))
+        except BaseException:  # noqa: BLE001, S112  # raised by the program's own methods
+            continue
+    return f"(a value of the type {type(value).__name__}, which has no text)"

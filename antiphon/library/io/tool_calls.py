@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from antiphon.library import events as e
-from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_result
+from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_error, text_of_result
 from replica.conversation import OpenCall
 from replica.ids import EntryId
 
@@ -45,16 +45,17 @@ async def call_tool(known: Tool, one: OpenCall) -> tuple[str, bool]:
         if known.wants_key:
             arguments[EFFECT_PARAMETER] = one.effect_key
         with _performing(one.request):
-            return text_of_result(await called(known.function, **arguments)), False
+            value = await called(known.function, **arguments)
     except Exception as error:  # noqa: BLE001  # the model reads it, and goes on
-        return text_of_result(f"{type(error).__name__}: {error}"), True
+        return text_of_result(text_of_error(error)), True
+    return text_of_result(value), False
 
 
 async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function of the program: an async one here, any other in a thread.
 
-    Raises what it raises. An exit or a cancellation of its own is a RuntimeError: it ends
-    the function, not the event loop and everything in it.
+    Raises what it raises. What is no Exception, such as an exit, is a RuntimeError: it
+    ends the function, not the event loop and everything in it.
     """
     if not inspect.iscoroutinefunction(function):
         work = _in_thread(function, args, kwargs)
@@ -84,15 +85,13 @@ async def _awaited(found: Any) -> Any:
     before = task.cancelling()
     try:
         return await found
-    except asyncio.CancelledError as ended:
-        if task.cancelling() > before:
-            raise  # the run itself is cancelled
-        raise _ended(ended) from ended
-    except SystemExit as ended:
-        raise _ended(ended) from ended
-    except GeneratorExit as ended:
-        if not _is_current(task):
-            raise  # the run itself is closed
+    except Exception:
+        raise
+    except BaseException as ended:
+        is_cancelled = isinstance(ended, asyncio.CancelledError) and task.cancelling() > before
+        is_closed = isinstance(ended, GeneratorExit) and not _is_current(task)
+        if is_cancelled or is_closed:
+            raise  # the run itself is ended
         raise _ended(ended) from ended
 
 
@@ -104,4 +103,4 @@ def _is_current(task: "asyncio.Task[Any]") -> bool:
 
 
 def _ended(error: BaseException) -> RuntimeError:
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return RuntimeError(text_of_error(error))
