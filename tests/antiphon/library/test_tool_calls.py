@@ -1,12 +1,15 @@
 """What becomes of a tool's value, and of what it raises."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import antiphon
+from antiphon.library.io import tool_calls
 from antiphon.library.io.tool_calls import call_tool
 from antiphon.library.tools import Tool, text_of_result, tool
 from replica.conversation import Asked, OpenCall
@@ -127,6 +130,42 @@ async def test_the_end_of_the_run_ends_its_tool():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_tools_that_wait_for_tools_of_their_own_all_end():
+    """More of them than Python's pools of threads have: each holds one while it waits."""
+    loop, count = asyncio.get_running_loop(), 50
+    all_run = threading.Barrier(count)
+
+    def outer() -> str:
+        all_run.wait(10)
+        inner = called(tool(make_tool(lambda: "inner"), name="inner"))
+        return asyncio.run_coroutine_threadsafe(inner, loop).result()[0]
+
+    results = await asyncio.gather(*(called(tool(outer)) for _ in range(count)))
+    assert {*results} == {("inner", False)}
+
+
+async def test_tools_wait_for_room_and_not_for_what_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(tool_calls, "THREADS_MAX", 1)
+    monkeypatch.setattr(tool_calls, "NESTED_MAX", 3)
+    loop = asyncio.get_running_loop()
+
+    def nested(depth: int) -> str:
+        if not depth:
+            return "inner"
+        inner = called(named(partial(nested, depth - 1)))
+        return asyncio.run_coroutine_threadsafe(inner, loop).result()[0]
+
+    def named(function: Callable[[], str]) -> Tool:
+        return tool(name="nested")(make_tool(function))
+
+    results = await asyncio.gather(*(called(named(partial(nested, 2))) for _ in range(8)))
+    assert {*results} == {("inner", False)}
+    text, _ = await called(named(partial(nested, 3)))
+    assert text.startswith("ArgumentInvalid: plain functions run inside each other 3 deep")
 
 
 async def test_a_value_that_is_no_json_ends_no_run(lab: Lab):
