@@ -1,9 +1,12 @@
 """A replica for programs: a folder with a key and conversations, linked to a hub."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
 
 from antiphon.library import events as e
 from antiphon.library.given import check_id, check_text, check_timeout
@@ -30,6 +33,8 @@ from replica.io import Replica as Core
 from replica.link import Event, Listed, SyncState
 from replica.log import Sampling
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NoHost, PeerIdentityChanged
+
+T = TypeVar("T")
 
 _NAME = "library name "
 _SETTLED = frozenset({SyncState.SYNCHRONIZED, SyncState.DENIED, SyncState.DESYNCHRONIZED})
@@ -86,7 +91,7 @@ class Replica:
         >>> await found.title()
         'Lisbon'
         """
-        check_text(name, "the name")
+        documents.check_title(check_text(name, "the name"))
         if system is not None:
             check_text(system, "the system text")
         if not isinstance(sampling, Sampling | None):
@@ -98,8 +103,7 @@ class Replica:
                 await self._hear_of_all()
                 found = await self._titled(name)
             if found is None:
-                found = await begin.begin(self._core, sampling, (), None)
-                await self._core.store.put_meta(_NAME + name, found)
+                found = await _to_its_end(self._begin(name, sampling))
             held = await self._core.load(found)
             handle = self._handle(found)
             if documents.title_of(held) is None:  # new, or its beginning was cut off
@@ -199,6 +203,11 @@ class Replica:
         return await self._core.wait_for(is_done, timeout_s)
 
     # --- names --------------------------------------------------------------------------
+
+    async def _begin(self, name: str, sampling: Sampling | None) -> ConversationId:
+        begun = await begin.begin(self._core, sampling, (), None)
+        await self._core.store.put_meta(_NAME + name, begun)
+        return begun
 
     def _handle(self, conversation: ConversationId) -> Conversation:
         return Conversation(self._core, conversation, self._shared)
@@ -332,6 +341,20 @@ async def _opened(
             yield Replica(core, Shared(host))
         finally:
             await redeeming.stop()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that a cancellation of the caller does not interrupt; it is raised then."""
+    task, cancelled = asyncio.ensure_future(work), None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled from task.exception()
+    return task.result()
 
 
 def _host_key(host: str | PublicKey | None) -> PublicKey | None:
