@@ -1,6 +1,7 @@
 """A replica for programs: a folder with a key and conversations, linked to a hub."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host
 from replica.conversation import Invitation, decode_invitation
 from replica.errors import Unavailable
-from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
+from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
     Redeeming,
     await_grant,
@@ -286,9 +287,12 @@ async def open_replica(
     >>> answer.text
     'Paris.'
     """
-    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    path, pinned = folder_path(folder), _host_key(host)
+    for text, name in ((hub, "hub"), (label, "label")):
+        if text is not None:
+            check_text(text, name)
     address = hub or saved_hub(path)
-    async with _opened(path, address, None, _host_key(host), label) as replica:
+    async with _opened(path, address, None, pinned, label) as replica:
         yield replica
 
 
@@ -307,7 +311,7 @@ async def join(
     >>> answer.text
     'Paris.'
     """
-    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    path = folder_path(folder)
     check_timeout(timeout_s)
     invitation = decode_invitation(check_text(code, "the code"))
     key = keys.load_or_create(path / "identity.key")
@@ -357,9 +361,27 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
+def folder_path(folder: str | Path) -> Path:
+    """Return the path of a folder, that of `~` included. Raises ArgumentInvalid."""
+    try:
+        path = Path(folder).expanduser()
+        is_path = b"\0" not in os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        is_path = False
+    except RuntimeError as error:
+        raise ArgumentInvalid(f"the folder is {folder!r}, and that home is not known") from error
+    if not is_path:
+        raise ArgumentInvalid(f"the folder is {folder!r}, and no path")
+    return path
+
+
 def _host_key(host: str | PublicKey | None) -> PublicKey | None:
-    if host is None or isinstance(host, bytes):
+    if host is None or (isinstance(host, bytes) and len(host) == KEY_BYTES):
         return host
+    if not isinstance(host, str):
+        raise ArgumentInvalid(
+            f"host is {host!r}, and no key of {KEY_BYTES} bytes or its hex digits"
+        )
     try:
         return key_from_hex(host)
     except ValueError as error:
