@@ -23,5 +23,5 @@ notes.ask("Another one?", max_tokens=20)
 print(notes.at(answer.entry).ask("A darker one?", max_tokens=20, temperature=0.8).text)
 print(len(notes.branches()), "branches")
 
-# %% Leave
+# %% Leave; where a cell raised, the end of the kernel does it
 local.__exit__(None, None, None)

@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from antiphon.cli.errors import AlreadyRunning
-from replica.io import FILE_MODE, make_folder, require_free, typed_errors
+from replica.io import (
+    FILE_MODE,
+    close_file,
+    make_folder,
+    own_file,
+    require_free,
+    typed_errors,
+)
 from replica.refusals import StoreLocked
 
 LOCK_FILE = "up.lock"
@@ -25,7 +32,7 @@ def services_lock(folder: Path) -> Iterator[None]:
     """Hold the folder of hub and host during the block. Raises AlreadyRunning with the pid."""
     with typed_errors():
         make_folder(folder)
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        descriptor = own_file(os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, FILE_MODE))
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +44,7 @@ def services_lock(folder: Path) -> Iterator[None]:
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        os.close(descriptor)
+        close_file(descriptor)
 
 
 async def until_stores_are_free(folder: Path, timeout_s: float) -> None:

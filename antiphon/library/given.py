@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antiphon.library import events as e
-from antiphon.library.tools import Tool
 from replica.conversation import call_digest, key_digest
 from replica.ids import ID_BYTES, PublicKey
 from replica.log import CallKey, LogitBias, Part, Sampling, Text
 from replica.refusals import ArgumentInvalid
+
+if TYPE_CHECKING:
+    from antiphon.library.tools import Tool
 
 Policy = Callable[[e.Answer], "e.Call | Awaitable[e.Call | None] | None"]
 """The program's own decision after an answer: the next call, or None where it is done."""
@@ -23,7 +25,7 @@ class Given:
     """The arguments of a run."""
 
     parts: tuple[Part, ...]
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: "Mapping[str, Tool]" = field(default_factory=dict)
     key: str | None = None
     retries: int = 0
     policy: Policy | None = None

@@ -8,11 +8,14 @@ import json
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
 from antiphon.library.errors import ToolUnsuitable
-from replica.limits import BODY_BYTES_MAX
+from antiphon.library.given import check_text
+from replica.limits import BODY_BYTES_MAX, TOOL_NAME_BYTES_MAX
 from replica.log import ToolDefinition
+from replica.refusals import ArgumentInvalid
 
 EFFECT_PARAMETER = "effect_key"
 """A parameter of this name gets the key of the effect, and the model does not see it."""
@@ -80,7 +83,8 @@ def tool(
     With `effect` its start is durable before it runs, and after a crash it is not run
     again: `resolve(effect_key)` returns the result if the effect happened and None if it
     did not; without `resolve` the call stays open (CALL_OPEN). A parameter
-    `effect_key` gets that key. The function may be async. Raises ToolUnsuitable.
+    `effect_key` gets that key. The function may be async. Raises ToolUnsuitable,
+    ArgumentInvalid.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -89,16 +93,28 @@ def tool(
     >>> add.definition.description, add(1, 2)
     ('Add two numbers.', 3)
     """
+    if resolve is not None and not callable(resolve):
+        raise ArgumentInvalid(f"resolve is {resolve!r}, and no function")
 
     def make(wrapped: Callable[..., Any]) -> Tool:
         schema = json.dumps(schema_of(wrapped), ensure_ascii=False)
-        doc = inspect.getdoc(wrapped) or ""
-        definition = ToolDefinition(
-            name or wrapped.__name__, description if description is not None else doc, schema
-        )
-        return Tool(wrapped, definition, effect, resolve)
+        called = _name(wrapped.__name__ if name is None else name)
+        text = (inspect.getdoc(wrapped) or "") if description is None else description
+        check_text(text, "the description of a tool")
+        return Tool(wrapped, ToolDefinition(called, text, schema), effect, resolve)
 
     return make if function is None else make(function)
+
+
+def _name(name: str) -> str:
+    size = len(check_text(name, "the name of a tool").encode())
+    if not size:
+        raise ArgumentInvalid("the name of a tool is empty")
+    if size > TOOL_NAME_BYTES_MAX:
+        raise ArgumentInvalid(
+            f"the name of a tool has {size} bytes, of at most {TOOL_NAME_BYTES_MAX}"
+        )
+    return name
 
 
 def as_tools(given: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -116,9 +132,17 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the JSON schema of a function's parameters. Raises ToolUnsuitable."""
     if not inspect.isroutine(function):
         raise ToolUnsuitable(f"{function!r} is no function")
-    hints = get_type_hints(function)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:
+        raise ToolUnsuitable(f"{function!r} has no signature; wrap it in a function") from error
+    try:
+        hints = get_type_hints(function)
+    except Exception as error:  # whatever evaluating a text raises
+        detail = text_of_error(error)
+        raise ToolUnsuitable(f"{function!r}: its annotations can't be read: {detail}") from error
     properties, required = {}, []
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters:
         if parameter.name == EFFECT_PARAMETER:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
@@ -135,28 +159,57 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 def _schema(hint: Any, name: str) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return {"enum": list(arguments)}
+        return {"enum": [_literal(one, name) for one in arguments]}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema(one, name) for one in arguments]}
-    if origin is list:
+    if origin is list and arguments:
         return {"type": "array", "items": _schema(arguments[0], name)}
-    if origin is dict and arguments[0] is str:
+    if origin is dict and arguments and arguments[0] is str:
         return {"type": "object", "additionalProperties": _schema(arguments[1], name)}
     if hint is Any:
         return {}
-    if hint not in _NAMES:
-        raise ToolUnsuitable(f"'{name}' has an annotation without a JSON type: {hint!r}")
-    return {"type": _NAMES[hint]}
+    bare = origin if origin in (list, dict) and not arguments else hint  # typing.List, typing.Dict
+    for known, kind in _NAMES.items():  # by identity: an annotation may have no hash
+        if bare is known:
+            return {"type": kind}
+    raise ToolUnsuitable(f"'{name}' has an annotation without a JSON type: {hint!r}")
+
+
+def _literal(value: Any, name: str) -> str | int | None:
+    try:
+        if value is None or isinstance(value, int):
+            return value
+        return check_text(value, name)
+    except ArgumentInvalid as error:
+        raise ToolUnsuitable(f"'{name}' has a Literal without JSON: {value!r}") from error
 
 
 def text_of_result(value: Any) -> str:
-    """Return a tool's value as text: text as it is, anything else as JSON.
+    """Return a tool's value as text: text as it is, anything else as JSON, else its repr.
 
-    A message has room for RESULT_BYTES_MAX; a longer text is cut there, and says so.
+    Raises nothing: the tool has run (DECISIONS D450). A message has room for
+    RESULT_BYTES_MAX; a longer text is cut there, and says so.
     """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else _shown(value)
     data = text.encode(errors="replace")  # half of a pair of surrogates has no bytes
     if len(data) <= RESULT_BYTES_MAX:
         return data.decode()
     kept = data[:RESULT_BYTES_MAX].decode(errors="ignore")
     return f"{kept}\n[cut here: the result has {len(data):,} bytes]"
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return the type and the text of what a function of the program raised. Raises nothing."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001  # raised by the program's own __str__
+        return f"{type(error).__name__}: (no text)"
+
+
+def _shown(value: Any) -> str:
+    for show in (partial(json.dumps, ensure_ascii=False, default=str), repr):
+        try:
+            return str(show(value))
+        except BaseException:  # noqa: BLE001, S112  # raised by the program's own methods
+            continue
+    return f"(a value of the type {type(value).__name__}, which has no text)"

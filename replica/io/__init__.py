@@ -12,6 +12,7 @@ from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
 from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
 from replica.io.flags import read_settings
+from replica.io.forked import close_file, own_file
 from replica.io.grpc_server import (
     STOP_GRACE_S,
     add_health,
@@ -123,6 +124,7 @@ __all__ = [
     "begin",
     "check_usable",
     "choose_host",
+    "close_file",
     "configure_log",
     "decode_receipt",
     "documents",
@@ -147,6 +149,7 @@ __all__ = [
     "now_ms",
     "open_channel",
     "open_read_only",
+    "own_file",
     "petnames",
     "pin",
     "pinned_key",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from replica.ids import tagged_sha256
 from replica.io.disk import FILE_MODE, typed_errors
+from replica.io.forked import close_file, own_file
 
 CLAIM_TAG = b"antiphon/v1/claim"
 _LOCK = struct.Struct("hhqqi4x")
@@ -63,12 +64,13 @@ class Claims:
         """Release all claims."""
         self._held.clear()
         if self._file is not None:
-            os.close(self._file)
+            close_file(self._file)
             self._file = None
 
     def _opened(self) -> int:
         if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._file = own_file(os.open(self._path, flags, FILE_MODE))
         return self._file
 
     def _lock(self, offset: int, kind: int) -> bool:

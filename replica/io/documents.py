@@ -8,13 +8,16 @@ from replica.conversation import Conversation, LaneMoved
 from replica.document import EMPTY_UPDATE
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.io.replica import Replica
-from replica.limits import PARENTS_MAX
+from replica.limits import DOCUMENT_UPDATE_BYTES_MAX, PARENTS_MAX
 from replica.log import DocumentUpdate, Join, Kind
+from replica.refusals import ArgumentInvalid
 
 if TYPE_CHECKING:
     from replica.document.projection import Edit
 
 TITLE = "title"
+TITLE_BYTES_MAX = DOCUMENT_UPDATE_BYTES_MAX // 2
+"""The rest of an update is for what surrounds it."""
 NAME = "name "
 """Before the hex digits of a key: the name that it proposes for itself."""
 
@@ -65,8 +68,15 @@ async def propose_name(replica: Replica, conversation: ConversationId, name: str
     await edit(replica, conversation, lambda one: one.set_meta(key, name))
 
 
+def check_title(title: str) -> None:
+    """Raise ArgumentInvalid for a title that an update has no room for."""
+    if len(title.encode(errors="replace")) > TITLE_BYTES_MAX:
+        raise ArgumentInvalid(f"a title has at most {TITLE_BYTES_MAX:,} bytes")
+
+
 async def set_title(replica: Replica, conversation: ConversationId, title: str) -> None:
-    """Set the title. Raises ValueRefused for a text that JSON can't carry."""
+    """Set the title. Raises ArgumentInvalid, ValueRefused for a text that JSON can't carry."""
+    check_title(title)
     await edit(replica, conversation, lambda one: one.set_meta(TITLE, title))
 
 

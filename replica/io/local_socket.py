@@ -12,8 +12,10 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from replica.io.disk import FILE_MODE, typed_errors
+from replica.io.forked import own_socket
 
 ADDRESS_BYTES_MAX = 107
 """Bytes of a Unix socket's address, without the zero at its end."""
@@ -38,7 +40,8 @@ def listen(store: Path) -> socket.socket:
     """
     remove(store)
     with typed_errors(), ExitStack() as stack:
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        made = _Listener(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = stack.enter_context(own_socket(made))
         listener.setblocking(False)
         # Before it is bound: the name never exists with another mode.
         os.fchmod(listener.fileno(), FILE_MODE)
@@ -51,7 +54,7 @@ def listen(store: Path) -> socket.socket:
 
 def connect(store: Path) -> socket.socket:
     """Connect to the process that serves a store. Raises OSError if none does."""
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client = own_socket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         client.setblocking(False)
         with _address(socket_path(store)) as address:
@@ -78,6 +81,13 @@ def peer_user(peer: "socket.socket") -> int:
 def may_share(user: int, own: int) -> bool:
     """Say whether a process of `user` may share a store of `own`: not even the superuser may."""
     return user == own
+
+
+class _Listener(socket.socket):
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, which forked children give up too."""
+        connected, address = super().accept()
+        return own_socket(connected), address
 
 
 @contextmanager

@@ -9,7 +9,6 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +66,7 @@ class Store:
         async with contextlib.AsyncExitStack() as stack:
             with typed_errors():
                 # Without a thread: a caller that is cancelled meanwhile would leave it locked.
-                stack.callback(os.close, store_lock.lock(path))
+                stack.callback(store_lock.unlock, store_lock.lock(path))
                 mark = MarkFile(path)
                 stack.callback(mark.close)
                 if not await schema.check(path, mark.mark.number):

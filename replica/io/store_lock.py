@@ -10,19 +10,20 @@ from pathlib import Path
 
 from replica.io import tail
 from replica.io.disk import FILE_MODE, make_folder, typed_errors
+from replica.io.forked import close_file, own_file
 from replica.refusals import StoreLocked, StoreReadOnly
 
 _PID_BYTES_MAX = 20
 
 
 def lock(path: Path) -> int:
-    """Lock the store for this process; the lock ends with the descriptor or the process.
+    """Lock the store for this process; the lock ends by `unlock` or with the process.
 
     Raises StoreLocked with the process id of its holder, StoreReadOnly, StoreCorrupt, OSError.
     """
     make_folder(path.parent)
     try:
-        descriptor = os.open(_file(path), os.O_RDWR | os.O_CREAT, FILE_MODE)
+        descriptor = own_file(os.open(_file(path), os.O_RDWR | os.O_CREAT, FILE_MODE))
     except PermissionError as error:
         raise StoreReadOnly(f"{path.parent} can't be written") from error
     try:
@@ -35,19 +36,24 @@ def lock(path: Path) -> int:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
     except BlockingIOError as error:
         holder = _words(_pid_in(descriptor))
-        os.close(descriptor)
+        close_file(descriptor)
         raise StoreLocked(f"{holder} holds {path}") from error
     except BaseException:
-        os.close(descriptor)
+        close_file(descriptor)
         raise
     return descriptor
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock."""
+    close_file(descriptor)
 
 
 def require_free(path: Path) -> None:
     """Raise StoreLocked if a process holds the store at `path` now, and OSErrors as StoreError."""
     with typed_errors():
         try:
-            descriptor = os.open(_file(path), os.O_RDWR)
+            descriptor = own_file(os.open(_file(path), os.O_RDWR))
         except FileNotFoundError:
             return
         try:
@@ -55,7 +61,7 @@ def require_free(path: Path) -> None:
         except BlockingIOError as error:
             raise StoreLocked(f"{_words(_pid_in(descriptor))} holds {path}") from error
         finally:
-            os.close(descriptor)
+            close_file(descriptor)
 
 
 def _file(path: Path) -> str:

@@ -4,7 +4,7 @@ Each method is that of the async form, run in a thread of its own (portal.py).
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from antiphon.library import events as e
@@ -16,10 +16,10 @@ from antiphon.library.io.portal import (
     Blocking,
     all_of,
     blocking,
+    entered,
     iterate,
     iterating,
     returning,
-    running_portal,
 )
 from replica.ids import ConversationId, EntryId, PublicKey
 
@@ -141,14 +141,13 @@ class Replica(Blocking):
         return bool(self._core.is_linked)
 
 
-@contextmanager
 def open_replica(
     folder: str | Path,
     *,
     hub: str | None = None,
     host: str | PublicKey | None = None,
     label: str | None = None,
-) -> Iterator[Replica]:
+) -> AbstractContextManager[Replica]:
     """Open a replica in a folder, created if needed, and link it to a hub; closes it at the end.
 
     See `antiphon.aio.open`, of which this is the blocking form.
@@ -159,16 +158,13 @@ def open_replica(
     >>> answer.text
     'Paris.'
     """
-    with running_portal() as portal:
-        opening = replicas.open_replica(folder, hub=hub, host=host, label=label)
-        with portal.within(opening) as core:
-            yield Replica(portal, core)
+    opening = replicas.open_replica(folder, hub=hub, host=host, label=label)
+    return entered(opening, Replica)
 
 
-@contextmanager
 def join(
     code: str, folder: str | Path, *, timeout_s: float | None = None
-) -> Iterator[Conversation]:
+) -> AbstractContextManager[Conversation]:
     """Join with a code as the replica in a folder, created if needed; closes it at the end.
 
     See `antiphon.aio.join`, of which this is the blocking form.
@@ -179,19 +175,15 @@ def join(
     >>> answer.text
     'Paris.'
     """
-    with running_portal() as portal:
-        opening = replicas.join(code, folder, timeout_s=timeout_s)
-        with portal.within(opening) as core:
-            yield Conversation(portal, core)
+    return entered(replicas.join(code, folder, timeout_s=timeout_s), Conversation)
 
 
-@contextmanager
 def local_replica(
     folder: str | Path = local_form.FOLDER,
     *,
     model: str | None = None,
     host_module: str = "model_host",
-) -> Iterator[Replica]:
+) -> AbstractContextManager[Replica]:
     """Start a hub and a model host as children, and open a replica on them; stops all at the end.
 
     See `antiphon.aio.local`, of which this is the blocking form.
@@ -200,7 +192,5 @@ def local_replica(
     ...     me.sync()
     True
     """
-    with running_portal() as portal:
-        opening = local_form.local_replica(folder, model=model, host_module=host_module)
-        with portal.within(opening) as core:
-            yield Replica(portal, core)
+    opening = local_form.local_replica(folder, model=model, host_module=host_module)
+    return entered(opening, Replica)

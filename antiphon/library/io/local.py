@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.cli.supervisor import Supervisor
-from antiphon.library.io.replica import Replica, open_replica
+from antiphon.library.io.replica import Replica, folder_path, open_replica
 from replica.ids import PublicKey
 
 FOLDER = "~/.local/share/antiphon"
@@ -23,7 +23,7 @@ async def local_replica(
     ...     await me.sync()
     True
     """
-    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    path = folder_path(folder)
     daemons = Supervisor(
         path, models=(model,) if model else (), host_module=host_module, report=lambda _line: None
     )

@@ -50,8 +50,10 @@ class Members(Handle):
         ...     shared.id == trip.id
         True
         """
-        invited = _role(check_text(role, "role"))
+        invited = _role(role)
         check_text(name, "name")
+        if address is not None:
+            check_text(address, "address")
         await require_link(self.replica, SYNC_S)
         await self.replica.wait_synced(self.id, SYNC_S)
         issued = await invite(self.replica, self.id, name, role=invited, address=address)
@@ -59,6 +61,6 @@ class Members(Handle):
 
 
 def _role(name: str) -> Role:
-    if name.upper() not in Role.__members__:
+    if check_text(name, "role").upper() not in Role.__members__:
         raise ArgumentInvalid(f"'{name}' is none of reader, writer, owner, host")
     return Role[name.upper()]

@@ -6,14 +6,22 @@ is written twice.
 """
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401  # see _close_all
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+)
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.steps import Steps
@@ -22,18 +30,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 W = TypeVar("W")
 T = TypeVar("T")
+_INHERITED = (
+    "it was opened by the process that forked this one; start processes by 'spawn', and open the"
+    " folder in each"
+)
 
 
 class Portal:
-    """The event loop of a thread, open until its `with` ends."""
+    """The event loop of a thread, and an async context in it, until `close`."""
 
-    def __init__(self, loop: BlockingPortal) -> None:
-        """Use a running portal."""
-        self._loop = loop
-        self._thread = loop.call(threading.get_ident)
+    def __init__(self) -> None:
+        """Start the thread."""
+        self._opener = threading.current_thread()
+        self._closing = threading.Lock()
+        self._context: AbstractContextManager[Any] | None = None
         self._begun: set[asyncio.Task[None]] = set()
+        self._is_inherited = False
         self.is_open = True
         self.calls: set[_Call] = set()
+        started: Future[BlockingPortal] = Future()
+        self._thread = threading.Thread(target=_run_loop, args=(started,), name="antiphon")
+        self._thread.start()
+        self._loop = started.result()
+        _PORTALS.add(self)
+
+    def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Enter the context, which `close` leaves."""
+        entered = self._loop.wrap_async_context_manager(context)
+        inner = entered.__enter__()
+        self._context = entered
+        return inner
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Call a function in the loop's thread, and wait for its result. Raises ReplicaClosed.
@@ -41,7 +67,7 @@ class Portal:
         An interrupt of the wait, such as Ctrl-C, ends the call before it is raised.
         """
         if not self.is_open:
-            raise ReplicaClosed
+            raise ReplicaClosed(_INHERITED if self._is_inherited else "")
         call = _Call(self)
         future = self._loop.start_task_soon(call.run, function, args)
         try:
@@ -56,22 +82,32 @@ class Portal:
 
         The collector may end one in the loop's own thread, which does not wait for itself.
         """
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread.ident:
             self.call(function)
             return
         task = asyncio.get_running_loop().create_task(function())
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
 
-    @contextmanager
-    def within(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter an async context; calls still in progress at its end raise ReplicaClosed."""
-        with self._loop.wrap_async_context_manager(context) as inner:
+    def close(self) -> None:
+        """Leave the context and end the thread; do nothing when repeated.
+
+        Calls still in progress raise ReplicaClosed.
+        """
+        if self._is_inherited:
+            return  # the thread is not here, and the context is another process's
+        with self._closing:
+            if self not in _PORTALS:
+                return
+            self.is_open = False
             try:
-                yield inner
+                if self._context is not None:
+                    self._loop.call(self._end_calls)
+                    self._context.__exit__(None, None, None)
             finally:
-                self.is_open = False
-                self._loop.call(self._end_calls)
+                _PORTALS.discard(self)
+                self._loop.call(self._loop.stop, True)
+                self._thread.join()
 
     async def _end_calls(self) -> None:
         calls = [*self.calls]
@@ -80,10 +116,70 @@ class Portal:
         for call in calls:
             await anyio.to_thread.run_sync(call.ended.wait)
 
-    def close(self) -> None:
-        """End the loop; calls that still wait there are cancelled."""
-        self.is_open = False
-        self._loop.call(self._loop.stop, True)
+    def close_at_exit(self) -> None:
+        """Close it as Python ends; behind the thread that opened it, where it still runs."""
+        if self._opener is threading.main_thread() or self._opener.daemon:
+            self.close()
+        else:
+            threading.Thread(target=self._close_behind_opener).start()
+
+    def _close_behind_opener(self) -> None:
+        self._opener.join()
+        self.close()
+
+    def abandon(self) -> None:
+        """Refuse all calls: this process is a forked child, and lacks the thread."""
+        self.is_open, self._is_inherited = False, True
+
+
+_PORTALS: set[Portal] = set()
+"""The portals of this process that are not closed."""
+_ABANDONED: list[Portal] = []
+"""Those of the process that forked this one. Nothing of them is freed: finalizers would wait
+for threads that are not here."""
+
+
+def _close_all() -> None:
+    with ExitStack() as closing:  # all of them, though one fails
+        for portal in tuple(_PORTALS):
+            closing.callback(portal.close_at_exit)
+
+
+def _abandon_all() -> None:
+    for portal in _PORTALS:
+        portal.abandon()
+    _ABANDONED.extend(_PORTALS)
+    _PORTALS.clear()
+
+
+# Python waits for its threads before it calls what `atexit` has. concurrent.futures, imported
+# above, has registered here before, so that its threads still work when this is called.
+threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _run_loop(started: "Future[BlockingPortal]") -> None:
+    async def run() -> None:
+        async with BlockingPortal() as loop:
+            started.set_result(loop)
+            await loop.sleep_until_stopped()
+
+    try:
+        anyio.run(run)
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)
+
+
+@contextmanager
+def entered(context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]) -> Iterator[W]:
+    """Enter an async context in the event loop of a new thread; leave it at the end."""
+    portal = Portal()
+    try:
+        yield wrap(portal, portal.enter(context))
+    finally:
+        portal.close()
 
 
 class _Call:
@@ -113,17 +209,6 @@ class _Call:
         self._is_cancelled = True
         if self._scope is not None:
             self._scope.cancel()
-
-
-@contextmanager
-def running_portal() -> Iterator[Portal]:
-    """Run an event loop in a thread."""
-    with start_blocking_portal() as loop:
-        portal = Portal(loop)
-        try:
-            yield portal
-        finally:
-            portal.close()
 
 
 class Blocking:
@@ -208,10 +293,15 @@ def all_of(
 
 
 def _call(self: Blocking, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    bare = [one._core if isinstance(one, Blocking) else one for one in args]
+    bare = [_bare(one) for one in args]
+    named = {name: _bare(one) for name, one in kwargs.items()}
 
     async def run() -> Any:
-        result = method(self._core, *bare, **kwargs)
+        result = method(self._core, *bare, **named)
         return await result if isinstance(result, Awaitable) else result
 
     return self._portal.call(run)
+
+
+def _bare(given: Any) -> Any:
+    return given._core if isinstance(given, Blocking) else given

@@ -1,9 +1,13 @@
 """A replica for programs: a folder with a key and conversations, linked to a hub."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
 
 from antiphon.library import events as e
 from antiphon.library.given import check_id, check_text, check_timeout
@@ -12,7 +16,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host
 from replica.conversation import Invitation, decode_invitation
 from replica.errors import Unavailable
-from replica.ids import ConversationId, EntryId, PublicKey, key_from_hex, short
+from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
     Redeeming,
     await_grant,
@@ -30,6 +34,8 @@ from replica.io import Replica as Core
 from replica.link import Event, Listed, SyncState
 from replica.log import Sampling
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NoHost, PeerIdentityChanged
+
+T = TypeVar("T")
 
 _NAME = "library name "
 _SETTLED = frozenset({SyncState.SYNCHRONIZED, SyncState.DENIED, SyncState.DESYNCHRONIZED})
@@ -86,7 +92,7 @@ class Replica:
         >>> await found.title()
         'Lisbon'
         """
-        check_text(name, "the name")
+        documents.check_title(check_text(name, "the name"))
         if system is not None:
             check_text(system, "the system text")
         if not isinstance(sampling, Sampling | None):
@@ -98,8 +104,7 @@ class Replica:
                 await self._hear_of_all()
                 found = await self._titled(name)
             if found is None:
-                found = await begin.begin(self._core, sampling, (), None)
-                await self._core.store.put_meta(_NAME + name, found)
+                found = await _to_its_end(self._begin(name, sampling))
             held = await self._core.load(found)
             handle = self._handle(found)
             if documents.title_of(held) is None:  # new, or its beginning was cut off
@@ -200,6 +205,11 @@ class Replica:
 
     # --- names --------------------------------------------------------------------------
 
+    async def _begin(self, name: str, sampling: Sampling | None) -> ConversationId:
+        begun = await begin.begin(self._core, sampling, (), None)
+        await self._core.store.put_meta(_NAME + name, begun)
+        return begun
+
     def _handle(self, conversation: ConversationId) -> Conversation:
         return Conversation(self._core, conversation, self._shared)
 
@@ -277,9 +287,12 @@ async def open_replica(
     >>> answer.text
     'Paris.'
     """
-    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    path, pinned = folder_path(folder), _host_key(host)
+    for text, name in ((hub, "hub"), (label, "label")):
+        if text is not None:
+            check_text(text, name)
     address = hub or saved_hub(path)
-    async with _opened(path, address, None, _host_key(host), label) as replica:
+    async with _opened(path, address, None, pinned, label) as replica:
         yield replica
 
 
@@ -298,7 +311,7 @@ async def join(
     >>> answer.text
     'Paris.'
     """
-    path = Path(folder).expanduser()  # noqa: ASYNC240  # reads the environment alone
+    path = folder_path(folder)
     check_timeout(timeout_s)
     invitation = decode_invitation(check_text(code, "the code"))
     key = keys.load_or_create(path / "identity.key")
@@ -334,9 +347,41 @@ async def _opened(
             await redeeming.stop()
 
 
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that a cancellation of the caller does not interrupt; it is raised then."""
+    task, cancelled = asyncio.ensure_future(work), None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled from task.exception()
+    return task.result()
+
+
+def folder_path(folder: str | Path) -> Path:
+    """Return the path of a folder, that of `~` included. Raises ArgumentInvalid."""
+    try:
+        path = Path(folder).expanduser()
+        is_path = b"\0" not in os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        is_path = False
+    except RuntimeError as error:
+        raise ArgumentInvalid(f"the folder is {folder!r}, and that home is not known") from error
+    if not is_path:
+        raise ArgumentInvalid(f"the folder is {folder!r}, and no path")
+    return path
+
+
 def _host_key(host: str | PublicKey | None) -> PublicKey | None:
-    if host is None or isinstance(host, bytes):
+    if host is None or (isinstance(host, bytes) and len(host) == KEY_BYTES):
         return host
+    if not isinstance(host, str):
+        raise ArgumentInvalid(
+            f"host is {host!r}, and no key of {KEY_BYTES} bytes or its hex digits"
+        )
     try:
         return key_from_hex(host)
     except ValueError as error:

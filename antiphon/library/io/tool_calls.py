@@ -9,18 +9,29 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
-import anyio
 import anyio.to_thread
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
 
 from antiphon.library import events as e
-from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_result
+from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_error, text_of_result
 from replica.conversation import OpenCall
 from replica.ids import EntryId
+from replica.refusals import ArgumentInvalid
 
 _PERFORMED: ContextVar[frozenset[EntryId]] = ContextVar("requests", default=frozenset())
 """The requests whose calls the current function, or one that called it, performs."""
+THREADS_MAX = 256
+"""Plain functions of the program that run at a time, at each depth of nesting (DECISIONS D451)."""
+NESTED_MAX = 16
+"""Plain functions that run inside each other: tools of runs that other tools began."""
+_DEPTH: ContextVar[int] = ContextVar("depth", default=0)
+_LIMITERS: RunVar[list[CapacityLimiter]] = RunVar("limiters")
+"""Those of the event loop, one for each depth. A function waits only for deeper ones, so that
+no two wait for each other."""
 
 
 def is_performed_here(request: EntryId) -> bool:
@@ -45,37 +56,54 @@ async def call_tool(known: Tool, one: OpenCall) -> tuple[str, bool]:
         if known.wants_key:
             arguments[EFFECT_PARAMETER] = one.effect_key
         with _performing(one.request):
-            return text_of_result(await called(known.function, **arguments)), False
+            value = await called(known.function, **arguments)
     except Exception as error:  # noqa: BLE001  # the model reads it, and goes on
-        return text_of_result(f"{type(error).__name__}: {error}"), True
+        return text_of_result(text_of_error(error)), True
+    return text_of_result(value), False
 
 
 async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function of the program: an async one here, any other in a thread.
 
-    Raises what it raises. An exit or a cancellation of its own is a RuntimeError: it ends
-    the function, not the event loop and everything in it.
+    Raises what it raises. What is no Exception, such as an exit, is a RuntimeError: it
+    ends the function, not the event loop and everything in it.
     """
     if not inspect.iscoroutinefunction(function):
-        work = _in_thread(function, args, kwargs)
-        found = await anyio.to_thread.run_sync(work)
+        found = await _in_thread(partial(function, *args, **kwargs))
     else:
         found = function(*args, **kwargs)
     return await _awaited(found) if inspect.isawaitable(found) else found
 
 
-def _in_thread(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[[], Any]:
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Call a plain function in a thread; it waits for one while too many run at its depth.
+
+    Raises ArgumentInvalid where it would be nested too deep.
+    """
+
     def work() -> Any:
         try:
-            return function(*args, **kwargs)
+            return function()
         except Exception:
             raise
         except BaseException as ended:  # SystemExit, as argparse raises it
             raise _ended(ended) from ended
 
-    return work
+    depth = _DEPTH.get()
+    if depth == NESTED_MAX:
+        raise ArgumentInvalid(
+            f"plain functions run inside each other {NESTED_MAX} deep, as tools of runs that tools"
+            " begin; give the innermost run async functions, or no tools"
+        )
+    limiters = _LIMITERS.get(None)
+    if limiters is None:
+        limiters = [CapacityLimiter(THREADS_MAX) for _ in range(NESTED_MAX)]
+        _LIMITERS.set(limiters)
+    token = _DEPTH.set(depth + 1)  # the thread gets a copy of the context
+    try:
+        return await anyio.to_thread.run_sync(work, limiter=limiters[depth])
+    finally:
+        _DEPTH.reset(token)
 
 
 async def _awaited(found: Any) -> Any:
@@ -84,15 +112,13 @@ async def _awaited(found: Any) -> Any:
     before = task.cancelling()
     try:
         return await found
-    except asyncio.CancelledError as ended:
-        if task.cancelling() > before:
-            raise  # the run itself is cancelled
-        raise _ended(ended) from ended
-    except SystemExit as ended:
-        raise _ended(ended) from ended
-    except GeneratorExit as ended:
-        if not _is_current(task):
-            raise  # the run itself is closed
+    except Exception:
+        raise
+    except BaseException as ended:
+        is_cancelled = isinstance(ended, asyncio.CancelledError) and task.cancelling() > before
+        is_closed = isinstance(ended, GeneratorExit) and not _is_current(task)
+        if is_cancelled or is_closed:
+            raise  # the run itself is ended
         raise _ended(ended) from ended
 
 
@@ -104,4 +130,4 @@ def _is_current(task: "asyncio.Task[Any]") -> bool:
 
 
 def _ended(error: BaseException) -> RuntimeError:
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return RuntimeError(text_of_error(error))

@@ -1,0 +1,118 @@
+"""Arguments of a wrong kind: each is refused with an error that names it."""
+
+import enum
+from pathlib import Path
+from typing import Any, Dict, List, Literal  # noqa: UP035  # as programs still write them
+
+import pytest
+
+import antiphon
+from replica.refusals import ArgumentInvalid
+
+
+class Size(enum.Enum):
+    """Has no JSON."""
+
+    LARGE = 1
+
+
+def asking(hint: Any) -> Any:
+    """Return a function whose parameter has an annotation."""
+
+    def act(size):  # type: ignore[no-untyped-def]
+        return size
+
+    act.__annotations__ = {"size": hint}
+    return act
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (dict[str, Dict[int, str]], "'size' has an annotation without a JSON type: typing.Dict"),  # noqa: UP006
+        ([], r"'size' has an annotation without a JSON type: \[\]"),
+        ({}, "'size' has an annotation without a JSON type: {}"),
+        ("Nowhere", "name 'Nowhere' is not defined"),
+        ("list[", "annotations can't be read"),
+        (5, "'size' has an annotation without a JSON type: 5"),
+        (Literal[Size.LARGE], "'size' has a Literal without JSON: <Size.LARGE: 1>"),
+        (Literal["x", b"x"], "'size' has a Literal without JSON: b'x'"),
+        (Literal["\ud800"], "'size' has a Literal without JSON: "),
+        (tuple[int, str], "'size' has an annotation without a JSON type: tuple"),
+    ],
+)
+def test_an_annotation_without_json_is_named(hint: Any, words: str):
+    with pytest.raises(antiphon.ToolUnsuitable, match=words):
+        antiphon.tool(asking(hint))
+
+
+def test_a_bare_list_and_a_bare_dict_hold_anything():
+    for hint, kind in ((List, "array"), (Dict, "object"), (list, "array")):  # noqa: UP006
+        schema = antiphon.tool(asking(hint)).definition.parameters_json
+        assert f'"size": {{"type": "{kind}"' in schema
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": 5}, "the name of a tool is 5, and no text"),
+        ({"name": ""}, "the name of a tool is empty"),
+        ({"name": "\ud800"}, "the name of a tool has an unpaired surrogate"),
+        ({"name": "x" * 257}, "the name of a tool has 257 bytes, of at most 256"),
+        ({"description": 5}, "the description of a tool is 5, and no text"),
+        ({"resolve": "no"}, "resolve is 'no', and no function"),
+    ],
+)
+def test_what_describes_a_tool_is_checked(given: dict[str, Any], words: str):
+    with pytest.raises(ArgumentInvalid, match=words):
+        antiphon.tool(**given)(asking(int))
+
+
+def test_a_function_without_a_signature_is_no_tool():
+    with pytest.raises(antiphon.ToolUnsuitable, match=r"max.* has no signature"):
+        antiphon.tool(max)
+
+
+@pytest.mark.parametrize(
+    ("folder", "given", "words"),
+    [
+        (None, {}, "the folder is None, and no path"),
+        (b"me", {}, "the folder is b'me', and no path"),
+        ("a\0b", {}, "the folder is .*, and no path"),
+        ("\ud800", {}, "the folder is .*, and no path"),
+        ("", {"hub": 5}, "hub is 5, and no text"),
+        ("", {"hub": "\ud800:1"}, "hub has an unpaired surrogate"),
+        ("", {"host": 5}, "host is 5, and no key of 32 bytes or its hex"),
+        ("", {"host": b"abc"}, "host is b'abc', and no key"),
+        ("", {"label": 5}, "label is 5, and no text"),
+        ("", {"label": "\ud800"}, "label has an unpaired surrogate"),
+    ],
+)
+def test_what_opens_a_replica_is_checked_first(
+    tmp_path: Path, folder: Any, given: dict[str, Any], words: str
+):
+    at = str(tmp_path / "me") if folder == "" else folder
+    with pytest.raises(ArgumentInvalid, match=words), antiphon.open(at, **given):
+        pass
+    with pytest.raises(ArgumentInvalid), antiphon.join(5, at):  # type: ignore[arg-type]
+        pass
+    assert not (tmp_path / "me").exists()
+
+
+def test_what_a_conversation_is_asked_is_checked(tmp_path: Path):
+    with antiphon.open(tmp_path) as me:
+        trip: Any = me.conversation("trip")
+        for role in (5, None, "boss"):
+            with pytest.raises(ArgumentInvalid):
+                trip.grant(bytes(32), role)
+        with pytest.raises(ArgumentInvalid, match="address is 5, and no text"):
+            trip.invite("bob", address=5)
+
+
+def test_a_branch_can_be_named_as_an_argument(tmp_path: Path):
+    with antiphon.open(tmp_path) as me:
+        trip = me.conversation("trip")
+        first = trip.say("First.")
+        trip.say("Second.")
+        trip.switch(branch=trip.at(first))
+        assert trip._core._cursor.at == first

@@ -1,0 +1,161 @@
+"""Programs that end, or fork, with a replica open; each is a process of its own, without a hub."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import antiphon
+from replica.io import require_free
+
+END_S = 20.0
+
+
+async def started(code: str, folder: Path, *pipes: int) -> Process:
+    """Start a program with a folder for its replica, and pipes."""
+    command = [sys.executable, "-c", "import antiphon, os, sys, threading\n" + code, str(folder)]
+    return await asyncio.create_subprocess_exec(
+        *command, *map(str, pipes), stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=pipes
+    )
+
+
+async def output_of(code: str, folder: Path) -> tuple[list[str], str, int | None]:
+    """Return the lines of a program that has to end, its errors and its exit code."""
+    program = await started(code, folder)
+    try:
+        async with asyncio.timeout(END_S):
+            printed, errors = await program.communicate()
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.communicate()
+    return printed.decode().splitlines(), errors.decode(), program.returncode
+
+
+def require_closed(folder: Path) -> None:
+    """Require that a store was closed, and not only left."""
+    require_free(folder / "log/log.db")
+    assert not (folder / "log/log.db.sock").exists()
+
+
+CELL = """
+opening = antiphon.open(sys.argv[1])
+me = opening.__enter__()
+me.conversation("notes").say("Kept.")
+raise ValueError("a cell fails")
+"""
+IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+threads = ThreadPoolExecutor()
+openings = [antiphon.open(f"{sys.argv[1]}/{name}") for name in "ab"]
+me = threads.submit(openings[0].__enter__).result()
+thread = threading.Thread(target=openings[1].__enter__)
+thread.start()
+thread.join()
+print(me.conversation("notes").say("Kept.").hex())
+"""
+AT_WORK = """
+def work():
+    with antiphon.open(sys.argv[1]) as me:
+        opened.set()
+        threading.main_thread().join()
+        print(len(me.conversation("notes").say("Kept.")))
+opened = threading.Event()
+threading.Thread(target=work).start()
+opened.wait()
+"""
+
+
+async def test_a_program_that_fails_with_a_replica_open_ends(tmp_path: Path):
+    """Its reason for 1 s, as for those below: a process that imports the library."""
+    _, errors, code = await output_of(CELL, tmp_path)
+    assert (errors.splitlines()[-1], code) == ("ValueError: a cell fails", 1)
+    require_closed(tmp_path)
+
+
+async def test_what_threads_have_opened_is_closed_behind_them(tmp_path: Path):
+    printed, errors, code = await output_of(IN_THREADS, tmp_path)
+    assert (len(printed), errors, code) == (1, "", 0)
+    for name in "ab":
+        require_closed(tmp_path / name)
+
+
+async def test_a_thread_that_still_works_keeps_its_replica(tmp_path: Path):
+    assert await output_of(AT_WORK, tmp_path) == (["32"], "", 0)
+    require_closed(tmp_path)
+
+
+CHILD = """
+with antiphon.open(sys.argv[1]) as me:
+    notes = me.conversation("notes")
+    child = os.fork()
+    if not child:
+        try:
+            notes.say("Of the child.")
+        except antiphon.AntiphonError as error:
+            print(error.reason, error, flush=True)
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(len(notes.say("Of the parent.")))
+"""
+KILLED = """
+with antiphon.open(sys.argv[1]) as me:
+    me.conversation("notes").say("Kept.")
+    print("open", flush=True)
+    sys.stdin.read(1)
+    if not os.fork():
+        print("forked", flush=True)
+        os.closerange(0, 3)  # what is waited for is the end of the parent alone
+        os.read(int(sys.argv[2]), 1)
+        os._exit(0)
+    threading.Event().wait()
+"""
+
+
+async def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path):
+    printed, errors, code = await output_of(CHILD, tmp_path)
+    assert (errors, code) == ("", 0)
+    assert printed[0].startswith("REPLICA_CLOSED it was opened by the process that forked this one")
+    assert printed[1:] == ["3", "32"]
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Process]:
+    """Start KILLED, which holds the store now; its child goes on until the end."""
+    reader, writer = os.pipe()
+    try:
+        program = await started(KILLED, folder, reader)
+        assert program.stdout is not None
+        assert await program.stdout.readline() == b"open\n"
+        yield program
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+async def kill_behind_fork(program: Process) -> None:
+    """Let a program fork, and kill it."""
+    assert program.stdin is not None and program.stdout is not None
+    program.stdin.write(b".")
+    assert await program.stdout.readline() == b"forked\n"
+    program.kill()
+    await program.communicate()
+
+
+async def test_a_child_of_a_killed_process_keeps_nothing_locked(tmp_path: Path):
+    async with serving(tmp_path) as program:
+        await kill_behind_fork(program)
+        async with antiphon.aio.open(tmp_path) as me:
+            assert len(await (await me.conversation("notes")).history()) == 1
+
+
+async def test_another_process_goes_on_beside_a_child_of_a_killed_one(tmp_path: Path):
+    async with serving(tmp_path) as program, antiphon.aio.open(tmp_path) as me:
+        notes = await me.conversation("notes")
+        await kill_behind_fork(program)
+        async with asyncio.timeout(END_S):
+            await notes.say("Of the other.")
+        assert len(await notes.history()) == 2

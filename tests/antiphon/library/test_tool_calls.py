@@ -1,0 +1,195 @@
+"""What becomes of a tool's value, and of what it raises."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon.library.io import tool_calls
+from antiphon.library.io.tool_calls import call_tool
+from antiphon.library.tools import Tool, text_of_result, tool
+from replica.conversation import Asked, OpenCall
+from replica.ids import EntryId, PublicKey
+from replica.log import ToolCall
+from tests.antiphon.library.conftest import Lab
+from tests.support.scripted_host import Asked as Request
+from tests.support.scripted_host import Token, words
+
+ENTRY, KEY = EntryId(bytes(32)), PublicKey(bytes(32))
+UNSHOWN = "(a value of the type {}, which has no text)"
+
+
+class Unshown:
+    """Has no text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Ended(BaseException):
+    """Ends a program."""
+
+
+class Unsaid(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def cycle() -> list[Any]:
+    """Return a list that holds itself."""
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+def deep() -> list[Any]:
+    """Return a list in more lists than Python's stack has room for."""
+    made: list[Any] = []
+    for _ in range(100_000):
+        made = [made]
+    return made
+
+
+async def called(known: Tool) -> tuple[str, bool]:
+    """Return the result of a call without arguments."""
+    asked = Asked(KEY, KEY)
+    return await call_tool(known, OpenCall(ENTRY, ToolCall("0", known.name, "{}"), asked, ENTRY))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: {(1, 2): 3}, "{(1, 2): 3}"),
+        (cycle, "[[...]]"),
+        (deep, UNSHOWN.format("list")),
+        (lambda: 10**5000, UNSHOWN.format("int")),
+        (Unshown, UNSHOWN.format("Unshown")),
+        (lambda: [Unshown()], UNSHOWN.format("list")),
+    ],
+)
+async def test_a_tool_that_returned_has_not_failed(make: Callable[[], Any], text: str):
+    assert await called(tool(name="act")(make_tool(make))) == (text, False)
+    assert text_of_result(make()) == text  # so what `resolve` returns is a result too
+
+
+def make_tool(make: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a function without parameters."""
+
+    def act() -> Any:
+        return make()
+
+    return act
+
+
+async def test_an_error_without_a_text_is_told_by_its_type():
+    def act() -> None:
+        raise Unsaid
+
+    async def act_in_loop() -> None:
+        raise Unsaid
+
+    for one in (act, act_in_loop):
+        assert await called(tool(one)) == ("Unsaid: (no text)", True)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Ended("over"), BaseExceptionGroup("both", [Ended("over")]), KeyboardInterrupt(),
+        SystemExit(3), GeneratorExit(), asyncio.CancelledError(),
+    ],
+)  # fmt: skip
+async def test_an_end_that_a_tool_raises_is_told(ended: BaseException):
+    def act() -> None:
+        raise ended
+
+    async def act_in_loop() -> None:
+        raise ended
+
+    for one in (act, act_in_loop):
+        text, is_error = await called(tool(one))
+        assert is_error
+        assert text.startswith(f"RuntimeError: {type(ended).__name__}")
+
+
+async def test_the_end_of_the_run_ends_its_tool():
+    began = asyncio.Event()
+
+    async def act() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(called(tool(act)))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_tools_that_wait_for_tools_of_their_own_all_end():
+    """More of them than Python's pools of threads have: each holds one while it waits."""
+    loop, count = asyncio.get_running_loop(), 50
+    all_run = threading.Barrier(count)
+
+    def outer() -> str:
+        all_run.wait(10)
+        inner = called(tool(make_tool(lambda: "inner"), name="inner"))
+        return asyncio.run_coroutine_threadsafe(inner, loop).result()[0]
+
+    results = await asyncio.gather(*(called(tool(outer)) for _ in range(count)))
+    assert {*results} == {("inner", False)}
+
+
+async def test_tools_wait_for_room_and_not_for_what_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(tool_calls, "THREADS_MAX", 1)
+    monkeypatch.setattr(tool_calls, "NESTED_MAX", 3)
+    loop = asyncio.get_running_loop()
+
+    def nested(depth: int) -> str:
+        if not depth:
+            return "inner"
+        inner = called(named(partial(nested, depth - 1)))
+        return asyncio.run_coroutine_threadsafe(inner, loop).result()[0]
+
+    def named(function: Callable[[], str]) -> Tool:
+        return tool(name="nested")(make_tool(function))
+
+    results = await asyncio.gather(*(called(named(partial(nested, 2))) for _ in range(8)))
+    assert {*results} == {("inner", False)}
+    text, _ = await called(named(partial(nested, 3)))
+    assert text.startswith("ArgumentInvalid: plain functions run inside each other 3 deep")
+
+
+async def test_a_value_that_is_no_json_ends_no_run(lab: Lab):
+    def reply(asked: Request) -> list[Token | ToolCall]:
+        if asked.said.startswith("Act"):
+            return [ToolCall(asked.request_id.hex()[:8], "act", "{}")]
+        return list(words(f"Heard: {asked.said}"))
+
+    @antiphon.tool(effect=True)
+    def act() -> dict[Any, int]:
+        return {(1, 2): 3}
+
+    @antiphon.tool(name="act")
+    async def ends() -> None:
+        raise Ended("over")
+
+    @antiphon.tool(name="act")
+    def fails() -> None:
+        raise Unsaid
+
+    await lab.start_host(reply)
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        assert (await trip.ask("Act.", tools=[act])).text == "Heard: {(1, 2): 3}"
+        assert (await trip.ask("Act.", tools=[ends])).text == "Heard: RuntimeError: Ended: over"
+        assert (await trip.ask("Act.", tools=[fails])).text == "Heard: Unsaid: (no text)"
+        assert await trip.open_calls() == ()
