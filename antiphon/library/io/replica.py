@@ -2,18 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-import anyio
+from typing import TypeVar
 
 from antiphon.library import events as e
 from antiphon.library.given import check_id, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host
+from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, decode_invitation
 from replica.errors import Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
@@ -104,7 +103,7 @@ class Replica:
                 await self._hear_of_all()
                 found = await self._titled(name)
             if found is None:
-                found = await _to_its_end(self._begin(name, sampling))
+                found = await to_its_end(self._begin(name, sampling))
             held = await self._core.load(found)
             handle = self._handle(found)
             if documents.title_of(held) is None:  # new, or its beginning was cut off
@@ -345,20 +344,6 @@ async def _opened(
             yield Replica(core, Shared(host))
         finally:
             await redeeming.stop()
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that a cancellation of the caller does not interrupt; it is raised then."""
-    task, cancelled = asyncio.ensure_future(work), None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled from task.exception()
-    return task.result()
 
 
 def folder_path(folder: str | Path) -> Path:

@@ -9,8 +9,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-import anyio
-
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy
@@ -18,6 +16,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
 from antiphon.library.io.steps import Steps
+from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.io.tool_calls import call_tool, called
 from antiphon.library.news import answer_of
 from antiphon.library.tools import Tool, text_of_result
@@ -317,9 +316,14 @@ class Run:
             with self._claim.needed():  # the tool runs as soon as this is read
                 for event in self._others(feed):
                     yield event
-        # What a thread has begun ends, and its result is kept, before a run is closed.
-        with anyio.CancelScope(shield=not inspect.iscoroutinefunction(known.function)):
-            await self._close(one, *await call_tool(known, one))
+        if inspect.iscoroutinefunction(known.function):
+            await self._call(known, one)
+        else:
+            # What a thread has begun ends, and its result is kept, before a run is closed.
+            await to_its_end(self._call(known, one))
+
+    async def _call(self, known: Tool, one: OpenCall) -> None:
+        await self._close(one, *await call_tool(known, one))
 
     async def _close(self, one: OpenCall, text: str, is_error: bool) -> None:
         """Append the result of a call, and the next request behind the last result.

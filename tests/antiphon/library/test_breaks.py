@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import antiphon
+from antiphon import aio
 from antiphon.library.io import run_claim
 from antiphon.library.tools import RESULT_BYTES_MAX, text_of_result
 from replica.io.turns import AnswerOverdue
@@ -207,6 +208,36 @@ async def test_a_run_is_closed_while_another_thread_reads_it(one_form: Lab):
             assert trip.ask("Act.", key="job-17").text == "Heard: done"
 
     await asyncio.to_thread(work)
+
+
+async def test_a_tool_in_a_thread_ends_before_the_run_that_was_cancelled(one_form: Lab):
+    """Else the same run again would find a call that was started, and no effect of it yet."""
+    began, go_on = asyncio.Event(), threading.Event()
+    loop, effects = asyncio.get_running_loop(), list[str]()
+
+    @antiphon.tool(effect=True, resolve=lambda key: "done" if key in effects else None)
+    def act(effect_key: str) -> str:
+        loop.call_soon_threadsafe(began.set)
+        go_on.wait()
+        effects.append(effect_key)
+        return "done"
+
+    assert one_form.hub is not None
+    async with aio.open(one_form.folder / "me", hub=one_form.hub.address) as me:
+        trip = await me.conversation("trip")
+        asking = asyncio.create_task(trip.ask("Act.", tools=[act], key="job-17"))
+        await began.wait()
+        for _ in range(2):
+            asking.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        is_kept = not asking.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert is_kept
+        answer = await trip.ask("Act.", tools=[act], key="job-17")
+        assert (answer.text, len(effects)) == ("Heard: done", 1)
 
 
 async def test_a_loop_that_is_left_closes_its_run(acting: Lab):
