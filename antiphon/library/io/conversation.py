@@ -274,6 +274,8 @@ class Conversation(Members):
         await self._close(call_id, "abandoned", True)
 
     async def _close(self, call_id: str, text: str, is_error: bool) -> None:
+        check_text(call_id, "the id of a call")
+        check_text(text, "a result")
         held = await self._held()
         one = _open_call(held, await self.place(), call_id)
         if not may_close(held, one, self.replica.public, is_error=is_error):

@@ -11,7 +11,7 @@ from typing import Any
 
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
-from antiphon.library.given import Given, Policy
+from antiphon.library.given import Given, Policy, check_text
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
@@ -354,9 +354,13 @@ class Run:
 
 async def _decided(policy: Policy | None, answer: e.Answer) -> e.Call | None:
     decided = await called(policy, answer) if policy is not None else None
-    if decided is None or isinstance(decided, e.Call):
-        return decided
-    raise ArgumentInvalid(f"policy returns a Call or None, not {decided!r}")
+    if decided is None:
+        return None
+    if not isinstance(decided, e.Call):
+        raise ArgumentInvalid(f"policy returns a Call or None, not {decided!r}")
+    for part in ("id", "name", "arguments_json"):
+        check_text(getattr(decided, part), f"the {part} of a policy's call")
+    return decided
 
 
 async def _resolved(known: Tool, one: OpenCall) -> Any:

@@ -8,6 +8,7 @@ import pytest
 
 import antiphon
 from replica.refusals import ArgumentInvalid
+from tests.antiphon.library.conftest import Lab
 
 
 class Size(enum.Enum):
@@ -116,3 +117,25 @@ def test_a_branch_can_be_named_as_an_argument(tmp_path: Path):
         trip.say("Second.")
         trip.switch(branch=trip.at(first))
         assert trip._core._cursor.at == first
+
+
+@pytest.mark.parametrize("result", [5, None, "\ud800"])
+async def test_a_result_without_a_text_is_refused(lab: Lab, result: Any) -> None:
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(ArgumentInvalid, match="a result"):
+            await trip.finish("1", result)
+        with pytest.raises(ArgumentInvalid, match="the id of a call"):
+            await trip.abandon(result)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [antiphon.Call(5, "act"), antiphon.Call("", None), antiphon.Call("", "act", {})],  # type: ignore[arg-type]  # as programs write them
+)
+async def test_a_call_of_a_policy_has_texts(talking: Lab, call: antiphon.Call) -> None:
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(ArgumentInvalid, match="of a policy's call"):
+            await trip.ask("Hello.", policy=lambda _answer: call, key="job-17")
+        assert (await trip.ask("Hello.", key="job-17")).text
