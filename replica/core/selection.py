@@ -88,7 +88,10 @@ class Selection:
         for item in items:
             conversation = item.conversation
             if not self._policy.admits(item.creator):
-                self._refuse(conversation, item.creator)
+                if conversation not in self._creator:
+                    self._refused[conversation] = item.creator
+                if len(self._refused) > LISTED_MAX:
+                    del self._refused[next(iter(self._refused))]
                 continue
             if conversation not in self._creator:
                 if len(self._creator) >= LISTED_MAX and not self._replace_one(item):
@@ -98,13 +101,6 @@ class Selection:
                 self._waiting[conversation] = None
             if item.awaited:
                 self.ask(conversation)
-
-    def _refuse(self, conversation: ConversationId, creator: Creator) -> None:
-        """Note a refused creator, which a caller may ask for; it takes no place of others."""
-        if conversation not in self._creator:
-            self._refused[conversation] = creator
-            if len(self._refused) > LISTED_MAX:
-                del self._refused[next(iter(self._refused))]
 
     def _replace_one(self, item: ListingItem) -> bool:
         """Forget one for an item that is asked for; return False if it takes nobody's place.

@@ -101,7 +101,7 @@ class BlobStores:
                 continue
             if deleted:
                 size = sum(deleted.values())
-                log.info("overdue blobs deleted", conversations=len(deleted), bytes=size)
+                log.info("overdue blobs deleted", count=len(deleted), bytes=size)
 
     async def run_sweeps(self) -> None:
         """Sweep until cancelled."""
