@@ -316,14 +316,13 @@ class Run:
             with self._claim.needed():  # the tool runs as soon as this is read
                 for event in self._others(feed):
                     yield event
-        if inspect.iscoroutinefunction(known.function):
-            await self._call(known, one)
-        else:
-            # What a thread has begun ends, and its result is kept, before a run is closed.
-            await to_its_end(self._call(known, one))
 
-    async def _call(self, known: Tool, one: OpenCall) -> None:
-        await self._close(one, *await call_tool(known, one))
+        async def call() -> None:
+            await self._close(one, *await call_tool(known, one))
+
+        # What a thread has begun ends, and its result is kept, before a run is closed.
+        is_in_loop = inspect.iscoroutinefunction(known.function)
+        await (call() if is_in_loop else to_its_end(call()))
 
     async def _close(self, one: OpenCall, text: str, is_error: bool) -> None:
         """Append the result of a call, and the next request behind the last result.
