@@ -16,6 +16,7 @@ from contextlib import (
     AbstractContextManager,
     ExitStack,
     contextmanager,
+    suppress,
 )
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -280,9 +281,10 @@ def iterate(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:
         while (item := portal.call(step)) is not end:
             yield item
     finally:
-        # An iterator that outlives its replica ended with it.
+        # An iterator that outlives its replica ended with it, which another thread may close now.
         if portal.is_open:
-            portal.finish(steps.aclose)
+            with suppress(ReplicaClosed):
+                portal.finish(steps.aclose)
 
 
 def all_of(

@@ -2,14 +2,16 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
+from antiphon.library.io.portal import Portal, iterate
 
 
 def test_a_call_behind_the_end_says_that_the_replica_is_closed(tmp_path: Path):
@@ -99,3 +101,23 @@ def test_an_iterator_that_was_never_begun_is_released(tmp_path: Path):
 
 def _listeners(me: antiphon.Replica) -> int:
     return len(me._core._core._listeners)
+
+
+def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def numbers() -> AsyncGenerator[int, None]:
+        for number in range(3):
+            yield number
+
+    portal = Portal()
+    finish, reading = portal.finish, iterate(portal, numbers())
+
+    def close_first(function: Any) -> None:
+        portal.close()
+        finish(function)
+
+    monkeypatch.setattr(portal, "finish", close_first)
+    assert next(reading) == 0
+    reading.close()  # type: ignore[attr-defined]  # it is a generator
+    assert not portal.is_open
