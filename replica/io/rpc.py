@@ -7,7 +7,7 @@ otherwise reach the peer. The handler parses, and refuses with a typed error.
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -93,11 +93,15 @@ def unary(
     request: type[_Request],
     handler: Callable[[_Request, Context], Awaitable[PbMessage]],
     on_refusal: OnRefusal | None = None,
+    admit: Callable[[Context], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Wrap an async unary handler: parse its request, turn errors into typed statuses."""
+    """Wrap an async unary handler: parse its request, turn errors into typed statuses.
+
+    `admit` surrounds all of it, so that a call it refuses costs no parsing.
+    """
 
     async def call(data: bytes, context: Context) -> bytes:
-        async with answering(context, on_refusal):
+        async with answering(context, on_refusal), admit(context):
             answer = await handler(_parsed(request, data), context)
             return answer.SerializeToString()
         raise AssertionError("a call that fails has ended")

@@ -6,6 +6,7 @@ It parses requests, calls the pure modules of syncd/ and encodes their results
 
 import asyncio
 from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, assert_never
 
@@ -76,7 +77,7 @@ class SyncService:
             {
                 "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
                 "Link": grpc.stream_stream_rpc_method_handler(self.link),
-                "Push": rpc.unary(pb.PushRequest, self.push, refused),
+                "Push": rpc.unary(pb.PushRequest, self.push, refused, self._admit_push),
                 "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused),
                 "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch, refused),
                 "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused),
@@ -171,18 +172,25 @@ class SyncService:
 
     # --- Push, Hosts, Resolve, Fetch -------------------------------------------------------
 
+    @asynccontextmanager
+    async def _admit_push(self, context: rpc.Context) -> AsyncIterator[None]:
+        """Count a call, which waits for its steps with all its bytes; the first is to parse it."""
+        peer = rpc.caller(self._authenticator, context)
+        with self._driver.calls.count(peer):
+            await self._driver.pacer.step(peer)
+            yield
+
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
         """Append entries; the response follows once all admitted ones are durable."""
         peer = rpc.caller(self._authenticator, context)
         if request.ByteSize() > limits.FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
         self._driver.counters.bytes_in += request.ByteSize()
-        with self._driver.calls.count(peer):  # it waits for its steps with all its bytes
-            try:
-                message = await self._driver.pacer.in_steps(entries_steps(request), peer)
-            except EntryRefused:
-                return pb.PushResponse(outcomes=_unreadable(request))
-            outcomes = await self._driver.push(peer, message)
+        try:
+            message = await self._driver.pacer.in_steps(entries_steps(request), peer)
+        except EntryRefused:
+            return pb.PushResponse(outcomes=_unreadable(request))
+        outcomes = await self._driver.push(peer, message)
         held = self._driver.hub.shelf.get(message.conversation)
         linked = {host.key for host in self._hosts()}
         ids = [entry_id(item.header) for item in request.entries]

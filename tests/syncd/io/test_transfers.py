@@ -206,3 +206,13 @@ async def test_calls_on_mailboxes_are_counted(
         stub.Collect(invitation_pb2.CollectRequest(), metadata=served.stranger.metadata),
     ):
         assert await refused(call) == "RATE_LIMITED"
+
+
+async def test_a_push_that_is_one_too_many_is_refused_before_it_is_parsed(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To parse a megabyte takes longer than all else that a refusal needs."""
+    monkeypatch.setattr(served.hub.driver.calls, "_per_key_max", 0)
+    push = served.owner.calls.channel.unary_unary("/antiphon.v1.SyncService/Push")
+    assert await refused(push(b"\xff no message", metadata=served.owner.metadata)) == "RATE_LIMITED"
+    assert await refused(push(b"\xff no message")) == "TICKET_INVALID"
