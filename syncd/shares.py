@@ -1,6 +1,6 @@
 """The recent units of each payer, with the sums of its pool and of all pools.
 
-Pure, and private to budget.py and step_queue.py. Recent units of all payers halve in the
+Pure, and private to budget.py. Recent units of all payers halve in the
 same time, so a sum is kept as one number and never added up again: a call costs the same
 for one payer and for a hundred thousand.
 """

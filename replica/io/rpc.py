@@ -93,7 +93,7 @@ def unary(
     request: type[_Request],
     handler: Callable[[_Request, Context], Awaitable[PbMessage]],
     on_refusal: OnRefusal | None = None,
-    admit: Callable[[Context], AbstractAsyncContextManager[None]] = nullcontext,
+    admit: Callable[[Context], AbstractAsyncContextManager[object]] = nullcontext,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async unary handler: parse its request, turn errors into typed statuses.
 

@@ -65,7 +65,7 @@ class Pacer:
         payer, now = self._payer_of(key), time.perf_counter()
         if self._pauses:
             self._end_step(now)
-            if self._may_step_in_pause(payer, now):
+            if self._may_step_in_pause(payer):
                 self._begin_step(payer, now)
                 return
         elif not self._queue:
@@ -78,7 +78,7 @@ class Pacer:
                 return
             self._pause()
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.add(payer, granted, now)
+        self._queue.add(payer, granted)
         await granted
         now = time.perf_counter()
         if self._payer is payer:
@@ -108,11 +108,11 @@ class Pacer:
                 result: _Result = done.value
                 return result
 
-    def _may_step_in_pause(self, payer: Payer, now: float) -> bool:
+    def _may_step_in_pause(self, payer: Payer) -> bool:
         """Say whether a payer had no step in the slice, and less lately than all that wait."""
         if payer in self._slice_payers or self._pause_s >= SLICE_S:
             return False
-        return self._queue.precedes(payer, now)
+        return self._queue.precedes(payer)
 
     def _begin_step(self, payer: Payer, now: float) -> None:
         if self._last not in (payer, None):
@@ -130,7 +130,7 @@ class Pacer:
                 self._pause_s += taken_s
             else:
                 self._slice_s += taken_s
-            self._queue.note(self._payer, taken_s, now)
+            self._queue.note(self._payer, taken_s)
             self._payer, self._began = None, now
 
     def _look(self) -> None:
@@ -177,4 +177,4 @@ class Pacer:
                 self._slice_payers.add(payer)
                 self._begin_step(payer, now)
                 return
-            self._queue.note(payer, 0.0, now)  # its call was cancelled
+            self._queue.note(payer, 0.0)  # its call was cancelled

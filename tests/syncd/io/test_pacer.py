@@ -189,9 +189,9 @@ async def test_each_step_is_charged_to_its_own_payer(clock: Clock) -> None:
     pacer, charged = new_pacer(), Counter[PublicKey]()
     note = pacer._queue.note
 
-    def noted(payer: Payer, seconds: float, now: float) -> None:
+    def noted(payer: Payer, seconds: float) -> None:
         charged[payer.key] += seconds  # type: ignore[assignment]
-        note(payer, seconds, now)
+        note(payer, seconds)
 
     pacer._queue.note = noted  # type: ignore[method-assign]
     done = list[PublicKey]()
