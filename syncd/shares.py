@@ -71,11 +71,6 @@ class Shares:
         recent = self._recent.get(payer)
         return recent.now(now) if recent is not None else 0.0
 
-    def of_pool(self, pool: bytes, now: float) -> float:
-        """Return the recent units of a pool's payers together."""
-        known = self._pools.get(pool)
-        return known.recent.now(now) if known is not None else 0.0
-
     def add(self, payer: Payer, units: int, now: float) -> None:
         """Charge units to a payer."""
         recent = self._recent.get(payer)
