@@ -1,8 +1,9 @@
-"""Whose work takes the next step of a busy hub: the payer's that had least lately (LINK-92).
+"""Whose work takes the next step of a busy hub, in fair queues (LINK-92).
 
 Pure. Pools come first, then the keys of a pool, as in budget.py: strangers, whose keys are
 free, are one payer. Each payer has a queue of its own. So a key with a hundred calls waits
-as long as one with a single call, and one that did nothing lately passes all others.
+as long as one with a single call, and one that waited for nothing comes before a second
+step of those that wait.
 
 The order is that of start-time fair queueing. Each step starts, in virtual time, where its
 payer's last one ended, but not before the step that is served now. So whoever waits gets equal

@@ -37,7 +37,7 @@ class Stream:
 
 
 class Streams:
-    """All running Link and Watch calls."""
+    """All running calls of a kind: Links and Watches, or transfers."""
 
     def __init__(
         self,

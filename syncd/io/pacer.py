@@ -109,7 +109,7 @@ class Pacer:
                 return result
 
     def _may_step_in_pause(self, payer: Payer) -> bool:
-        """Say whether a payer had no step in the slice, and less lately than all that wait."""
+        """Say whether a payer had no step in the slice, and comes before all that wait."""
         if payer in self._slice_payers or self._pause_s >= SLICE_S:
             return False
         return self._queue.precedes(payer)
