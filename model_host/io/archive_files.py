@@ -10,7 +10,6 @@ from pathlib import Path
 
 from model_host.errors import ArchiveForeign, ArchiveInvalid, CheckpointCorrupt
 from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.to_the_end import to_the_end
 from model_host.kv import (
     ARCHIVE_CHUNK_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -20,7 +19,7 @@ from model_host.kv import (
     encrypt_archive,
 )
 from replica.ids import ConversationId, Digest
-from replica.io import typed_errors
+from replica.io import to_the_end, typed_errors
 
 
 def prepared_folder(folder: Path) -> Path:

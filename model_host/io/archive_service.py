@@ -22,7 +22,6 @@ from model_host.io.callers import Callers
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
-from model_host.io.to_the_end import to_the_end
 from model_host.kv import (
     ARCHIVE_SALT_BYTES,
     Manifest,
@@ -32,7 +31,7 @@ from model_host.kv import (
 from model_host.page_map import last_seal
 from replica.conversation import Conversation
 from replica.ids import EntryId, short
-from replica.io import rpc
+from replica.io import rpc, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX
 from replica.log import Kind
 from replica.refusals import NotAllowed

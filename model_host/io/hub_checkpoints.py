@@ -23,13 +23,12 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.located import memory_tokens, stored_tokens
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
-from model_host.io.to_the_end import to_the_end
 from model_host.kv import Manifest, RestoreCost
 from model_host.traveling import Offered, offered, surplus, usable
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import BlobCalls, Replica, now_ms
+from replica.io import BlobCalls, Replica, now_ms, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, BLOB_CHUNK_BYTES
 from replica.log import Checkpoint, Kind
 from replica.refusals import BlobMissing

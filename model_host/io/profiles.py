@@ -19,7 +19,6 @@ from model_host.io.engine_thread import EngineCounts, EngineThread, delete
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offer, Offers
 from model_host.io.own_thread import in_own_thread
-from model_host.io.to_the_end import look_at
 from model_host.io.turns import Turns
 from model_host.kv import Manifest, PagePool, PageStore
 from model_host.refusals import ProfileUnavailable
@@ -27,6 +26,7 @@ from model_host.residency import Residency
 from model_host.step_plan import SEQUENCES_MAX
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest
+from replica.io import look_at
 
 log = structlog.get_logger()
 

@@ -64,6 +64,7 @@ from replica.io.status import PeerError, error_of
 from replica.io.store import Store
 from replica.io.store_lock import require_free
 from replica.io.tls_refusals import HubKeyUnknown
+from replica.io.to_the_end import look_at, to_the_end
 from replica.io.turns import (
     Asked,
     Delta,
@@ -145,6 +146,7 @@ __all__ = [
     "load_or_create",
     "load_or_create_secret",
     "log_to_stderr",
+    "look_at",
     "make_folder",
     "now_ms",
     "open_channel",
@@ -168,6 +170,7 @@ __all__ = [
     "status",
     "stop_with_supervisor",
     "sync_folder",
+    "to_the_end",
     "turns",
     "typed_errors",
 ]

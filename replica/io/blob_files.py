@@ -24,6 +24,7 @@ import structlog
 from replica import limits
 from replica.ids import ID_BYTES, short
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobMissing, BlobOffsetInvalid, StoreLocked
 
 _P = ParamSpec("_P")
@@ -46,13 +47,8 @@ async def in_thread(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs)
 
     Raises StoreError for the errors of the disk.
     """
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     with typed_errors():
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait((task,))
-            raise
+        return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
 
 
 # --- names ------------------------------------------------------------------------

@@ -1,26 +1,20 @@
-"""Work that goes on to its end although its caller is cancelled."""
+"""Work of a run that goes on to its end, whatever ends the run."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import anyio
+
+from replica.io import to_the_end
 
 T = TypeVar("T")
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_its_end(work: Awaitable[T]) -> T:
     """Await work that no cancellation of the caller interrupts; it is raised behind the end.
 
     A shield of anyio alone does not keep out `asyncio.timeout`, `wait_for` and `Task.cancel`.
     """
-    task, cancelled = asyncio.ensure_future(work), None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled from task.exception()
-    return task.result()
+    with anyio.CancelScope(shield=True):  # a cancelled scope would cancel in each turn
+        result = await to_the_end(work)
+    return result

@@ -10,16 +10,19 @@ R = TypeVar("R")
 async def to_the_end(work: Awaitable[R]) -> R:
     """Wait for the end of work, also where the caller is cancelled before; return its result.
 
-    What the work uses, a file for one, may be closed right behind this call. A second
-    cancellation ends the wait. Raises what the work raises.
+    What the work uses, a file for one, may be closed right behind this call. Raises what the
+    work raises, and behind its end the cancellation.
     """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(look_at)
-        await asyncio.wait([task])
-        raise
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        look_at(task)
+        raise cancelled
+    return task.result()
 
 
 def look_at(ended: "asyncio.Future[R]") -> None:
