@@ -17,4 +17,4 @@ async def to_its_end(work: Awaitable[T]) -> T:
     """
     with anyio.CancelScope(shield=True):  # a cancelled scope would cancel in each turn
         result = await to_the_end(work)
-    return result
+    return result  # noqa: RET504  # by its type, a scope may end its block without one
