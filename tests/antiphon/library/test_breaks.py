@@ -243,7 +243,7 @@ async def test_a_tool_in_a_thread_ends_before_the_run_that_was_cancelled(one_for
 async def test_a_loop_that_is_left_closes_its_run(acting: Lab):
     async with acting.open() as me:
         trip = await me.conversation("trip")
-        act = tool(lambda: "not reached", effect=True, resolve=lambda _key: "done")
+        act = antiphon.tool(name="act", effect=True, resolve=lambda _key: "done")(lambda: "unread")
         run = trip.run("Act.", tools=[act], key="job-17")
         async for event in run:
             if isinstance(event, antiphon.ToolStarted):
