@@ -278,10 +278,11 @@ class AnswerCheck:
             hard = Cause.OTHER_TEMPLATE
         if hard is Cause.NONE:
             return Outcome.ACCEPTED, hard
-        # HOST-77: interrupted when the host had other recipes, which is all that the log states.
+        # HOST-77: nobody can say by which recipe its tokens were chosen, and there may be none.
         was_closed = self.recorded.finish_reason == FinishReason.INTERRUPTED
         if was_closed and self._states_no_recipe:
-            return Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
+            outcome = Outcome.UNDECIDED if self.recorded.token_ids else Outcome.ACCEPTED
+            return outcome, Cause.SAMPLING_UNKNOWN
         return Outcome.UNDECIDED, hard
 
     def _note(self, cause: Cause, detail: str, token_index: int = NO_TOKEN) -> None:

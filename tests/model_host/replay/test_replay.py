@@ -156,18 +156,24 @@ def test_an_answer_of_an_unknown_rendering_recipe_is_undecided():
     )  # fmt: skip
 
 
-def test_a_host_without_the_profile_closes_with_the_text_or_with_none():
+def test_what_a_host_without_the_profile_closes_is_accepted_without_tokens_alone():
     scene = Answered()
-    answers = [
-        scene.asks("a", 8, closed),
-        scene.asks("b", 8, lambda g: closed(g, parts=g.parts, visible_bytes=g.visible_bytes)),
-        scene.asks("c", 8, lambda honest: closed(honest, **NOTHING)),
+    empty = scene.asks("a", 8, lambda honest: closed(honest, **NOTHING))
+    invented = (5, 5, 5, 5, 5, 5, 5, 5)
+    undecided = [
+        scene.asks("b", 8, closed),
+        scene.asks("c", 8, lambda g: closed(g, parts=g.parts, visible_bytes=g.visible_bytes)),
+        scene.asks("d", 8, lambda honest: closed(honest, token_ids=invented)),
     ]
     found = Replaying(scene).run()
-    for answer in answers:
+    assert (found[empty].outcome, found[empty].cause) == (
+        Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
+    )  # fmt: skip
+    for answer in undecided:
         assert (found[answer].outcome, found[answer].cause) == (
-            Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
+            Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN
         )  # fmt: skip
+        assert len(found[answer].logprobs) == 8
 
 
 def test_a_host_under_other_conditions_judges_nothing():
