@@ -54,9 +54,7 @@ class Handle:
     @property
     def replica(self) -> Replica:
         """The replica of the handle. Raises ReplicaClosed behind its end."""
-        if self._replica.is_closed:
-            raise ReplicaClosed
-        return self._replica
+        return opened(self._replica)
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""
@@ -104,6 +102,13 @@ class Handle:
 
     async def _held(self) -> Held:
         return await self.replica.load(self.id)
+
+
+def opened(replica: Replica) -> Replica:
+    """Return a replica that is not closed. Raises ReplicaClosed."""
+    if replica.is_closed:
+        raise ReplicaClosed
+    return replica
 
 
 async def append(at: Handle, body: Body, place: Place) -> None:

@@ -11,7 +11,7 @@ from antiphon.library import events as e
 from antiphon.library.given import check_id, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
-from antiphon.library.io.handle import SYNC_S, Shared, has_host
+from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, decode_invitation
 from replica.errors import Unavailable
@@ -50,7 +50,7 @@ class Replica:
 
     def __init__(self, core: Core, shared: Shared) -> None:
         """Use `open`."""
-        self._core = core
+        self._replica = core
         self._shared = shared
         self._listed: set[ConversationId] = set()
         self._creating = asyncio.Lock()
@@ -67,7 +67,7 @@ class Replica:
         >>> len(me.key)
         32
         """
-        return self._core.public
+        return self._replica.public
 
     @property
     def is_linked(self) -> bool:
@@ -76,7 +76,12 @@ class Replica:
         >>> me.is_linked
         True
         """
-        return self._core.hub.is_linked
+        return self._replica.hub.is_linked
+
+    @property
+    def _core(self) -> Core:
+        """The replica of all calls. Raises ReplicaClosed behind its end."""
+        return opened(self._replica)
 
     async def conversation(
         self, name: str, *, system: str | None = None, sampling: Sampling | None = None

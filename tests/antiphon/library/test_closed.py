@@ -28,13 +28,15 @@ async def test_the_async_form_says_so_too(tmp_path: Path):
     calls = (
         notes.say("Too late."), notes.ask("Too late."), run.result(), notes.history(),
         notes.rename("late"), notes.cancel(entry), notes.sync(), notes.branches(),
+        me.conversation("late"), me.get(notes.id), me.conversations(), me.sync(),
     )  # fmt: skip
     for call in calls:
         with pytest.raises(ReplicaClosed):
             await call
-    for method in (notes.events, lambda: notes.at(entry)):
+    for method in (notes.events, lambda: notes.at(entry), me.events):
         with pytest.raises(ReplicaClosed):
             method()
+    assert (len(me.key), me.is_linked) == (32, False)
 
 
 async def test_the_async_form_ends_the_calls_of_other_tasks(tmp_path: Path):

@@ -262,7 +262,9 @@ async def test_a_missing_body_is_named_and_stops_its_own_branch_alone(served: Se
         assert got.of(talk, first).entry == said.id
 
 
-async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_stated(served_real: ServedHost):
+async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_stated(
+    served_real: ServedHost,
+):
     other_class = replace(served_real.engine, numerics_class=bytes(OTHER))
     closed_by = [other_class, with_another_template(served_real.engine), served_real.engine]
     requests = []
