@@ -6,7 +6,6 @@ the hub sends the heartbeats of the watcher, whose only message is its request.
 
 from collections.abc import Sequence
 
-from replica import limits
 from replica.errors import RequestRefused
 from replica.ids import ConversationId, Position, Track
 from replica.limits import VERSION
@@ -14,6 +13,8 @@ from replica.link import (
     Close,
     Credit,
     Fault,
+    FlowControl,
+    Frame,
     Hello,
     Message,
     Open,
@@ -49,9 +50,18 @@ def opening(conversation: ConversationId, cursor: Sequence[Position], *, drafts:
     return Open(conversation, digest_of(sorted(cursor)), tuple(cursor), drafts)
 
 
-def grant(taken_bytes: int) -> Credit:
-    """Return the credit of a watcher to which `taken_bytes` were written in all."""
-    return Credit(taken_bytes + limits.CREDIT_BYTES)
+class Taken:
+    """The frames that a watcher has taken: its end of the link's flow control (LINK-93)."""
+
+    def __init__(self) -> None:
+        """Start with one window."""
+        self._flow = FlowControl()
+
+    def note(self, frame: Frame) -> Credit | None:
+        """Count a frame that gRPC's flow control let through; return the Credit that is due."""
+        self._flow.count_received(frame.message, len(frame.data))
+        limit = self._flow.grant()
+        return Credit(limit) if limit is not None else None
 
 
 def end_of(item: Message | Hint | Answered) -> Fault | None:

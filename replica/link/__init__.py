@@ -18,7 +18,7 @@ from replica.link.codec import (
     profile_to_pb,
 )
 from replica.link.comparison import compare_heads, lacking
-from replica.link.credit import grant_bytes
+from replica.link.credit import FlowControl, grant_bytes
 from replica.link.effects import Effects, conversation_of
 from replica.link.events import (
     DraftReceived,
@@ -79,6 +79,7 @@ __all__ = [
     "EntryFailed",
     "Event",
     "Fault",
+    "FlowControl",
     "Frame",
     "Hello",
     "HostChoice",

@@ -1,6 +1,6 @@
 """Credit: the limit of counted bytes in flight on one link (spec/04-link §4).
 
-Pure, and private to link.py. Limits count from the link's start and never
+Pure. Limits count from the link's start and never
 shrink, so a lost or doubled Credit changes nothing (DECISIONS D23).
 """
 

@@ -89,29 +89,26 @@ class Outbox:
         self,
         context: rpc.Context,
         encode: Encode,
-        on_written: Callable[[int], Awaitable[None]] | None = None,
+        on_taken: Callable[[Item], Awaitable[None]] | None = None,
         *,
         pace: Pace | None = None,
     ) -> None:
         """Write items until the stream ends; skip those that `encode` turns into None.
 
-        `on_written` is called with the bytes written in all; `pace` returns when an item may be
-        encoded and written. Raises SlowReader once a stalled peer reads
+        `on_taken` is called with each item that was written or skipped; `pace` returns when an
+        item may be encoded and written. Raises SlowReader once a stalled peer reads
         again, and the errors of `encode`.
         """
-        written_bytes = 0
         try:
             while (item := await self._queue.get()) is not None:
                 self._count(-_size(item))
                 if pace is not None:
                     await pace(self._queue.empty() and _size(item) < LONG_BYTES)
                 data = encode(item)
-                if data is None:
-                    continue
-                await self._write(context, data)
-                written_bytes += len(data)
-                if on_written is not None:
-                    await on_written(written_bytes)
+                if data is not None:
+                    await self._write(context, data)
+                if on_taken is not None:
+                    await on_taken(item)
         finally:
             if self._write_timer is not None:
                 self._write_timer.cancel()

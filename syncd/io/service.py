@@ -254,16 +254,18 @@ class SyncService:
         peer = rpc.caller(self._authenticator, context)
         conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
         opening = watch.opening(conversation, cursor, drafts=request.drafts)
+        taken = watch.Taken()
         pace = partial(self._driver.pacer.step, peer)
 
         def drop_link() -> None:
             self._driver.disconnect(link_id)
             heartbeats.cancel()
 
-        async def grant(taken_bytes: int) -> None:
-            # gRPC's flow control has accepted the bytes, so the reader keeps up.
-            await pace()
-            await self._driver.receive(link_id, watch.grant(taken_bytes), 0)
+        async def grant(item: Item) -> None:
+            credit = taken.note(item) if isinstance(item, Frame) else None
+            if credit is not None:
+                await pace()
+                await self._driver.receive(link_id, credit, 0)
 
         with self._driver.calls.count(peer):
             await pace()  # before there is a link, whose time runs

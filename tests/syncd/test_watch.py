@@ -1,11 +1,14 @@
 """A Watch as a link: its start, its credit and its end (spec/04-link §9)."""
 
+from itertools import pairwise
+
 import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Lane, Position
-from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Open
+from replica.link import Frame, grant_bytes
+from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Ids, Open
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -14,7 +17,7 @@ from replica.refusals import (
     StoreFull,
 )
 from syncd.hint import Hint
-from syncd.watch import GREETING, end_of, grant, opening
+from syncd.watch import GREETING, Taken, end_of, opening
 from tests.support.writers import Writer, said
 
 UNKNOWN = ConversationId(b"c" * 32)
@@ -53,9 +56,24 @@ def test_a_cursor_names_existing_tracks(track: int) -> None:
         opening(UNKNOWN, (head,), drafts=False)
 
 
-def test_a_watcher_may_be_sent_a_window_beyond_the_bytes_written() -> None:
-    assert grant(0) == Credit(limits.CREDIT_BYTES)
-    assert grant(5_000_000) == Credit(5_000_000 + limits.CREDIT_BYTES)
+def test_a_watcher_grants_a_window_beyond_what_it_took_with_every_sixteenth() -> None:
+    taken, sent, granted = Taken(), 0, []
+    frame = Frame.of(Ids(UNKNOWN, (EntryId(bytes(32)),) * 1_000), "to_client")
+    while sent < limits.CREDIT_BYTES:
+        sent += len(frame.data)
+        credit = taken.note(frame)
+        if credit is not None:
+            assert credit == Credit(sent + limits.CREDIT_BYTES)
+            granted.append(sent)
+    steps = [after - before for before, after in pairwise([0, *granted])]
+    assert all(grant_bytes() <= step < grant_bytes() + len(frame.data) for step in steps)
+    assert len(granted) > 10
+
+
+def test_frames_that_need_no_credit_grant_none() -> None:
+    taken = Taken()
+    frame = Frame.of(Fault.of(StoreFull(), UNKNOWN), "to_client")
+    assert {taken.note(frame) for _ in range(2 * grant_bytes() // len(frame.data))} == {None}
 
 
 def test_a_watch_greets_like_a_client_that_follows_nothing() -> None:
