@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
-import grpc
 import structlog
 
 from antiphon.v1 import host_pb2 as pb
@@ -62,8 +60,8 @@ class ArchiveService:
         self._folder = folder
         self._importing = asyncio.Semaphore(IMPORTS_MAX)
 
-    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
-        """Return the byte-level handlers by name."""
+    def handlers(self) -> rpc.Handlers:
+        """Return the byte-level handlers, by method."""
         return {
             "Export": rpc.server_stream(pb.ExportRequest, self.export),
             "Import": rpc.both_streams(pb.ImportRequest, self.import_),

@@ -50,7 +50,7 @@ from replica.io import (
     STOP_GRACE_S,
     MetricsServer,
     Replica,
-    add_health,
+    add_services,
     listen,
     load_or_create,
     load_or_create_secret,
@@ -145,8 +145,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
             ReplayHandler(callers, profiles, handler),
         )
         service = HostService(callers, host, profiles, hub_tier, calls)
-        server.add_generic_rpc_handlers((service.handlers(),))
-        await add_health(server, "antiphon.v1.HostService")
+        await add_services(server, {"antiphon.v1.HostService": service.handlers()})
         metrics = await MetricsServer.started(config.metrics, stats.measures)
         task = asyncio.create_task(_run(host, hub_tier), name="host")
         try:

@@ -1,9 +1,6 @@
 """HostService over grpc.aio (spec/07-host §6): description, derived state, and calls by name."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.io.archive_service import ArchiveService, checkpoint_to_pb
@@ -57,25 +54,22 @@ class HostService:
         self._hub_tier = hub_tier
         self._calls = calls
 
-    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Return the byte-level handlers."""
+    def handlers(self) -> rpc.Handlers:
+        """Return the byte-level handlers, by method."""
         calls = self._calls
-        return grpc.method_handlers_generic_handler(
-            "antiphon.v1.HostService",
-            {
-                "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
-                "Describe": rpc.unary(pb.DescribeRequest, self.describe),
-                "Render": rpc.unary(pb.RenderRequest, calls.render),
-                "CountTokens": rpc.unary(pb.CountTokensRequest, calls.count_tokens),
-                "Warm": rpc.unary(pb.WarmRequest, calls.warm),
-                "Evict": rpc.unary(pb.EvictRequest, self.evict),
-                "Stats": rpc.unary(pb.StatsRequest, calls.stats.answer),
-                "Pages": rpc.unary(pb.PagesRequest, calls.pages.answer),
-                "ListCheckpoints": rpc.unary(pb.ListCheckpointsRequest, self.list_checkpoints),
-                **calls.archives.handlers(),
-                "Replay": rpc.writing_stream(pb.ReplayRequest, calls.replays.replay),
-            },
-        )
+        return {
+            "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
+            "Describe": rpc.unary(pb.DescribeRequest, self.describe),
+            "Render": rpc.unary(pb.RenderRequest, calls.render),
+            "CountTokens": rpc.unary(pb.CountTokensRequest, calls.count_tokens),
+            "Warm": rpc.unary(pb.WarmRequest, calls.warm),
+            "Evict": rpc.unary(pb.EvictRequest, self.evict),
+            "Stats": rpc.unary(pb.StatsRequest, calls.stats.answer),
+            "Pages": rpc.unary(pb.PagesRequest, calls.pages.answer),
+            "ListCheckpoints": rpc.unary(pb.ListCheckpointsRequest, self.list_checkpoints),
+            **calls.archives.handlers(),
+            "Replay": rpc.writing_stream(pb.ReplayRequest, calls.replays.replay),
+        }
 
     async def authenticate(
         self, request: pb.HostServiceAuthenticateRequest, _context: rpc.Context

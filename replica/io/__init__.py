@@ -15,7 +15,7 @@ from replica.io.flags import read_settings
 from replica.io.forked import close_file, own_file
 from replica.io.grpc_server import (
     STOP_GRACE_S,
-    add_health,
+    add_services,
     explain,
     is_loopback,
     listen,
@@ -120,7 +120,7 @@ __all__ = [
     "Store",
     "StoreRepair",
     "TurnEvent",
-    "add_health",
+    "add_services",
     "await_grant",
     "begin",
     "check_usable",

@@ -3,13 +3,15 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 import grpc
 from grpc_health.v1 import _async as health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from replica.errors import AntiphonError
+from replica.io import rpc
 from replica.io.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
 
@@ -64,10 +66,16 @@ def _why_not(address: str) -> str:
     return "in use or invalid"
 
 
-async def add_health(server: grpc.aio.Server, *services: str) -> None:
-    """Serve the standard health service for `services`."""
+async def add_services(server: grpc.aio.Server, services: Mapping[str, rpc.Handlers]) -> None:
+    """Serve services by name, and the standard health service for them.
+
+    Each method has a queue of its own for the calls that arrive (DECISIONS D398).
+    """
     servicer = health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    register: Any = server.add_registered_method_handlers  # type: ignore[attr-defined]  # no stub
+    for name, handlers in services.items():
+        register(name, dict(handlers))
     for name in ("", *services):
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 

@@ -6,7 +6,7 @@ otherwise reach the peer. The handler parses, and refuses with a typed error.
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,6 +73,9 @@ if TYPE_CHECKING:
 else:
     Context = grpc.aio.ServicerContext
 _Request = TypeVar("_Request", bound=PbMessage)
+
+Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
+"""The handlers of a service's methods, by name."""
 
 OnRefusal = Callable[[AntiphonError], None]
 """Receives each error that ends a call of a peer, for a count."""

@@ -2,9 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
-
-import grpc
 
 from antiphon.v1 import blob_pb2 as pb
 from replica import limits
@@ -34,18 +31,15 @@ class BlobService:
         self._authenticator = authenticator
         self._blobs = blobs
 
-    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Return the byte-level handlers."""
+    def handlers(self) -> rpc.Handlers:
+        """Return the byte-level handlers, by method."""
         refused = self._driver.counters.note_refusal
-        return grpc.method_handlers_generic_handler(
-            "antiphon.v1.BlobService",
-            {
-                "Stat": rpc.unary(pb.StatRequest, self.stat, refused),
-                "Read": rpc.server_stream(pb.ReadRequest, self.read, refused),
-                "Write": rpc.client_stream(pb.WriteRequest, self.write, refused),
-                "Remove": rpc.unary(pb.RemoveRequest, self.remove, refused),
-            },
-        )
+        return {
+            "Stat": rpc.unary(pb.StatRequest, self.stat, refused),
+            "Read": rpc.server_stream(pb.ReadRequest, self.read, refused),
+            "Write": rpc.client_stream(pb.WriteRequest, self.write, refused),
+            "Remove": rpc.unary(pb.RemoveRequest, self.remove, refused),
+        }
 
     async def _permitted(
         self,

@@ -1,9 +1,8 @@
 """InvitationService over grpc.aio: the hub's mailboxes, kept in its store (spec/09-trust §5)."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import grpc
 import structlog
 from google.protobuf.message import Message as PbMessage
 
@@ -49,19 +48,16 @@ class InvitationService:
     def _store(self) -> EntryStore:
         return self._driver.store
 
-    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Return the byte-level handlers."""
+    def handlers(self) -> rpc.Handlers:
+        """Return the byte-level handlers, by method."""
         refused, counted = self._driver.counters.note_refusal, self._counted
-        return grpc.method_handlers_generic_handler(
-            "antiphon.v1.InvitationService",
-            {
-                "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, counted(self.open), refused),
-                "Deposit": rpc.unary(pb.DepositRequest, counted(self.deposit), refused),
-                "Collect": rpc.unary(pb.CollectRequest, counted(self.collect), refused),
-                "Answer": rpc.unary(pb.AnswerRequest, counted(self.answer), refused),
-                "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, counted(self.close), refused),
-            },
-        )
+        return {
+            "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, counted(self.open), refused),
+            "Deposit": rpc.unary(pb.DepositRequest, counted(self.deposit), refused),
+            "Collect": rpc.unary(pb.CollectRequest, counted(self.collect), refused),
+            "Answer": rpc.unary(pb.AnswerRequest, counted(self.answer), refused),
+            "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, counted(self.close), refused),
+        }
 
     def _counted(
         self, handler: Callable[[_Request, rpc.Context], Awaitable[_Answer]]

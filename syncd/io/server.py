@@ -22,7 +22,7 @@ from replica.io import (
     ExpiringBlobs,
     MetricsServer,
     Store,
-    add_health,
+    add_services,
     is_loopback,
     listen,
     load_or_create,
@@ -118,8 +118,9 @@ async def start(config: HubConfig) -> HubServer:
         invitations = InvitationService(driver, authenticator)
         await invitations.load()
         services = (sync_service, blob_service, invitations)
-        server.add_generic_rpc_handlers(tuple(one.handlers() for one in services))
-        await add_health(server, *(f"antiphon.v1.{type(one).__name__}" for one in services))
+        await add_services(
+            server, {f"antiphon.v1.{type(one).__name__}": one.handlers() for one in services}
+        )
         if config.reflection:
             _reflect(server)
         addresses = tuple(

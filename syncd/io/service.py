@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, assert_never
+from typing import assert_never
 
 import grpc
 import structlog
@@ -69,22 +69,19 @@ class SyncService:
         self._authenticator = authenticator
         self._certificate = certificate
 
-    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Return the byte-level handlers."""
+    def handlers(self) -> rpc.Handlers:
+        """Return the byte-level handlers, by method."""
         refused = self._driver.counters.note_refusal
-        return grpc.method_handlers_generic_handler(
-            "antiphon.v1.SyncService",
-            {
-                "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
-                "Link": grpc.stream_stream_rpc_method_handler(self.link),
-                "Push": rpc.unary(pb.PushRequest, self.push, refused, self._admit_push),
-                "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused),
-                "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch, refused),
-                "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused),
-                "Resolve": rpc.unary(pb.ResolveRequest, self.resolve, refused),
-                "Delete": rpc.unary(pb.DeleteRequest, self.delete, refused),
-            },
-        )
+        return {
+            "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
+            "Link": grpc.stream_stream_rpc_method_handler(self.link),
+            "Push": rpc.unary(pb.PushRequest, self.push, refused, self._admit_push),
+            "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused),
+            "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch, refused),
+            "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused),
+            "Resolve": rpc.unary(pb.ResolveRequest, self.resolve, refused),
+            "Delete": rpc.unary(pb.DeleteRequest, self.delete, refused),
+        }
 
     async def authenticate(
         self, request: pb.AuthenticateRequest, context: rpc.Context

@@ -32,7 +32,7 @@ from model_host.sampler import Sampler
 from model_host.sampler_state import SamplerState, draw_word
 from model_host.speculation import GUESSES_MAX
 from model_host.stop import StopMatcher
-from replica.conversation import Cause, Ledger
+from replica.conversation import Cause, Ledger, Outcome
 from replica.link import profile_to_pb
 from replica.log import Sampling, Tools, Usage
 from tests.conformance.planted_peers import Planted
@@ -166,6 +166,16 @@ def trusts_what_states_no_recipe() -> Patch:
             compare(self, run)
 
     return mock.patch.object(AnswerCheck, "_compare_rest", trusting)
+
+
+def accepts_tokens_without_a_recipe() -> Patch:
+    verdict = AnswerCheck._verdict
+
+    def accepting(self):
+        found = verdict(self)
+        return (Outcome.ACCEPTED, found[1]) if self._states_no_recipe else found
+
+    return mock.patch.object(AnswerCheck, "_verdict", accepting)
 
 
 def accepts_any_end() -> Patch:
@@ -361,6 +371,7 @@ HOSTS = [
     Planted(judges_no_token, "lies/changed-token"),
     Planted(compares_tokens_alone, "lies/other-statements"),
     Planted(trusts_what_states_no_recipe, "lies/unstated-recipe"),
+    Planted(accepts_tokens_without_a_recipe, "lies/invented-without-recipes"),
     Planted(accepts_any_end, "lies/cancelled-without-a-cancel"),
     Planted(judges_by_its_own_recipe, "lies/unknown-recipe"),
     Planted(judges_other_numerics, "lies/other-numerics"),

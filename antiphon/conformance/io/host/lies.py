@@ -30,12 +30,18 @@ from replica.conversation import (
 )
 from replica.ids import Digest, EntryId
 from replica.io import HostCalls
-from replica.log import FinishReason, Generation, Role, Sampling, Text
+from replica.log import FinishReason, Generation, Role, Sampling, Text, Usage
 from replica.order import context_digest
 
 _case = CASES.theme("lies").shows
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 OTHER = Digest(b"other".ljust(32, b"."))
+CLOSED: dict[str, object] = {
+    "finish_reason": FinishReason.INTERRUPTED,
+    "sampler_digest": None,
+    "render_recipe_digest": None,
+}
+"""The statements of a host that closes an answer without its profile (HOST-35)."""
 CHANGED = 3
 """The index of the token that is changed."""
 
@@ -150,18 +156,35 @@ async def other_statements(run: UnderTest) -> None:
 
 @_case("HOST-36", "HOST-74")
 async def unstated_recipe(run: UnderTest) -> None:
-    """A lie is accepted neither where no rendering recipe is stated, nor where no recipe is."""
+    """A lie is found where no rendering recipe is stated, and where no recipe is."""
     async with _liar(run) as liar:
         forged = {"parts": (Text("I confess."),), "visible_bytes": 10}
         stopped = {"finish_reason": FinishReason.STOP}
-        closed = {"finish_reason": FinishReason.INTERRUPTED, "sampler_digest": None}
         lies = [
-            await liar.lie(render_recipe_digest=None, **changes)
-            for changes in (forged, stopped, {**closed, **forged}, {**closed, **stopped})
+            (cause, await liar.lie(**{"render_recipe_digest": None, **changes}))
+            for cause, changes in (
+                (Cause.TEXT, forged),
+                (Cause.ENDING, stopped),
+                (Cause.TEXT, {**CLOSED, **forged}),
+                (Cause.ENDING, {**CLOSED, **stopped}),
+            )
         ]
         found = await liar.findings()
-        accepted = [lie for lie in lies if found[lie].outcome == Outcome.ACCEPTED]
-        equal(len(accepted), 0, "the number of lies that are accepted")
+        for cause, lie in lies:
+            _check(found[lie], Outcome.DIFFERS, cause)
+
+
+@_case("HOST-77")
+async def invented_without_recipes(run: UnderTest) -> None:
+    """The tokens of an interrupted answer without recipes are not accepted; without any it is."""
+    async with _liar(run) as liar:
+        nothing = {**CLOSED, "parts": (), "visible_bytes": 0}
+        none = {"token_ids": (), "usage": Usage()}
+        invented = await liar.lie(**nothing, token_ids=liar.with_token())
+        empty = await liar.lie(**nothing, **none)
+        found = await liar.findings()
+        _check_unjudged(found[invented], Cause.SAMPLING_UNKNOWN, liar.honest)
+        _check(found[empty], Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN)
 
 
 @_case("HOST-77")
