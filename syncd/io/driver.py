@@ -198,7 +198,8 @@ class HubDriver:
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
         for entry_id in message.ids:  # of a stranger, the parts behind a refused one
             outcomes.setdefault(entry_id, refused)
-        await asyncio.gather(*durable)
+        for done in durable:
+            await done
         self.counters.note_append(time.monotonic() - began)
         for fault in filter(None, outcomes.values()):
             self.counters.note_refusal(fault)
