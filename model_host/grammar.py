@@ -81,7 +81,6 @@ class Grammar:
 
         Raises GrammarInvalid.
         """
-        self.source = source
         self._permitted, self._ends = vocabulary.permitted, vocabulary.ends
         self._matcher = new_matcher(vocabulary.backend, source.text)
         if problem := problem_of(self._matcher):

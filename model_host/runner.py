@@ -142,6 +142,7 @@ class Run:
         """
         assert self.finished is not None, "a generation is written when the run has finished"
         finish, detail = self.finished
+        grammar = self.plan.grammar  # a run that is only shown has the source alone
         return Generation(
             token_ids=tuple(self.token_ids),
             parts=tuple(self._parts()),
@@ -155,8 +156,8 @@ class Run:
             numerics_class=numerics_class,
             run=self.run,
             logprobs=tuple(self.logprobs),
-            grammar_engine=profile.grammar_engine if profile and self.grammar else "",
-            grammar_digest=self.grammar.source.digest if self.grammar is not None else None,
+            grammar_engine=profile.grammar_engine if profile and grammar else "",
+            grammar_digest=grammar.digest if grammar is not None else None,
         )
 
     def _parts(self) -> Iterator[Text | ToolCall]:

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from model_host.grammar_source import GrammarSource, source_for
 from model_host.io.journal import Journals
 from model_host.io.offers import Offer, Offers
 from model_host.io.prepared import NoText, new_run_number, text_of
@@ -15,7 +16,7 @@ from model_host.journal_records import JournalHead
 from model_host.measures import AnswerCounters
 from model_host.owner import owner_of
 from model_host.plan import Plan, gather_branch, render_branch
-from model_host.refusals import StopInvalid, finish_detail
+from model_host.refusals import GenerationRefused, StopInvalid, finish_detail
 from model_host.render import Context
 from model_host.runner import Run
 from model_host.sampler_state import Choice, SamplerState
@@ -106,7 +107,8 @@ class AnswerWriter:
         node = held.order.nodes[held.order.seal_of[request_id]]
         head, journaled = self.journaled(held, request_id, node.id) or (None, [])
         number = head.run if head is not None else new_run_number()
-        run = await self._shown_run(held, request_id, node, number)
+        profile = head.profile if head is not None else None
+        run = await self._shown_run(held, request_id, node, number, profile)
         for choice in journaled:
             run.add_token(choice.token_id, choice.logprobs)
         if run.finished is None:
@@ -123,14 +125,21 @@ class AnswerWriter:
             await self.append(held, empty, Usage(), digest, None)
 
     async def _shown_run(
-        self, held: Conversation, request_id: EntryId, node: SealNode, number: int
+        self,
+        held: Conversation,
+        request_id: EntryId,
+        node: SealNode,
+        number: int,
+        profile: Digest | None,
     ) -> Run:
-        """Return a run that repeats recorded tokens only, with the text shown of them."""
+        """Return a run that repeats tokens of a profile only, with the text shown of them."""
         request = request_of(held, request_id)
         offer = self._offers.of_seal(node)
         context = await self._context_as_sealed(held, node, offer)
         limit = request.output_tokens_max or _NO_LIMIT
-        planned = Plan(held.id, request_id, request, node.seal, context, limit)
+        was_bound = profile == offer.profile.digest
+        source = _grammar_of(request, context, offer) if was_bound else None
+        planned = Plan(held.id, request_id, request, node.seal, context, limit, source)
         try:
             shows = text_of(planned, request.stop, offer)
         except StopInvalid:
@@ -156,6 +165,14 @@ class AnswerWriter:
             return renderer.empty
         same = rendered.context.digest == node.seal.render_digest
         return rendered.context if same else renderer.empty
+
+
+def _grammar_of(request: Request, context: Context, offer: Offer) -> GrammarSource | None:
+    """Return the grammar that a run was bound by; None where the present rules refuse it."""
+    try:
+        return source_for(request, context.place.tools or (), offer.renderer.tools.format)
+    except GenerationRefused:
+        return None
 
 
 def request_of(held: Conversation, request_id: EntryId) -> Request:

@@ -17,6 +17,8 @@ from tests.model_host.number_engine import VOCAB
 from tests.model_host.replay.replayed import HERE, Answered, make_run
 from tests.model_host.test_render import RENDERER
 
+SOURCE = GrammarSource("a grammar")
+
 
 def check_of(scene: Answered, grammar=None, **here) -> AnswerCheck:
     """Return the check of the only answer, with its run."""
@@ -24,7 +26,8 @@ def check_of(scene: Answered, grammar=None, **here) -> AnswerCheck:
     (one,) = render_cases(collect(scene.held), RENDERER, conditions.profile)
     check = AnswerCheck(one, conditions, Samplers())
     run = make_run(scene.held.id, one)
-    run.grammar = grammar
+    if grammar is not None:
+        run.grammar, run.plan = grammar, replace(run.plan, grammar=SOURCE)
     check.run_with(run)
     return check
 
@@ -76,7 +79,6 @@ def test_logits_without_a_choice_are_a_difference():
 class Allowing:
     """A grammar that allows one token, which it notes when it comes."""
 
-    source = GrammarSource("a grammar")
     is_over = False
 
     def __init__(self, allowed: int) -> None:
@@ -94,8 +96,7 @@ class Allowing:
 
 
 def with_grammar(honest: Generation) -> Generation:
-    digest = Allowing.source.digest
-    return replace(honest, grammar_engine=HERE.grammar_engine, grammar_digest=digest)
+    return replace(honest, grammar_engine=HERE.grammar_engine, grammar_digest=SOURCE.digest)
 
 
 def test_the_masks_of_a_grammar_apply_at_each_token():
