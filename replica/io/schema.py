@@ -10,6 +10,8 @@ entries are listed twice (DECISIONS D78).
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -184,7 +186,23 @@ async def _is_complete(reader: aiosqlite.Connection, path: Path) -> bool:
         raise StoreVersionUnknown(
             f"{path} has had {steps} steps; this version knows {len(MIGRATIONS)}"
         )
-    return steps == len(MIGRATIONS)
+    if steps < len(MIGRATIONS):
+        return False
+    if {tuple(row) for row in await reader.execute_fetchall(_FORM)} != _own_form():
+        # Each conversation would be unreadable for a column that has another name.
+        raise StoreCorrupt("the file itself is damaged: its tables have another form")
+    return True
+
+
+_FORM = "SELECT CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
+
+
+def _own_form() -> set[tuple[bytes, bytes | None]]:
+    """Return the names and texts of the tables and indexes that the steps build."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in chain.from_iterable(MIGRATIONS):
+            connection.execute(statement)
+        return set(connection.execute(_FORM))
 
 
 async def recover(path: Path) -> None:

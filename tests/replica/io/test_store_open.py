@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from replica.errors import StoreError
 from replica.io import schema
 from replica.io.readonly import open_read_only
+from replica.io.salvage import repair_store
 from replica.io.store import Store
 from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreLocked, StoreVersionUnknown
@@ -249,3 +250,29 @@ async def test_an_opening_that_is_cancelled_anywhere_leaves_nothing_locked(tmp_p
         async with await Store.open(path) as store:
             assert await store.conversations() == []
         turns += turns // 4 + 1
+
+
+@pytest.mark.parametrize("name", [b"checksum", b"body_only", b"membership", b"body BLOB"])
+async def test_a_store_whose_tables_have_another_form_is_damaged(path: Path, name: bytes) -> None:
+    genesis = Writer(1).genesis()
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+    for _ in flips(path, name):
+        with pytest.raises(StoreCorrupt, match="the file itself is damaged"):
+            await Store.open(path)
+        with pytest.raises(StoreCorrupt, match="the file itself is damaged"):
+            async with open_read_only(path):
+                pass
+    await repair_store(path)
+    async with await Store.open(path) as store:
+        assert (await store.load(genesis.conversation)).entries == [genesis]
+
+
+def flips(path: Path, name: bytes) -> Iterator[None]:
+    """Change each byte of a text in a file in turn; the last one stays changed."""
+    sound = path.read_bytes()
+    for place in range(len(name)):
+        changed = bytearray(sound)
+        changed[sound.index(name) + place] ^= 4
+        path.write_bytes(changed)
+        yield
