@@ -149,9 +149,13 @@ class RunDriver:
     # --- frames -----------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Journal the tokens gathered, then show them (HOST-15). Raises StoreError."""
+        """Journal the tokens gathered, then show them (HOST-15). Raises StoreError.
+
+        Behind a failure nothing is written: a part of a record may be there, and what follows
+        one is no token.
+        """
         self._stop_timer()
-        if self.frames.gathered:
+        if self.frames.gathered and self._failure is None:
             self._journal.append(self.frames.gathered)
             self._show(self.frames.take())
 

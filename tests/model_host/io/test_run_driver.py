@@ -1,0 +1,70 @@
+"""One run without an engine: what is shown of it where the journal fails."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from model_host.io.engine_thread import EngineThread, Receive
+from model_host.io.journal import Journals
+from model_host.io.run_driver import GATHER_S, RunDriver
+from model_host.io.run_table import RunTable
+from model_host.job import Chosen, Ended, Job
+from model_host.journal_records import JournalHead
+from model_host.sampler_state import Choice
+from replica.conversation import Draft
+from replica.errors import StoreError
+from replica.ids import Digest, EntryId
+from tests.model_host.planned import Scene
+from tests.model_host.replay.replayed import run_of
+from tests.support.files import file_size_limit
+
+HALF_A_RECORD = 3
+
+
+class Tokens:
+    """An engine that chooses a token at each call of `step`, until the job is cancelled."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
+    async def compute(self, job: Job, receive: Receive) -> None:
+        for token_id in self.ids:
+            choice = Choice(token_id)
+            receive(Chosen(choice, job.run.add_token(token_id)))
+            await asyncio.sleep(2 * GATHER_S)
+        receive(Ended())
+
+
+async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tmp_path) -> None:
+    scene = Scene()
+    request = scene.ask(output_tokens_max=5)
+    planned = scene.plan(request)
+    run = run_of(planned, scene.host_writes(planned.seal, request))
+    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
+    journals = Journals(tmp_path)
+    journal = journals.create(head)
+    shown: list[Draft] = []
+    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
+    engine = cast(EngineThread, Tokens([65, 66, 67]))
+    driver = RunDriver(engine, scene.held, run, journal, runs)
+    append, calls = journal.append, list[int]()
+
+    def filling(choices) -> None:
+        calls.append(len(choices))
+        size = (tmp_path / f"{request.hex()}.journal").stat().st_size
+        if len(calls) == 2:  # a disk that is full for this one write
+            with file_size_limit(size + HALF_A_RECORD):
+                append(choices)
+        append(choices)
+
+    journal.append = filling  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await driver.finish((), owner=b"", domain=b"", namespace=b"")
+    journal.close()
+    found = journals.read(EntryId(request))
+    assert found is not None
+    kept = tuple(choice.token_id for choice in found[1])
+    told = tuple(token_id for frame in shown for token_id in frame.token_ids)
+    assert told == kept[: len(told)]
