@@ -73,7 +73,10 @@ def _check_choice(request: Request, tools: Sequence[ToolDefinition]) -> None:
 
 
 def _source(grammars: list[dict[str, Any]]) -> GrammarSource:
-    text = json.dumps({"grammars": grammars}, ensure_ascii=True, separators=(",", ":"))
+    try:
+        text = json.dumps({"grammars": grammars}, ensure_ascii=True, separators=(",", ":"))
+    except RecursionError as error:  # it was read: writing it needs more depth
+        raise GrammarInvalid(f"a schema is nested too deeply: {error}") from error
     if len(text) > BODY_BYTES_MAX:
         raise GrammarInvalid(f"the grammar has {len(text)} bytes, at most {BODY_BYTES_MAX}")
     return GrammarSource(text)

@@ -1,6 +1,7 @@
 """The grammar of an answer, from a request and the tools in effect."""
 
 import json
+import sys
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_a_form_is_a_grammar_that_compiles(kind: FormatKind, text: str) -> None:
 def test_a_schema_that_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(GrammarInvalid, match="schema"):
         source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+
+
+def test_a_schema_of_any_depth_is_refused_as_one() -> None:
+    depths = range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 50)
+    for depth in depths:
+        text = '{"const": ' + "[" * depth + "]" * depth + "}"
+        try:
+            source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+        except GrammarInvalid:
+            continue
 
 
 def test_a_schema_can_not_switch_off_the_check_of_its_keywords() -> None:
