@@ -53,8 +53,9 @@ def source_for(
     if request.tool_choice == ToolChoice.NONE:
         return _source([_lark("answer", _without(known))])
     if request.tool_choice == ToolChoice.NAMED:
-        tools = [tool for tool in tools if tool.name == request.tool_name][-1:]
-    return _source(_calls(tools, known, request.tool_choice))
+        tools = [tool for tool in tools if tool.name == request.tool_name]
+    last = {tool.name: tool for tool in tools}  # of two tools of one name
+    return _source(_calls([*last.values()], known, request.tool_choice))
 
 
 def _check_choice(request: Request, tools: Sequence[ToolDefinition]) -> None:

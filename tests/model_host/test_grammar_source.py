@@ -122,6 +122,14 @@ def test_of_two_tools_of_one_name_the_last_is_the_named_one() -> None:
     assert "later" in source.text
 
 
+@pytest.mark.parametrize("choice", [ToolChoice.AUTO, ToolChoice.REQUIRED])
+def test_of_two_tools_of_one_name_only_the_last_is_called(choice: int) -> None:
+    other = ToolDefinition(SUM.name, "", '{"type": "object"}')
+    assert source_for(request(choice), (SUM, other), HERMES) == source_for(
+        request(choice), (other,), HERMES
+    )
+
+
 def test_an_answer_with_a_form_calls_no_tools() -> None:
     assert may_call(request(), TOOLS)
     assert may_call(request(ToolChoice.REQUIRED), TOOLS)
