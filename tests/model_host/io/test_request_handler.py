@@ -9,6 +9,7 @@ import pytest
 
 from model_host.io import request_handler
 from model_host.io.server import HostServer
+from replica.conversation import Conversation, Sealable
 from replica.ids import EntryId
 from replica.io import now_ms
 from replica.log.body import (
@@ -58,6 +59,29 @@ async def test_a_cancel_that_comes_while_a_context_is_rendered_counts(served: Se
             await talk.cancel(request)
             here = host.replica.shelf[talk.id]
             await host.replica.wait_for(lambda: here.order.is_cancelled(request), 10)
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.CANCELLED
+    assert request not in talk.held.order.seal_of
+
+
+async def test_a_cancel_that_comes_between_a_decision_and_its_task_counts(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Name a colour.")
+        begin, begun = host.handler.begin, list[EntryId]()
+
+        async def late(held: Conversation, ready: Sealable) -> bool:
+            if not begun:  # as if the loop had handled the CANCEL before this task
+                begun.append(ready.request)
+                await talk.cancel(ready.request)
+                cancelled = held.order.is_cancelled
+                await host.replica.wait_for(lambda: cancelled(ready.request), 10)
+            return await begin(held, ready)
+
+        monkeypatch.setattr(host.handler, "begin", late)
+        request = await talk.request(tokens=3)
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED
     assert request not in talk.held.order.seal_of
