@@ -177,6 +177,11 @@ class GrammarInvalid(GenerationRefused):
     reason = "GRAMMAR_INVALID"
     next_step = "Correct or simplify the schema, expression or grammar, and send the request again."
 
+    def __init__(self, detail: str = "", *, is_costly: bool = False) -> None:
+        """`is_costly`: compiling it takes more than this host gives; another one may compile it."""
+        super().__init__(detail)
+        self.is_costly = is_costly
+
 
 class ToolChoiceInvalid(GenerationRefused):
     """The choice of tools doesn't fit the tools in effect, or the form of the answer."""

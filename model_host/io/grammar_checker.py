@@ -15,6 +15,8 @@ VERDICTS_KEPT = 1024
 PROCESSES_MAX = 2
 """Most processes at once: many requests with new grammars wait for one another."""
 
+_COSTLY = "compiling it takes too much time, memory or stack"
+
 
 class GrammarChecker:
     """Checks grammars, and keeps the verdicts."""
@@ -33,7 +35,7 @@ class GrammarChecker:
             async with self._places:
                 self._keep(source.digest, await _problem_of(source))
         if problem := self._problems[source.digest]:
-            raise GrammarInvalid(problem)
+            raise GrammarInvalid(problem, is_costly=problem == _COSTLY)
 
     def _keep(self, digest: Digest, problem: str) -> None:
         self._problems[digest] = problem
@@ -65,4 +67,4 @@ async def _problem_of(source: GrammarSource) -> str:
         case status if status in (1, 2):
             raise HostError("The process that checks grammars does not run here.")
         case _:
-            return "compiling it takes too much time, memory or stack"
+            return _COSTLY

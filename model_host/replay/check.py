@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from model_host.engine_api import Logits
 from model_host.errors import GrammarFailed, LogitsInvalid
+from model_host.refusals import GenerationRefused, GrammarInvalid
 from model_host.replay.passes import Span
 from model_host.replay.rendering import RenderedCase
 from model_host.replay.verdict import Conditions, verdict_on
@@ -99,8 +100,15 @@ class AnswerCheck:
             self._sampler = self._samplers.of(self.recorded.sampler_digest)
 
     def refuse(self, error: HostError) -> None:
-        """Note that the rules of this host refuse the request of this answer."""
-        self._note(Cause.REQUEST, f"{error.reason}: {error.detail}")
+        """Note that this host can't repeat the run of this answer.
+
+        A rule that refuses its request holds at every host. A limit, or a failure, is of this
+        host and this moment: others may execute its recipe (HOST-36).
+        """
+        is_costly = isinstance(error, GrammarInvalid) and error.is_costly
+        is_rule = isinstance(error, GenerationRefused) and not is_costly
+        cause = Cause.REQUEST if is_rule else Cause.SAMPLING_UNKNOWN
+        self._note(cause, f"{error.reason}: {error.detail}")
 
     # --- what is to be computed -----------------------------------------------------------
 

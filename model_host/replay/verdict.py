@@ -26,7 +26,7 @@ class Conditions:
 
 def verdict_on(cause: Cause, profile: Digest, here: Conditions) -> tuple[Outcome, Cause]:
     """Return the outcome for a difference in an answer of a profile, and the cause to report."""
-    if cause in (Cause.PART_MISSING, Cause.OTHER_TEMPLATE):
+    if cause in (Cause.PART_MISSING, Cause.OTHER_TEMPLATE, Cause.SAMPLING_UNKNOWN):
         return Outcome.UNDECIDED, cause
     if cause in _BY_WEIGHTS and profile != here.profile:
         return Outcome.UNDECIDED, Cause.OTHER_WEIGHTS

@@ -37,8 +37,9 @@ async def test_a_grammar_that_does_not_compile_is_refused_in_the_engines_words()
 async def test_a_grammar_that_would_hang_or_crash_the_host_is_refused(
     source: GrammarSource,
 ) -> None:
-    with pytest.raises(GrammarInvalid, match="too much"):
+    with pytest.raises(GrammarInvalid, match="too much") as caught:
         await GrammarChecker().check(source)
+    assert caught.value.is_costly
 
 
 async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from model_host.errors import GrammarFailed
 from model_host.grammar_source import GrammarSource
+from model_host.refusals import GrammarInvalid
 from model_host.replay.case import collect
 from model_host.replay.check import AnswerCheck, Samplers
 from model_host.replay.rendering import render_cases
 from model_host.sampler import RECIPE_DIGEST
 from replica.conversation import Cause, Outcome
+from replica.errors import HostError
 from replica.ids import Digest
 from replica.log.body import FinishReason, Generation
 from tests.model_host.number_engine import VOCAB
@@ -132,6 +135,25 @@ def test_the_grammar_and_its_engine_are_those_of_the_answer():
         check = check_of(answered(1, change=change), Allowing(token_id))
         check.receive(0, choosing(token_id))
         assert check.finding().cause == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (GrammarInvalid("no such rule"), (Outcome.DIFFERS, Cause.REQUEST)),
+        (
+            GrammarInvalid("too much time", is_costly=True),
+            (Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN),
+        ),
+        (HostError("no process"), (Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN)),
+    ],
+)
+def test_a_limit_or_a_failure_of_this_host_is_no_difference(error, verdict):
+    (one,) = render_cases(collect(answered(1).held), RENDERER, HERE.profile)
+    check = AnswerCheck(one, HERE, Samplers())
+    check.refuse(error)
+    found = check.finding()
+    assert (found.outcome, found.cause) == verdict
 
 
 class Complete(Allowing):
