@@ -96,6 +96,8 @@ class AnswerCheck:
         """Let the tokens be judged: by the run of the answer, without tokens."""
         self._run = run
         self._has_grammar = run.grammar is not None
+        if self.case.request.profile not in (None, self.case.seal.profile):
+            self._note(Cause.REQUEST, "its seal states another profile than the request names")
         if self._hard is Cause.NONE:
             self._sampler = self._samplers.of(self.recorded.sampler_digest)
 

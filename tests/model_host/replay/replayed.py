@@ -65,7 +65,12 @@ class Answered(Scene):
     def answers(self, request: EntryId, change: Change = lambda honest: honest) -> EntryId:
         """Answer a request greedily, to its limit; return the answer, as changed."""
         gathered = gather(self.held, self.ready(request), Contexts(0))
-        planned = plan(gathered, profile=HOST, renderer=RENDERER)
+        return self.answers_by(request, plan(gathered, profile=HOST, renderer=RENDERER), change)
+
+    def answers_by(
+        self, request: EntryId, planned: Plan, change: Change = lambda honest: honest
+    ) -> EntryId:
+        """Answer a request by a plan."""
         seal_id = self.host_writes(planned.seal, request)
         run = run_of(planned, seal_id)
         for token_id in answer(planned.prompt, planned.output_tokens_max):

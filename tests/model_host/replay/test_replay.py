@@ -5,14 +5,17 @@ from random import Random
 
 import pytest
 
+from model_host.contexts import Contexts
 from model_host.errors import ReplayTooLarge
+from model_host.plan import gather, plan
 from model_host.replay import replay as module
 from replica.conversation import NO_TOKEN, Cause, Outcome, ReplayMode
 from replica.ids import Digest
 from replica.log.body import Cancel, FinishReason, Generation, Sampling, Text, Usage
 from tests.model_host.kv.paged import compute
 from tests.model_host.number_engine import VOCAB
-from tests.model_host.replay.replayed import HERE, Answered, Replaying, interrupted
+from tests.model_host.replay.replayed import HERE, HOST, Answered, Replaying, interrupted
+from tests.model_host.test_render import RENDERER
 
 OTHER = Digest(b"other".ljust(32, b"."))
 
@@ -195,6 +198,21 @@ def test_a_host_under_other_conditions_judges_nothing():
         judged = cause is not Cause.OTHER_NUMERICS
         assert found[honest].outcome == (Outcome.ACCEPTED if judged else Outcome.UNDECIDED)
         assert len(found[honest].logprobs) == (0 if judged else 8)
+
+
+def test_an_answer_of_another_profile_than_the_request_names_is_not_accepted():
+    scene = Answered()
+    named = scene.asks("a", 8, profile=HERE.profile)
+    request = scene.ask("b", output_tokens_max=8, profile=OTHER)
+    gathered = gather(scene.held, scene.ready(request), Contexts(0))
+    asked = replace(gathered, request=replace(gathered.request, profile=None))
+    planned = plan(asked, profile=HOST, renderer=RENDERER)
+    swapped = scene.answers_by(request, planned)
+    found = Replaying(scene).run()
+    assert found[named].outcome == Outcome.ACCEPTED
+    assert (found[swapped].outcome, found[swapped].cause) == (Outcome.DIFFERS, Cause.REQUEST)
+    found = Replaying(scene, here=replace(HERE, profile=OTHER)).run()
+    assert found[swapped].outcome == Outcome.UNDECIDED
 
 
 def test_an_unknown_recipe_is_said_as_such():
