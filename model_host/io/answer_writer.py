@@ -152,7 +152,10 @@ class AnswerWriter:
             vocabulary=0,
             end_ids=offer.stop_ids.union(request.stop_tokens),
         )
-        return Run(planned, node.id, number, state, shows, _NO_LIMIT)
+        # Tokens that filled the context ended the answer, if that is known here (HOST-19).
+        is_its_own = offer.profile.digest == node.seal.profile
+        room = offer.profile.context_tokens_max if is_its_own else _NO_LIMIT
+        return Run(planned, node.id, number, state, shows, room)
 
     async def _context_as_sealed(self, held: Conversation, node: SealNode, offer: Offer) -> Context:
         """Return the context of a seal; the empty one if it renders differently here."""

@@ -4,12 +4,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 
 from bench.lying_host import Liar, with_token
 from model_host.engine.torch_engine import TorchEngine
+from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from replica.conversation import NO_TOKEN, Cause, Outcome
 from replica.errors import StoreError
@@ -25,6 +27,7 @@ from replica.log.body import (
     Usage,
     text_of,
 )
+from tests.model_host.io import served_host
 from tests.model_host.io.replaying import Replayed, replay
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
@@ -293,20 +296,26 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
     assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 40)
 
 
+def without_room_for_answers(host: HostServer, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let no answer of a host be written; return an event that tells of the first one."""
+    append, refused = host.replica.append, asyncio.Event()
+
+    async def full(conversation, body, **more):
+        if isinstance(body, Generation):
+            refused.set()
+            raise StoreError("no space")
+        return await append(conversation, body, **more)
+
+    monkeypatch.setattr(host.replica, "append", full)
+    return refused
+
+
 async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
     served_real: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        append, refused = host.replica.append, asyncio.Event()
-
-        async def full(conversation, body, **more):
-            if isinstance(body, Generation):
-                refused.set()
-                raise StoreError("no space")
-            return await append(conversation, body, **more)
-
-        monkeypatch.setattr(host.replica, "append", full)
+        refused = without_room_for_answers(host, monkeypatch)
         await talk.say("Is the sky blue?")
         wanted = ResponseFormat(FormatKind.REGEX, "yes|no")
         request = await talk.request(tokens=50, response_format=wanted)
@@ -321,3 +330,20 @@ async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
     assert (there.outcome, there.cause) == (Outcome.UNDECIDED, Cause.OTHER_NUMERICS)
     assert (here.outcome, here.cause) == (Outcome.ACCEPTED, Cause.NONE)
     assert here.checked_tokens == len(answer.token_ids) > 0
+
+
+async def test_an_answer_that_had_filled_its_context_when_its_host_stopped_keeps_its_end(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(served_host, "HostConfig", partial(HostConfig, context_tokens=60))
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        refused = without_room_for_answers(host, monkeypatch)
+        await talk.say("Tell me a story.")
+        request = await talk.request(tokens=0, output_tokens_min=100)
+        await asyncio.wait_for(refused.wait(), 30)
+    async with served.host(replace(served.engine, numerics_class=bytes(OTHER))):
+        answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
+    async with served.host() as host:
+        assert (await replay(talk, host)).of(talk, request).outcome == Outcome.ACCEPTED

@@ -24,16 +24,17 @@ HALF_A_RECORD = 3
 
 
 class Tokens:
-    """An engine that chooses a token at each call of `step`, until the job is cancelled."""
+    """An engine whose tokens come apart: each is framed before the next one comes."""
 
     def __init__(self, ids: list[int]) -> None:
         self.ids = ids
 
     async def compute(self, job: Job, receive: Receive) -> None:
         for token_id in self.ids:
-            choice = Choice(token_id)
-            receive(Chosen(choice, job.run.add_token(token_id)))
-            await asyncio.sleep(2 * GATHER_S)
+            receive(Chosen(Choice(token_id), job.run.add_token(token_id)))
+            gathered = asyncio.Event()
+            asyncio.get_running_loop().call_later(GATHER_S, gathered.set)  # behind the driver's
+            await gathered.wait()
         receive(Ended())
 
 
