@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Set
 
 from replica.conversation import Conversation
-from replica.ids import PublicKey
+from replica.ids import ConversationId, PublicKey
 from replica.link import Entries, Message
 from replica.refusals import QuotaExceeded
 
@@ -19,16 +19,30 @@ class Bringers:
         """Allow so many conversations of one key."""
         self._most = most
         self._brought: Counter[PublicKey] = Counter()
+        self._by: dict[ConversationId, PublicKey] = {}
 
     @property
     def keys(self) -> Set[PublicKey]:
         """The keys that brought conversations."""
         return self._brought.keys()
 
-    def count(self, peer: PublicKey | None) -> None:
+    def brought(self, peer: PublicKey) -> int:
+        """Return the number of conversations of a key."""
+        return self._brought[peer]
+
+    def count(self, peer: PublicKey | None, conversation: ConversationId) -> None:
         """Count one more conversation of a key."""
         if peer is not None:
             self._brought[peer] += 1
+            self._by[conversation] = peer
+
+    def take_back(self, conversation: ConversationId) -> None:
+        """Count a conversation no more whose genesis the disk refused."""
+        peer = self._by.pop(conversation, None)
+        if peer is not None:
+            self._brought[peer] -= 1
+            if not self._brought[peer]:
+                del self._brought[peer]
 
     def refusal(
         self, peer: PublicKey | None, message: Message, held: Conversation | None

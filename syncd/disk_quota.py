@@ -72,6 +72,11 @@ class DiskQuota:
         before = self._accounts.size_of(("log", held.id))
         self.set_log(held.id, held.creator, before + stored_bytes(entries))
 
+    def take_back(self, conversation: ConversationId, entries: Iterable[Entry]) -> None:
+        """Count entries no more that the disk refused."""
+        left = self._accounts.size_of(("log", conversation)) - stored_bytes(entries)
+        self.set_log(conversation, self.creator(conversation), left)
+
     def release(self, conversation: ConversationId) -> None:
         """Forget a deleted conversation."""
         for part in ("log", *self._stores):

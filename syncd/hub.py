@@ -25,7 +25,7 @@ from replica.link import (
     Side,
     conversation_of,
 )
-from replica.log import NOTHING_LOST, Entry, Lost
+from replica.log import NOTHING_LOST, Entry, Kind, Lost
 from replica.refusals import ConversationDeleted
 from syncd import queries
 from syncd.bringers import Bringers
@@ -82,7 +82,7 @@ class Hub:
             self._shelf.forget(held.id)
         else:
             if not self._shelf.is_known(held.id):
-                self.bringers.count(held.creator)
+                self.bringers.count(held.creator, held.id)
             self.disk.set_log(held.id, held.creator, stored_bytes(held.log.entries.values()))
             self._shelf.load(held)
             out.list_one(held.id)
@@ -102,7 +102,7 @@ class Hub:
         if conversation not in self._deleted:
             held = Conversation.restore(conversation, entries, lost)
             self.disk.set_log(conversation, held.creator, size_bytes)
-            self.bringers.count(held.creator)
+            self.bringers.count(held.creator, held.id)
             self._shelf.index(held)
 
     def needs_load(
@@ -135,6 +135,13 @@ class Hub:
             self._shelf.invalidate(conversation)
             out.close(conversation, replace(fault, conversation=conversation))
         return out.build()
+
+    def take_back(self, refused: Iterable[Entry]) -> None:
+        """Count no more what the disk refused: its bytes, and conversations that it begins."""
+        for entry in refused:
+            self.disk.take_back(entry.conversation, (entry,))
+            if entry.header.kind == Kind.GENESIS:
+                self.bringers.take_back(entry.conversation)
 
     def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
@@ -245,7 +252,7 @@ class Hub:
             if effects.persist:
                 self.disk.add(self._shelf[conversation], effects.persist)
             if is_new and self._shelf.is_known(conversation):
-                self.bringers.count(link.peer)
+                self.bringers.count(link.peer, conversation)
         if not was_ready and link.phase is Phase.READY:
             self.connected.note_greeted(link_id)
             out.welcome(link_id, effects, self.connected.hosts(self.policy.vouches_for))
@@ -286,7 +293,7 @@ class Hub:
             self.disk.add(self._shelf[message.conversation], effects.persist)
         link.handle_disconnect()  # pending entries must not stay without a link's quota
         if is_new and self._shelf.is_known(message.conversation):
-            self.bringers.count(peer)
+            self.bringers.count(peer, message.conversation)
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self._shelf.get(message.conversation)
         return out.build(), queries.outcomes(message.ids, faults, held)

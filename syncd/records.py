@@ -35,7 +35,7 @@ def record_of(shelf: HubShelf, conversation: ConversationId) -> Known | None:
 def recall(hub: Hub, conversation: ConversationId, known: Known, size_bytes: int) -> None:
     """Index a stored conversation of this size on disk by a record."""
     hub.disk.set_log(conversation, known.creator, size_bytes)
-    hub.bringers.count(known.creator)
+    hub.bringers.count(known.creator, conversation)
     hub.shelf.apart.add(conversation, known)
 
 

@@ -255,6 +255,7 @@ class HubDriver:
         return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
+        self.hub.take_back(one for one in effects.persist if one.conversation in lost)
         self.counters.entries += sum(one.conversation not in lost for one in effects.persist)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)

@@ -18,6 +18,7 @@ from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis, Grant, Member, Role
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
+from syncd.disk_quota import stored_bytes
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.callers import PATIENCE_S, ServedHub, serve_hub
@@ -125,6 +126,26 @@ async def test_a_full_hub_refuses_push_and_ends_watch_with_the_reason(served: Se
         assert await served.owner.calls.fetch(served.id, [before[-1].id]) == [before[-1]]
     assert await served.owner.calls.push(served.id, (entry,)) == {entry.id: None}
     assert await stored(served) == [*before, entry]
+
+
+async def test_what_a_full_disk_refused_counts_for_nobody(served: ServedHub):
+    """A client sends it again and again: its quotas are not for that."""
+    hub, key = served.hub.driver.hub, served.writer.public
+    other = Writer(1, epoch=2)
+    genesis = other.genesis()
+    conversation = ConversationId(genesis.id)
+    begun = (genesis, other.write(conversation, LONG, parents=[genesis]))
+    more = served.writer.write(served.id, LONG, parents=[served.entries[-1]])
+    used, brought = hub.disk.total, hub.bringers.brought(key)
+    async with full_disk(served.hub.driver.store):
+        for _ in range(3):
+            for refused in (begun, (more,)):
+                with pytest.raises(StoreFull):
+                    await served.owner.calls.push(refused[0].conversation, refused)
+            assert (hub.disk.total, hub.bringers.brought(key)) == (used, brought)
+    assert not any((await served.owner.calls.push(conversation, begun)).values())
+    assert hub.disk.total == used + stored_bytes(begun)
+    assert hub.bringers.brought(key) == brought + 1
 
 
 async def test_deleting_a_conversation_frees_space_at_a_full_hub(served: ServedHub):
