@@ -183,8 +183,13 @@ class HubDriver:
     async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         """Append without a link; return once all admitted entries are durable.
 
-        Raises RateLimited, StoreError.
+        The conversation is in memory until the caller's next await. Raises RateLimited,
+        StoreError.
         """
+        with self._loader.kept(message.conversation):
+            return await self._push(peer, message)
+
+    async def _push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         began = time.monotonic()
         self.throttle.check(peer, message.conversation, message)
         outcomes: dict[EntryId, Fault | None] = {}

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import structlog
@@ -116,8 +116,7 @@ class Loader:
 
         It stays in memory until the caller's next await. Raises StoreError.
         """
-        self._asked[conversation] += 1
-        try:
+        with self.kept(conversation):
             # Repeated if the disk refused a commit before this caller continued.
             while self._hub.needs_load(peer, conversation, message):
                 task = self._loads.get(conversation)
@@ -125,6 +124,13 @@ class Loader:
                     task = asyncio.create_task(self._load(conversation), name="conversation load")
                     self._loads[conversation] = task
                 await asyncio.shield(task)
+
+    @contextmanager
+    def kept(self, conversation: ConversationId) -> Iterator[None]:
+        """Keep a conversation in memory, once it is there, until the caller's next await."""
+        self._asked[conversation] += 1
+        try:
+            yield
         finally:
             self._asked[conversation] -= 1
             if not self._asked[conversation]:

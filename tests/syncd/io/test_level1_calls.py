@@ -9,6 +9,7 @@ from google.rpc import error_details_pb2
 
 from antiphon.v1 import log_pb2, sync_pb2
 from replica import limits
+from replica.ids import ConversationId
 from replica.io import rpc
 from replica.io.hub_calls import _within_idle_timeout
 from replica.io.status import status_of
@@ -17,7 +18,8 @@ from replica.log.body import Request, Sampling
 from replica.log.codec.entries import entry_to_pb
 from replica.refusals import BodyMissing, EntriesMissing, LinkIdle
 from syncd.io.service import _watch_response
-from tests.support.callers import Caller, ServedHub, serve_hub
+from tests.support.callers import Caller, ServedHub, serve_hub, until
+from tests.support.files import write_locked
 from tests.support.writers import Writer, said
 
 HOST = Writer(6)
@@ -62,6 +64,31 @@ async def test_a_durable_request_that_nobody_will_answer_has_a_warning(served: S
     assert not outcome.HasField("fault")
     assert outcome.warning.reason == "HOST_UNGRANTED"
     assert outcome.warning.entry == entry.id
+
+
+async def test_a_warning_comes_also_where_the_conversation_leaves_memory(tmp_path: Path) -> None:
+    """One commit makes both durable, and then only one of them has room (LINK-35, LINK-86)."""
+    async with serve_hub(tmp_path, conversations_in_memory_max=1) as served:
+        other = Writer(1, epoch=2)
+        genesis = other.genesis()
+        await served.owner.calls.push(ConversationId(genesis.id), (genesis,))
+        body = Request(HOST.public, Sampling())
+        requests = [
+            writer.write(ConversationId(at.id), body, parents=[at])
+            for writer, at in ((served.writer, served.genesis), (other, genesis))
+        ]
+        async with write_locked(served.hub.driver.store):
+            pushes = [
+                asyncio.create_task(
+                    push(served.owner, sync_pb2.PushRequest(entries=[entry_to_pb(entry)]))
+                )
+                for entry in requests
+            ]
+            performer = served.hub.driver.performer
+            await until(lambda: len(performer.writing) == len(requests))
+        for (outcome,) in await asyncio.gather(*pushes):
+            assert outcome.warning.reason == "HOST_UNGRANTED"
+        await until(lambda: len(served.hub.driver.hub.shelf) == 1)
 
 
 async def test_hosts_names_what_a_welcome_names(served: ServedHub) -> None:
