@@ -9,6 +9,7 @@ reason when the peer reads again. Sizes are those of the bytes written
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import assert_never
 
 from replica import limits
 from replica.errors import AntiphonError
@@ -22,8 +23,11 @@ LONG_BYTES = 8_192
 """Bytes from which on an item takes a while to encode or copy."""
 LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
 """While more bytes than these are queued, no frames are read from the peer."""
-_HINT_BYTES = 256
-"""Approximate size of a hint or answer, which are encoded only when they are written."""
+_HINT_BYTES, _HEAD_BYTES, _ID_BYTES = 256, 192, 64
+"""Approximate memory of a hint or answer, of an own head in it, and of an id.
+
+They are encoded only when they are written.
+"""
 
 _NOTED_BYTES = 1_024
 """A change of the queue's size that is reported."""
@@ -36,7 +40,16 @@ Pace = Callable[[bool], Awaitable[None]]
 
 
 def _size(item: Item) -> int:
-    return len(item.data) if isinstance(item, Frame) else _HINT_BYTES
+    match item:
+        case Frame():
+            return len(item.data)
+        case Hint():
+            ids = len(item.parents) + len(item.membership_heads)
+            return _HINT_BYTES + _HEAD_BYTES * len(item.own_heads) + _ID_BYTES * ids
+        case Answered():
+            return _HINT_BYTES
+        case _:
+            assert_never(item)
 
 
 class Outbox:

@@ -1,10 +1,10 @@
 """The queue of one stream is counted in the bytes that will be written."""
 
 from replica import limits
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, Lane, Position, PublicKey
 from replica.link.frame import Frame
 from replica.link.messages import Ack, Pong
-from syncd.hint import Hint
+from syncd.hint import Hint, OwnHead
 from syncd.io.outbox import OUTBOX_MESSAGES_MAX, Item, Outbox
 
 CONVERSATION = ConversationId(bytes(32))
@@ -49,6 +49,16 @@ async def test_many_hints_are_bounded_by_their_number() -> None:
     stream = Stream()
     hint = Hint(CONVERSATION, None, (), 0, (), ())
     stream.put(hint, OUTBOX_MESSAGES_MAX + 1)
+    assert stream.stalls == 1
+
+
+async def test_a_hint_counts_with_the_lanes_of_its_reader() -> None:
+    """A key may have many lanes, and each append makes a hint that names all of them."""
+    stream = Stream()
+    head = OwnHead(Position(Lane(PublicKey(bytes(32)), 0, 1), 0, EntryId(bytes(32))), 1)
+    heads = (head,) * limits.LANES_PER_KEY_MAX
+    hint = Hint(CONVERSATION, None, (), 0, heads, ())
+    stream.put(hint, limits.OUTBOX_BYTES_MAX // (64 * limits.LANES_PER_KEY_MAX))
     assert stream.stalls == 1
 
 
