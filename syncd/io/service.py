@@ -266,6 +266,7 @@ class SyncService:
 
         with self._driver.calls.count(peer):
             await pace()  # before there is a link, whose time runs
+        self._driver.throttle.check(peer, conversation)
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
         with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
             link_id = self._driver.connect(peer, outbox.put, watches=True, drop=outbox.drop)

@@ -339,3 +339,15 @@ async def test_the_call_hosts_is_charged_to_its_caller(served: ServedHub):
     call = served.stranger.sync.Hosts(request, metadata=served.stranger.metadata)
     assert await refused(call) == "RATE_LIMITED"
     await served.owner.sync.Hosts(request, metadata=served.owner.metadata)
+
+
+async def test_a_watch_of_the_heaviest_key_is_told_when_to_come_again(served: ServedHub):
+    """Each sends a piece of the log at once, so without a wait it could be called in a loop."""
+    throttle = served.hub.driver.throttle
+    throttle.charge(served.writer.public, served.id, sent_bytes=500 * BURST_UNITS)
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    call = served.owner.sync.Watch(request, metadata=served.owner.metadata)
+    assert await refused(call) == "RATE_LIMITED"
+    assert not served.hub.driver.hub.links
+    stranger = served.stranger.sync.Watch(request, metadata=served.stranger.metadata)
+    assert await refused(stranger) == "CONVERSATION_NOT_FOUND"
