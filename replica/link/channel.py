@@ -127,9 +127,10 @@ class Channel:
 
     @property
     def is_due(self) -> bool:
-        """Say whether anything is queued."""
+        """Say whether anything is queued that may be sent: drafts wait until the peer is open."""
         is_walking = self.ids_due is not None or self.backlog is not None
-        return bool(is_walking or self.outgoing or self.drafts_due or self.drafts_ready)
+        has_drafts = self.drafts_ready or (self.drafts_due and self.is_open)
+        return bool(is_walking or self.outgoing or has_drafts)
 
     def next_frame(
         self, conversation: Conversation, *, awaits_acks: bool

@@ -29,6 +29,14 @@ def test_only_channels_with_something_queued_are_due(channels: Channels) -> None
     assert list(channels.due()) == []
 
 
+def test_drafts_alone_are_not_due_until_the_peer_has_opened(channels: Channels) -> None:
+    """A reader that asks with digests alone would have each append look at all its channels."""
+    channels[IDS[1]].drafts_due.add(ENTRY)
+    assert list(channels.due()) == []
+    channels[IDS[1]].is_open = True
+    assert [c.id for c in channels.due()] == [IDS[1]]
+
+
 def test_the_next_deadline_is_that_of_a_channel_as_it_is_now(channels: Channels) -> None:
     assert channels.next_deadline() is None
     channels[IDS[0]].recheck(5.0)
