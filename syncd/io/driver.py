@@ -247,6 +247,7 @@ class HubDriver:
         stop what has begun.
         """
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
+        self.memory.forget_drafts((conversation,))
         await self._deletions.delete(conversation)
         return entries
 
@@ -282,10 +283,11 @@ class HubDriver:
         """Report the refused commit to the core; send at once, since all queued work fails."""
         self.counters.commits_refused += 1
         self._send(self.hub.disk_refused(lost, Fault.of(error)))
+        self.memory.forget_drafts(lost)
 
     def _evict(self) -> None:
         busy = self.performer.writing | self._loader.asked
-        self.hub.evict(busy)
+        self.memory.forget_drafts(self.hub.evict(busy))
         if self.hub.shelf.bytes_over:
             self._submit(release_logs(self.hub.connected, self.hub.shelf, busy))
 

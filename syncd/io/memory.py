@@ -1,6 +1,6 @@
 """The memory of links and drafts, kept within the bounds of the accountant (LIM-10)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -62,6 +62,11 @@ class Memory:
         self._of_channels[link_id] = self._of_channels.get(link_id, 0) + size - before
         self._note(link_id, link.intake.pending_bytes)
         self._note_drafts(conversation)
+
+    def forget_drafts(self, conversations: Iterable[ConversationId]) -> None:
+        """Note that conversations have left memory, and their drafts with them."""
+        for conversation in conversations:
+            self._accountant.release(("drafts", conversation))
 
     def _note(self, link_id: LinkId, pending_bytes: int | None = None) -> None:
         known = self._drops.get(link_id)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from replica import limits
+from replica.conversation.drafts import DraftStream
 from replica.errors import AntiphonError
 from replica.ids import Digest
 from replica.io.blobs import Blobs
@@ -87,6 +88,26 @@ async def test_queued_bytes_count_and_what_is_written_does_not(peers: Peers) -> 
     peers.driver.memory.note_queued(eve, 60_000)
     assert [link_id for link_id, _ in peers.ended] == [eve]
     assert peers.driver.memory.total_bytes == 0
+
+
+async def test_drafts_count_no_more_once_their_conversation_has_left_memory(peers: Peers) -> None:
+    """Nobody would release them: it is read again without them."""
+    driver = peers.driver
+
+    async def draft() -> None:
+        eve = await peers.link(EVE)
+        driver.hub.shelf[ID].drafts[LANE[0].id] = DraftStream(ID, LANE[0].id, 1)
+        await driver.receive(eve, Open(ID, Digest(bytes(32))), 100)
+        driver.disconnect(eve)
+        assert driver.memory.total_bytes
+
+    await draft()
+    driver.hub.shelf._in_memory_max = 0
+    driver._evict()
+    assert driver.memory.total_bytes == 0
+    await draft()
+    await driver.delete(ADA.public, ID)
+    assert driver.memory.total_bytes == 0
 
 
 async def test_a_dropped_stream_ends_with_the_reason_alone() -> None:
