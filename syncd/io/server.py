@@ -108,7 +108,11 @@ async def start(config: HubConfig) -> HubServer:
         wanted = [one.strip() for one in config.listen.split(",")]
         connections_max = connections_allowed(allow_descriptors(), len(wanted))
         server = grpc.aio.server(
-            options=(*rpc.SERVER_OPTIONS, (rpc.CONNECTIONS_MAX, connections_max))
+            options=(
+                *rpc.SERVER_OPTIONS,
+                (rpc.CONNECTIONS_MAX, connections_max),
+                (rpc.STREAMS_MAX, max(rpc.CALLS_PER_CONNECTION_MAX, 2 * config.links_per_key_max)),
+            )
         )
         certificate = None
         if not all(map(is_loopback, wanted)):

@@ -13,6 +13,7 @@ from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica import limits
 from replica.ids import Digest, PublicKey
+from replica.io import rpc
 from replica.io.blob_calls import BlobCalls
 from replica.log import entry_to_pb
 from syncd.budget import UPLOAD_UNITS
@@ -216,3 +217,29 @@ async def test_a_push_that_is_one_too_many_is_refused_before_it_is_parsed(
     push = served.owner.calls.channel.unary_unary("/antiphon.v1.SyncService/Push")
     assert await refused(push(b"\xff no message", metadata=served.owner.metadata)) == "RATE_LIMITED"
     assert await refused(push(b"\xff no message")) == "TICKET_INVALID"
+
+
+async def test_calls_that_send_no_request_are_bounded_per_connection(served: ServedHub) -> None:
+    """gRPC shows them to no handler, so nobody looks at their tickets or counts them."""
+    sent = asyncio.Event()
+
+    async def nothing() -> AsyncIterator[bytes]:
+        await sent.wait()
+        yield b""
+
+    request = sync_pb2.HostsRequest().SerializeToString()
+    async with grpc.aio.insecure_channel(served.hub.address) as channel:
+        await channel.unary_unary("/antiphon.v1.SyncService/Hosts")(
+            request, metadata=served.owner.metadata
+        )
+        push, hosts = (
+            channel.stream_unary("/antiphon.v1.SyncService/Push"),
+            channel.unary_unary("/antiphon.v1.SyncService/Hosts"),
+        )
+        silent = [push(nothing()) for _ in range(rpc.CALLS_PER_CONNECTION_MAX)]
+        late = hosts(request, metadata=served.owner.metadata)
+        done, _ = await asyncio.wait((asyncio.ensure_future(late),), timeout=0.5)
+        assert not done
+        await served.owner.sync.Hosts(sync_pb2.HostsRequest(), metadata=served.owner.metadata)
+        for call in (*silent, late):
+            call.cancel()
