@@ -77,6 +77,8 @@ STREAMS_MAX = 4_096
 """Links and Watches of all keys of a hub, and as many transfers beside them."""
 TRANSFERS_PER_KEY_MAX = 16
 """Fetches and transfers of blobs of one key at a time."""
+CONNECTION_CALLS_MAX = 256
+"""Calls of any kind of one connection at a time; further ones wait at the caller."""
 CALLS_PER_KEY_MAX = 64
 """Unary calls of one key that run at a time."""
 CALLS_MAX = 1_024

@@ -122,6 +122,11 @@ MEANINGS = {
         "Fetches and transfers of blobs of a key at a time",
         "QUOTA_EXCEEDED",
     ),
+    "CONNECTION_CALLS_MAX": (
+        "quota",
+        "calls of a connection at a time; more wait at the caller",
+        "",
+    ),
     "CALLS_PER_KEY_MAX": ("quota", "unary calls of a key that run at a time", "RATE_LIMITED"),
     "CALLS_MAX": (
         "quota",

@@ -25,7 +25,7 @@ from replica.link import (
     Side,
     conversation_of,
 )
-from replica.log import NOTHING_LOST, Entry, Kind, Lost
+from replica.log import NOTHING_LOST, Entry, Lost
 from replica.refusals import ConversationDeleted
 from syncd import queries
 from syncd.bringers import Bringers
@@ -135,13 +135,6 @@ class Hub:
             self._shelf.invalidate(conversation)
             out.close(conversation, replace(fault, conversation=conversation))
         return out.build()
-
-    def take_back(self, refused: Iterable[Entry]) -> None:
-        """Count no more what the disk refused: its bytes, and conversations that it begins."""
-        for entry in refused:
-            self.disk.take_back(entry.conversation, (entry,))
-            if entry.header.kind == Kind.GENESIS:
-                self.bringers.take_back(entry.conversation)
 
     def permitted(
         self, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ

@@ -68,11 +68,9 @@ SERVER_OPTIONS = (
 CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
 """Option of a server: connections of one of its addresses; more are closed at once."""
 
-CALLS_PER_CONNECTION_MAX = 256
-"""More than a key may run at a time: links and Watches, transfers, unary calls."""
 STREAMS_MAX = "grpc.max_concurrent_streams"
-"""Option of a server: calls of one connection. A call whose request does not come has no ticket
-that was looked at, and counts for no key."""
+"""Option of a server: calls of one connection (LIM-14). No handler sees a call whose request does
+not come, so that nobody looks at its ticket, and it counts for no key."""
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]

@@ -29,6 +29,7 @@ from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
 from syncd.queries import Right
+from syncd.refused_entries import take_back
 from syncd.running_calls import RunningCalls
 from syncd.streams import Streams
 
@@ -261,7 +262,8 @@ class HubDriver:
         return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
-        self.hub.take_back(one for one in effects.persist if one.conversation in lost)
+        if lost:
+            take_back(self.hub, (one for one in effects.persist if one.conversation in lost))
         self.counters.entries += sum(one.conversation not in lost for one in effects.persist)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)

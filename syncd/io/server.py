@@ -106,14 +106,7 @@ async def start(config: HubConfig) -> HubServer:
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
         wanted = [one.strip() for one in config.listen.split(",")]
-        connections_max = connections_allowed(allow_descriptors(), len(wanted))
-        server = grpc.aio.server(
-            options=(
-                *rpc.SERVER_OPTIONS,
-                (rpc.CONNECTIONS_MAX, connections_max),
-                (rpc.STREAMS_MAX, max(rpc.CALLS_PER_CONNECTION_MAX, 2 * config.links_per_key_max)),
-            )
-        )
+        server = _server(config, len(wanted))
         certificate = None
         if not all(map(is_loopback, wanted)):
             certificate = CertificateFile(data_dir / "certificate.pem")
@@ -151,6 +144,19 @@ async def start(config: HubConfig) -> HubServer:
         server,
         store,
         tuple(tasks),
+    )
+
+
+def _server(config: HubConfig, addresses: int) -> grpc.aio.Server:
+    """Return the server, with bounds for its connections and for the calls of each (LIM-14)."""
+    connections_max = connections_allowed(allow_descriptors(), addresses)
+    calls_max = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
+    return grpc.aio.server(
+        options=(
+            *rpc.SERVER_OPTIONS,
+            (rpc.CONNECTIONS_MAX, connections_max),
+            (rpc.STREAMS_MAX, calls_max),
+        )
     )
 
 

@@ -13,7 +13,6 @@ from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica import limits
 from replica.ids import Digest, PublicKey
-from replica.io import rpc
 from replica.io.blob_calls import BlobCalls
 from replica.log import entry_to_pb
 from syncd.budget import UPLOAD_UNITS
@@ -236,7 +235,7 @@ async def test_calls_that_send_no_request_are_bounded_per_connection(served: Ser
             channel.stream_unary("/antiphon.v1.SyncService/Push"),
             channel.unary_unary("/antiphon.v1.SyncService/Hosts"),
         )
-        silent = [push(nothing()) for _ in range(rpc.CALLS_PER_CONNECTION_MAX)]
+        silent = [push(nothing()) for _ in range(limits.CONNECTION_CALLS_MAX)]
         late = hosts(request, metadata=served.owner.metadata)
         done, _ = await asyncio.wait((asyncio.ensure_future(late),), timeout=0.5)
         assert not done
