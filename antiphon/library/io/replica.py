@@ -106,7 +106,7 @@ class Replica:
             found = await self._remembered(name)
             if found is None:
                 await self._hear_of_all()
-                found = await self._titled(name)
+            found = await self._titled(name) or found  # an older one of another device
             if found is None:
                 found = await to_its_end(self._begin(name, sampling))
             held = await self._core.load(found)

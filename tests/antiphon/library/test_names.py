@@ -1,6 +1,7 @@
 """A name begins one conversation, whatever becomes of the call."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import antiphon
 from replica.io.documents import TITLE_BYTES_MAX
 from replica.refusals import ArgumentInvalid
+from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
 
 
@@ -34,3 +36,20 @@ async def test_a_name_that_the_document_has_no_room_for_begins_nothing(tmp_path:
         longest = await me.conversation("x" * TITLE_BYTES_MAX)
         assert await longest.title() == "x" * TITLE_BYTES_MAX
         await longest.rename("y" * TITLE_BYTES_MAX)
+
+
+async def test_two_devices_that_began_a_name_apart_use_the_older_one_once_they_have_met(lab: Lab):
+    first, second = lab.folder / "first", lab.folder / "second"
+    async with antiphon.aio.open(first) as me:
+        older = (await me.conversation("trip")).id
+    second.mkdir()
+    shutil.copy(first / "identity.key", second)
+    async with antiphon.aio.open(second) as me:
+        newer = (await me.conversation("trip")).id
+    for _ in range(2):
+        async with lab.open("first") as one, lab.open("second") as other:
+            assert await one.sync()
+            assert await other.sync()
+    async with lab.open("first") as one, lab.open("second") as other:
+        assert {c.id for c in await other.conversations()} == {older, newer}
+        assert [(await me.conversation("trip")).id for me in (one, other)] == [older, older]
