@@ -137,7 +137,10 @@ async def _read_line() -> str | None:
             read.set_result(line)
 
     def work() -> None:
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except OSError:  # the terminal is gone
+            line = ""
         loop.call_soon_threadsafe(deliver, line)
 
     threading.Thread(target=work, daemon=True).start()

@@ -122,6 +122,8 @@ def main() -> None:
     """Run the command; the entry point."""
     # gRPC's own log would mix with our output.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if sys.stdin is None:  # closed by whoever started the command
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115  # until the process ends
     # Characters that can't be shown become question marks; invalid input is refused later.
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         if isinstance(stream, io.TextIOWrapper):

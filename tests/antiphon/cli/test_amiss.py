@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def test_a_broken_line_does_not_end_a_chat(me: Terminal, world: World) -> None:
     )  # fmt: skip
     assert b"not valid UTF-8" in done.stderr
     assert done.stdout == b"You said: hello\n"
+
+
+@pytest.mark.parametrize("command", ["chat <&-", "send <&-", "chat 0>/dev/null"])
+def test_input_that_is_closed_or_can_not_be_read_is_at_its_end(
+    me: Terminal, world: World, command: str
+) -> None:
+    me.ok("new")
+    variables = environment(world.folder) | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
+    }  # fmt: skip
+    line = f"exec {shlex.join(ANTIPHON)} {command}"
+    done = subprocess.run(
+        ["sh", "-c", line], env=variables, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_message_longer_than_an_entry_is_refused_before_anything_is_written(
