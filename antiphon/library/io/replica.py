@@ -13,7 +13,7 @@ from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened
 from antiphon.library.io.to_its_end import to_its_end
-from replica.conversation import Invitation, decode_invitation
+from replica.conversation import Invitation, decode_invitation, is_address
 from replica.errors import Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
@@ -282,8 +282,8 @@ async def open_replica(
     in the messages it writes, at most 64 bytes. Without `hub` the one where this replica joined
     is used, if any. It follows every conversation of its key, and answers newcomers it has
     invited. `host` is the key of a model host to grant new conversations to; without it the
-    hub's vouched host is used. Raises StoreLocked, KeyFileInvalid and other StoreErrors. An
-    unreachable hub is no error.
+    hub's vouched host is used. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid and other
+    StoreErrors. An unreachable hub is no error.
 
     >>> async with aio.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
     ...     trip = await me.conversation("trip")
@@ -295,6 +295,8 @@ async def open_replica(
     for text, name in ((hub, "hub"), (label, "label")):
         if text is not None:
             check_text(text, name)
+    if hub and not is_address(hub):
+        raise ArgumentInvalid(f"hub is '{hub}', and not host:port")
     address = hub or saved_hub(path)
     async with _opened(path, address, None, pinned, label) as replica:
         yield replica

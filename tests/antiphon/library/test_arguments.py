@@ -83,6 +83,8 @@ def test_a_function_without_a_signature_is_no_tool():
         ("\ud800", {}, "the folder is .*, and no path"),
         ("", {"hub": 5}, "hub is 5, and no text"),
         ("", {"hub": "\ud800:1"}, "hub has an unpaired surrogate"),
+        ("", {"hub": "127.0.0.1"}, "hub is '127.0.0.1', and not host:port"),
+        ("", {"hub": "http://127.0.0.1:7411"}, "and not host:port"),
         ("", {"host": 5}, "host is 5, and no key of 32 bytes or its hex"),
         ("", {"host": b"abc"}, "host is b'abc', and no key"),
         ("", {"label": 5}, "label is 5, and no text"),
