@@ -22,6 +22,8 @@ FORM_FIELDS = ("response_format", "tool_choice", "tool_name")
 """Changes that are fields of a request, not sampling parameters."""
 TEXT_BYTES_MAX = BODY_BYTES_MAX - 256
 """Bytes of a body without salt and framing."""
+WITHIN_S_MAX = 1e9
+"""Seconds, about thirty years; a longer time for an answer to begin is as good as none."""
 
 
 def check_text(text: str) -> str:
@@ -67,7 +69,7 @@ def options_for(
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     within_s = given.pop("answer_within_s", None)
-    answer_by_ms = now_ms() + int(within_s * 1000) if within_s is not None else 0
+    answer_by_ms = now_ms() + int(min(within_s, WITHIN_S_MAX) * 1000) if within_s is not None else 0
     form = {name: given.pop(name) for name in FORM_FIELDS if name in given}
     return begin.request_options(
         replica,

@@ -73,6 +73,14 @@ def test_input_that_is_closed_or_can_not_be_read_is_at_its_end(
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.parametrize("seconds", ["inf", "1e30"])
+def test_an_answer_may_begin_whenever_it_is_as_late_as_one_likes(
+    me: Terminal, seconds: str
+) -> None:
+    me.ok("new")
+    assert me.ok("send", "--within", seconds, "Hello").startswith("You said: Hello")
+
+
 def test_a_message_longer_than_an_entry_is_refused_before_anything_is_written(
     me: Terminal,
 ) -> None:
