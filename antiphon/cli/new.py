@@ -8,7 +8,6 @@ from rich.text import Text
 
 from antiphon.cli.command import command
 from antiphon.cli.find_key import find_key
-from antiphon.cli.output import brief
 from antiphon.cli.session import Session, is_synced
 from antiphon.cli.turn import check_text
 from replica.ids import ConversationId, PublicKey, key_from_hex, short
@@ -16,7 +15,7 @@ from replica.io import Replica, begin, petnames
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 from replica.link import HostChoice, HostReason, LinkedHost, profiles_of, sampling_to_state
 from replica.log import Grant, Role, Sampling
-from replica.refusals import ArgumentInvalid, NoHost
+from replica.refusals import ArgumentInvalid
 
 REASON_WORDS = {
     HostReason.NAMED: "named with --host",
@@ -178,15 +177,9 @@ async def _choose_host(session: Session, replica: Replica, host: str | None) -> 
         await _wait_for_hub(session, replica)
         linked = [info.key for info in replica.hub.hosts]
         named = find_key(host, linked, await petnames.names(replica.store))
-    try:
-        return await begin.choose_host_to_grant(
-            replica, named, settings.host_key, settings.sync_timeout_s
-        )
-    except NoHost as error:
-        if replica.hub.is_linked or replica.hub.last_error is None:
-            raise
-        away = f"{error.detail}; the hub is away: {brief(replica.hub.last_error)}"
-        raise NoHost(away) from replica.hub.last_error
+    return await begin.choose_host_to_grant(
+        replica, named, settings.host_key, settings.sync_timeout_s
+    )
 
 
 async def _wait_for_hub(session: Session, replica: Replica) -> None:

@@ -198,7 +198,10 @@ def _keys(stop: asyncio.Event) -> Iterator[None]:
     before = termios.tcgetattr(terminal)
 
     def read() -> None:
-        typed = os.read(terminal, 64).decode(errors="replace")
+        try:
+            typed = os.read(terminal, 64).decode(errors="replace")
+        except OSError:  # the terminal is gone
+            typed = ""
         if not typed or QUIT_KEYS & set(typed):
             stop.set()
 

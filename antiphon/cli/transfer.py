@@ -1,6 +1,7 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,8 +22,9 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.io import FILE_MODE, Blobs, Replica, import_entries, sync_folder
 from replica.log import Bundle, Kind, decode_bundle, encode_bundle
-from replica.refusals import BlobMissing, ConversationUnknown
+from replica.refusals import ArgumentInvalid, BlobMissing, ConversationUnknown
 
+_BLOB_NAME = re.compile("[0-9a-f]{64}")
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
 
@@ -125,8 +127,8 @@ async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Dige
     blobs = Blobs(session.settings.blobs_path)
     found: dict[Digest, bytes] = {}
     for path in sorted(folder.glob("*")) if folder.is_dir() else []:
-        if path.suffix:
-            continue
+        if not _BLOB_NAME.fullmatch(path.name):
+            continue  # an upload that is not whole, or no file of ours
         digest = Digest(bytes.fromhex(path.name))
         try:
             pieces = [piece async for piece in blobs.read(conversation, digest)]
@@ -143,6 +145,8 @@ def _write_bundle(
     """Write the file atomically; return its size in bytes."""
     if file.exists() and not force:
         raise FileExists(f"{file} exists already")
+    if file.exists() and not file.is_file():
+        raise ArgumentInvalid(f"{file} is no regular file, and is not replaced")
     draft = file.with_name(f".{file.name}.part")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)

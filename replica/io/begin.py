@@ -32,7 +32,7 @@ from replica.log import (
     range_fault,
     sampling_fault,
 )
-from replica.refusals import ArgumentInvalid, NotAllowed
+from replica.refusals import ArgumentInvalid, NoHost, NotAllowed
 
 SEED_BITS = 63
 HUB_WAIT_S = 5.0
@@ -46,11 +46,19 @@ async def choose_host_to_grant(
     pinned: PublicKey | None,
     timeout_s: float = HUB_WAIT_S,
 ) -> HostChoice:
-    """Wait for the hub's list of hosts and choose the one to grant to (LINK-31). Raises NoHost."""
-    await replica.wait_for(
-        lambda: replica.hub.is_linked or replica.hub.last_error is not None, timeout_s
-    )
-    return host_to_grant(named, pinned, replica.hub.hosts)
+    """Wait for the hub's list of hosts and choose the one to grant to (LINK-31).
+
+    Raises NoHost, caused by the hub's absence if that is why no host is known.
+    """
+    hub = replica.hub
+    await replica.wait_for(lambda: hub.is_linked or hub.last_error is not None, timeout_s)
+    try:
+        return host_to_grant(named, pinned, hub.hosts)
+    except NoHost as error:
+        if hub.is_linked or hub.last_error is None:
+            raise
+        away = f"{error.detail}; the hub is away [{hub.last_error.reason}]"
+        raise NoHost(away) from hub.last_error
 
 
 async def begin(

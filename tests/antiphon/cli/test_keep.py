@@ -1,6 +1,7 @@
 """The commands log, list, status, verify, export, import, delete and key."""
 
 import base64
+import os
 import stat
 from pathlib import Path
 
@@ -181,6 +182,22 @@ def test_a_bundle_is_not_overwritten_without_force(
     me.ok("export", talked, str(file))
     assert me.refused("export", talked, str(file)) == "FILE_UNUSABLE"
     me.ok("export", talked, str(file), "--force")
+
+
+def test_a_bundle_replaces_no_device(me: Terminal, talked: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert me.refused("export", talked, str(pipe), "--force") == "ARGUMENT_INVALID"
+    assert pipe.is_fifo()
+
+
+def test_a_foreign_file_among_the_blobs_is_left_out(
+    me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    blobs = me.data_dir / "blobs" / talked
+    blobs.mkdir(parents=True)
+    (blobs / ".DS_Store").touch()
+    me.ok("export", talked, str(tmp_path / "talk.bundle"))
 
 
 def test_a_file_that_is_no_bundle_is_refused(me: Terminal, tmp_path: Path) -> None:

@@ -218,6 +218,15 @@ async def test_offline_one_goes_on_writing(lab: Lab):
             await trip.ask("Capital?")
 
 
+async def test_without_a_host_an_absent_hub_is_named(lab: Lab):
+    assert lab.hub is not None
+    await lab.hub.stop()
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(antiphon.NoHost, match=r"the hub is away \[HUB_UNREACHABLE\]"):
+            await trip.ask("Capital?")
+
+
 async def test_a_hub_that_vouches_for_no_host_gives_none(lab: Lab):
     async with lab.open() as me:
         trip = await me.conversation("trip")
