@@ -213,11 +213,6 @@ def standing(held: Conversation, request_id: EntryId) -> Standing | None:
     ready = sealable(held, request_id)
     if ready is None or held.order.is_cancelled(request_id):
         return None
-    return standing_of(ready)
-
-
-def standing_of(ready: Sealable) -> Standing:
-    """Return where a request stood when its seal was made out."""
     return Standing(
         _id_of(ready.parent), ready.entries, ready.membership_heads, ready.context_digest
     )

@@ -24,7 +24,7 @@ from model_host.io.run_table import RunTable
 from model_host.journal_records import JournalHead
 from model_host.measures import AnswerCounters
 from model_host.owner import owner_of
-from model_host.plan import Plan, gather, plan, standing, standing_of
+from model_host.plan import Plan, gather, plan, standing
 from model_host.refusals import ObligationsOpen, finish_detail
 from model_host.runner import Run
 from model_host.sampler_state import Choice
@@ -85,8 +85,7 @@ class RequestHandler:
 
     async def _begin(self, held: Conversation, ready: Sealable, stack: AsyncExitStack) -> bool:
         """Begin an answer; its profile stays loaded until the end of `stack`."""
-        # Of the decision: entries may have come before its task began, too.
-        request_id, before = ready.request, standing_of(ready)
+        request_id, before = ready.request, standing(held, ready.request)
         refusal: HostError | None = None
         try:
             # All checks that may refuse come before the seal: a sealed request must be answered.
@@ -95,7 +94,8 @@ class RequestHandler:
             loaded = await stack.enter_async_context(self._profiles.using(offer))
         except HostError as error:
             refusal = error
-        if standing(held, request_id) != before:
+        # A CANCEL may have come before this task began, too.
+        if (now := standing(held, request_id)) is None or now != before:
             log.info("the turn changed", conversation=short(held.id), request=short(request_id))
             return True
         if isinstance(refusal, ObligationsOpen) and _queues(held, request_id):
