@@ -1,7 +1,7 @@
 """Credit: the limit of counted bytes in flight on one link (spec/04-link §4).
 
-Pure. Limits count from the link's start and never
-shrink, so a lost or doubled Credit changes nothing (DECISIONS D23).
+Pure. Limits count from the link's start and never shrink, so a lost or doubled Credit changes
+nothing (DECISIONS D23).
 """
 
 from replica import limits

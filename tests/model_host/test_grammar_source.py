@@ -62,13 +62,16 @@ def test_a_schema_that_is_no_json_object_is_refused(text: str) -> None:
 
 
 def test_a_schema_of_any_depth_is_refused_as_one() -> None:
+    refused = list[int]()
     depths = range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 50)
     for depth in depths:
         text = '{"const": ' + "[" * depth + "]" * depth + "}"
         try:
             source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
         except GrammarInvalid:
-            continue
+            refused.append(depth)
+    assert refused == list(depths[-len(refused) :]), "and none that is less deep"
+    assert 50 <= len(refused) < len(depths)
 
 
 def test_a_schema_can_not_switch_off_the_check_of_its_keywords() -> None:

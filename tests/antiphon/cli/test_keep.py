@@ -197,7 +197,9 @@ def test_a_foreign_file_among_the_blobs_is_left_out(
     blobs = me.data_dir / "blobs" / talked
     blobs.mkdir(parents=True)
     (blobs / ".DS_Store").touch()
-    me.ok("export", talked, str(tmp_path / "talk.bundle"))
+    file = tmp_path / "talk.bundle"
+    me.ok("export", talked, str(file))
+    assert decode_bundle(file.read_bytes()).blobs == {}
 
 
 def test_a_file_that_is_no_bundle_is_refused(me: Terminal, tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """A real hub, a user's replica and a host that can be restarted, on loopback."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
+from replica.errors import StoreError
 from replica.io.replica import Replica
+from replica.log.body import Generation
 from syncd.io.server import HubServer
 from tests.support.talk import Talk
 
@@ -47,3 +52,17 @@ class ServedHost:
         """Wait until the checkpoint of the last answer is written."""
         while host.thread.counts.writes.written < count:
             await host.thread.manifests(talk.id)
+
+
+def without_room_for_answers(host: HostServer, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let no answer of a host be written; return an event that tells of the first one."""
+    append, refused = host.replica.append, asyncio.Event()
+
+    async def full(conversation, body, **more):
+        if isinstance(body, Generation):
+            refused.set()
+            raise StoreError("no space")
+        return await append(conversation, body, **more)
+
+    monkeypatch.setattr(host.replica, "append", full)
+    return refused

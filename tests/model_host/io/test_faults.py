@@ -32,7 +32,7 @@ from replica.log.body import (
 from replica.log.entry import Conflict
 from replica.log.kinds import Kind
 from replica.refusals import BodyTooLarge
-from tests.model_host.io.served_host import ServedHost
+from tests.model_host.io.served_host import ServedHost, without_room_for_answers
 from tests.support.talk import Talk, text_of
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
@@ -274,15 +274,7 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
 ):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        append, refused = host.replica.append, asyncio.Event()
-
-        async def full(conversation, body, **more):
-            if isinstance(body, Generation):
-                refused.set()
-                raise StoreError("no space")
-            return await append(conversation, body, **more)
-
-        monkeypatch.setattr(host.replica, "append", full)
+        refused = without_room_for_answers(host, monkeypatch)
         await talk.say("What is the capital of France? Answer in one word.")
         request = await talk.request(tokens=60)
         await asyncio.wait_for(refused.wait(), 30)

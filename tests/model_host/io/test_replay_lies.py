@@ -14,7 +14,6 @@ from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from replica.conversation import NO_TOKEN, Cause, Outcome
-from replica.errors import StoreError
 from replica.ids import Digest, EntryId
 from replica.log.body import (
     FinishReason,
@@ -29,7 +28,7 @@ from replica.log.body import (
 )
 from tests.model_host.io import served_host
 from tests.model_host.io.replaying import Replayed, replay
-from tests.model_host.io.served_host import ServedHost
+from tests.model_host.io.served_host import ServedHost, without_room_for_answers
 from tests.support.talk import Talk
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
@@ -294,20 +293,6 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
     assert [one.cause for one in found] == [Cause.NONE, Cause.SAMPLING_UNKNOWN, Cause.NONE]
     assert found[0].checked_tokens == len(answers[0].token_ids) > 0
     assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 40)
-
-
-def without_room_for_answers(host: HostServer, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Let no answer of a host be written; return an event that tells of the first one."""
-    append, refused = host.replica.append, asyncio.Event()
-
-    async def full(conversation, body, **more):
-        if isinstance(body, Generation):
-            refused.set()
-            raise StoreError("no space")
-        return await append(conversation, body, **more)
-
-    monkeypatch.setattr(host.replica, "append", full)
-    return refused
 
 
 async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
