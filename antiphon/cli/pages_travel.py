@@ -4,9 +4,7 @@ The file is encrypted for hosts of one key ring: whoever carries it can neither 
 change it (spec/08-checkpoint §8).
 """
 
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -14,13 +12,14 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.errors import FileExists, FileUnusable, NoHostToAsk
+from antiphon.cli.errors import NoHostToAsk
 from antiphon.cli.new import parse_key
+from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.conversation import Conversation
 from replica.ids import ID_BYTES, ConversationId, PublicKey, short
-from replica.io import FILE_MODE, HostCalls, Replica, sync_folder
+from replica.io import HostCalls, Replica
 from replica.link import HostInfo
 from replica.log import Role
 from replica.refusals import ArgumentInvalid
@@ -49,8 +48,7 @@ async def export(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a host's newest checkpoint of a conversation into an encrypted file."""
-    if file.exists() and not force:
-        raise FileExists(f"{file} exists already")
+    check_replaceable(file, force=force)
     async with session.replica() as replica:
         chosen = await session.choose(replica.store, conversation)
         found = await _host_of(session, replica, chosen, host)
@@ -116,23 +114,10 @@ async def _host_of(
 
 async def _write(file: Path, calls: HostCalls, conversation: ConversationId) -> int:
     """Write an archive atomically; return its size in bytes."""
-    draft = file.with_name(f".{file.name}.part")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as stream:
-            async for part in calls.export(conversation):
-                stream.write(part)
-            stream.flush()
-            os.fsync(stream.fileno())
-            size = stream.tell()
-        draft.replace(file)
-        sync_folder(file.parent)
-    except OSError as error:
-        raise FileUnusable(f"{file}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-    return size
+    with new_file(file) as stream:
+        async for part in calls.export(conversation):
+            stream.write(part)
+        return stream.tell()
 
 
 def _parts(stream: BinaryIO) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +9,10 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command, interruptible
-from antiphon.cli.errors import ChecksFailed, FileExists, FileUnusable, Unconfirmed
+from antiphon.cli.errors import ChecksFailed, Unconfirmed
 from antiphon.cli.log import print_row
 from antiphon.cli.names import Names
+from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import counted, entries_at, entry_record, row_of
 from antiphon.cli.session import Session, load_from
@@ -20,9 +20,9 @@ from antiphon.cli.verify import check, read_file
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import FILE_MODE, Blobs, Replica, import_entries, sync_folder
+from replica.io import Blobs, Replica, import_entries
 from replica.log import Bundle, Kind, decode_bundle, encode_bundle
-from replica.refusals import ArgumentInvalid, BlobMissing, ConversationUnknown
+from replica.refusals import BlobMissing, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
 _TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
@@ -143,26 +143,11 @@ def _write_bundle(
     file: Path, held: Conversation, blobs: dict[Digest, bytes], *, force: bool
 ) -> int:
     """Write the file atomically; return its size in bytes."""
-    if file.exists() and not force:
-        raise FileExists(f"{file} exists already")
-    if file.exists() and not file.is_file():
-        raise ArgumentInvalid(f"{file} is no regular file, and is not replaced")
-    draft = file.with_name(f".{file.name}.part")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as stream:
-            for piece in encode_bundle(held.log.entries.values(), blobs.items()):
-                stream.write(piece)
-            stream.flush()
-            os.fsync(stream.fileno())
-            size = stream.tell()
-        draft.replace(file)
-        sync_folder(file.parent)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise FileUnusable(f"{file}: {error.strerror}") from error
-    return size
+    check_replaceable(file, force=force)
+    with new_file(file) as stream:
+        for piece in encode_bundle(held.log.entries.values(), blobs.items()):
+            stream.write(piece)
+        return stream.tell()
 
 
 async def _store_blobs(session: Session, conversation: ConversationId, bundle: Bundle) -> None:

@@ -8,7 +8,7 @@ from replica.io.blob_writer import BlobWriter
 from replica.io.blobs import Blobs
 from replica.io.certificate import CertificateFile
 from replica.io.daemon import stop_with_supervisor
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.disk import FILE_MODE, make_folder, replacing, sync_folder, typed_errors
 from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
 from replica.io.flags import read_settings
@@ -159,6 +159,7 @@ __all__ = [
     "read_settings",
     "redeem",
     "repair_store",
+    "replacing",
     "require_free",
     "require_link",
     "revoke_invitation",

@@ -6,7 +6,6 @@ certificate, since gRPC can't serve Ed25519 ones.
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.disk import make_folder, replacing, typed_errors
 
 log = structlog.get_logger()
 
@@ -89,15 +88,8 @@ class CertificateFile:
         made = make_certificate(now)
         with typed_errors():
             make_folder(self._path.parent)
-            draft = self._path.with_name(f".{self._path.name}.new")
-            draft.unlink(missing_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-            with os.fdopen(descriptor, "wb") as file:
+            with replacing(self._path) as file:
                 file.write(made.key_pem + made.certificate_pem)
-                file.flush()
-                os.fsync(descriptor)
-            draft.replace(self._path)
-            sync_folder(self._path.parent)
         log.info("certificate made", path=str(self._path))
         return made
 

@@ -6,10 +6,12 @@ survives power loss only after its folder was synced too.
 
 import errno
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from replica.errors import StoreError
 from replica.refusals import StoreCorrupt, StoreFull, StoreReadOnly
@@ -34,6 +36,25 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a private file that takes the name `path` once it is whole and durable.
+
+    Of one that fails before, nothing stays, and what had the name keeps it. Raises OSError.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+        sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def set_aside(path: Path) -> Path:

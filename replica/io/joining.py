@@ -1,7 +1,6 @@
 """Joining with a code: pin the hub it states, leave the proof, wait for the grant (spec/09 §5)."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from replica.conversation import (
 from replica.errors import Unavailable
 from replica.ids import PublicKey, short
 from replica.io import rpc
-from replica.io.disk import sync_folder, typed_errors
+from replica.io.disk import replacing, typed_errors
 from replica.io.hub_calls import HubCalls, pinned_key
 from replica.io.replica import Replica
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
@@ -121,18 +120,8 @@ async def deposit(calls: HubCalls, invitation: Invitation, newcomer: PublicKey) 
 
 def save_hub(folder: Path, address: str) -> None:
     """Make a hub the default of a replica's folder; whatever ends this leaves a whole file."""
-    path = folder / HUB_FILE
-    draft = path.with_name(f".{HUB_FILE}.{os.urandom(4).hex()}")
-    with typed_errors():
-        try:
-            with draft.open("w") as stream:
-                stream.write(address + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(path)
-            sync_folder(folder)
-        finally:
-            draft.unlink(missing_ok=True)
+    with typed_errors(), replacing(folder / HUB_FILE) as file:
+        file.write(f"{address}\n".encode())
 
 
 def saved_hub(folder: Path) -> str | None:

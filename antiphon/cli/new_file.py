@@ -1,0 +1,30 @@
+"""A file that a command writes for its user: whole or not at all, and in place of none unasked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from antiphon.cli.errors import FileExists, FileUnusable
+from replica.io import replacing
+from replica.refusals import ArgumentInvalid
+
+
+def check_replaceable(file: Path, *, force: bool) -> None:
+    """Raise FileExists for a file that may not be replaced, ArgumentInvalid for no regular one."""
+    if not file.exists():
+        return
+    if not force:
+        raise FileExists(f"{file} exists already")
+    if not file.is_file():
+        raise ArgumentInvalid(f"{file} is no regular file, and is not replaced")
+
+
+@contextmanager
+def new_file(file: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes its name once it is whole. Raises FileUnusable."""
+    try:
+        with replacing(file) as stream:
+            yield stream
+    except OSError as error:
+        raise FileUnusable(f"{file}: {error.strerror}") from error

@@ -1,0 +1,46 @@
+"""A file written for a user replaces another one only if asked, and a device never."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli.errors import FileExists, FileUnusable
+from antiphon.cli.new_file import check_replaceable, new_file
+from replica.refusals import ArgumentInvalid
+
+
+def test_a_file_is_replaced_if_asked_and_a_device_never(tmp_path: Path) -> None:
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    check_replaceable(file, force=False)
+    file.write_text("before")
+    os.mkfifo(pipe)
+    check_replaceable(file, force=True)
+    with pytest.raises(FileExists):
+        check_replaceable(file, force=False)
+    for path in (pipe, tmp_path, Path(os.devnull)):
+        with pytest.raises(ArgumentInvalid, match="no regular file"):
+            check_replaceable(path, force=True)
+
+
+def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    with new_file(file) as stream:
+        stream.write(b"after")
+        stream.flush()
+        assert file.read_text() == "before"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("after", 0o600)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_of_a_file_that_fails_nothing_stays(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    with pytest.raises(FileUnusable, match="no space"), new_file(file) as stream:
+        stream.write(b"half")
+        raise OSError(28, "no space")
+    assert file.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [file]
+    with pytest.raises(FileUnusable), new_file(tmp_path / "absent" / "file"):
+        pass
