@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from itertools import starmap
 
 import grpc
 from grpc_health.v1 import _async as health
@@ -67,15 +67,11 @@ def _why_not(address: str) -> str:
 
 
 async def add_services(server: grpc.aio.Server, services: Mapping[str, rpc.Handlers]) -> None:
-    """Serve services by name, and the standard health service for them.
-
-    Each method has a queue of its own for the calls that arrive (DECISIONS D398).
-    """
+    """Serve services by name, and the standard health service for them."""
     servicer = health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    register: Any = server.add_registered_method_handlers  # type: ignore[attr-defined]  # no stub
-    for name, handlers in services.items():
-        register(name, dict(handlers))
+    generic = starmap(grpc.method_handlers_generic_handler, services.items())
+    server.add_generic_rpc_handlers(tuple(generic))  # not registered one by one: DECISIONS D398
     for name in ("", *services):
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
