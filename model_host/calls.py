@@ -4,6 +4,7 @@ Text is shown until a call begins. From there on nothing is shown until the answ
 is a call becomes a part of its own, the rest becomes visible text.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -131,9 +132,9 @@ class CallingText:
     def _continue_after(self, continued: str) -> None:
         """Take up a call, or the beginning of a mark, at the end of the answer before."""
         if self._mark:
-            _, mark, rest = continued.rpartition(self._mark)
-            if mark and self._format.call_ends.strip() not in rest:
-                self._hide(mark + rest)
+            cut = _cut_call(continued, self._format)
+            if cut:
+                self._hide(cut)
                 return
             self._skip = _beginning_of(self._mark, continued)
             self._held = continued[len(continued) - self._skip :]
@@ -156,6 +157,36 @@ def _beginning_of(mark: str, text: str) -> int:
     return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)
 
 
+def _cut_call(text: str, known: ToolFormat) -> str:
+    """Return the last call of a text from its mark on if it does not end, else nothing."""
+    begins = known.call_begins.strip()
+    while begins in text:
+        _, mark, rest = text.partition(begins)
+        end = _end_of_call(rest, known, is_whole=False)
+        if end is None:
+            return mark + rest
+        text = rest[end:]
+    return ""
+
+
+def _end_of_call(text: str, known: ToolFormat, *, is_whole: bool) -> int | None:
+    """Return the offset of the mark that ends a call; `text` begins behind the one before it.
+
+    A mark in a string of JSON is part of the call. Where the answer is whole and no other mark
+    is found, it was no call, and ends at the first one.
+    """
+    ends = known.call_ends.strip()
+    for token in re.finditer(rf"{_STRING}|{re.escape(ends)}", text):
+        if token[0] == ends:
+            return token.start()
+    first = text.find(ends) if is_whole else -1
+    return None if first < 0 else first
+
+
+_STRING = r'"(?s:[^"\\]|\\.)*+(?:"|\\?\Z)'
+"""A string of JSON, also one that is cut at the end of the text."""
+
+
 def _pieces(text: str, known: ToolFormat, *, with_open: bool) -> Iterator[CallText | str]:
     """Yield calls and the text around them; a call that does not end only `with_open`."""
     begins, ends = known.call_begins.strip(), known.call_ends.strip()
@@ -169,12 +200,13 @@ def _pieces(text: str, known: ToolFormat, *, with_open: bool) -> Iterator[CallTe
             return
         before, mark, rest = text.partition(begins)
         yield before
-        inner, end, after = rest.partition(ends)
-        if mark and not end:
+        if not mark:
+            return
+        end = _end_of_call(rest, known, is_whole=with_open)
+        if end is None:
             if with_open:
                 yield mark + rest
             return
-        if mark:
-            yield known.read_call(inner) or mark + inner + end
-        text = after
+        inner, text = rest[:end], rest[end + len(ends) :]
+        yield known.read_call(inner) or mark + inner + ends
     yield text

@@ -38,7 +38,7 @@ from replica.log import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:3 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"antiphon/v1/render-recipe:4 sentinel-split pairs-if-local next-entry-closes ids-spliced "
     b"follow-continues tools-in-system-turns foreign-results-dropped formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)

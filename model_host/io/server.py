@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import grpc
 import structlog
 
 from model_host.engine import (
@@ -51,10 +50,10 @@ from replica.io import (
     MetricsServer,
     Replica,
     add_services,
+    bounded_server,
     listen,
     load_or_create,
     load_or_create_secret,
-    rpc,
     run_until_stopped,
 )
 from replica.link import Authenticator, HostInfo
@@ -123,7 +122,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     operators = _operators(config, authenticator.public)
     offers, engine = await _load(config, engine)
     profiles = _profiles(config, offers, pages, ring)
-    server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
+    server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, tuple(offer.info for offer in offers.all))
     store = data_dir / "log" / "log.db"

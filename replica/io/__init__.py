@@ -8,6 +8,7 @@ from replica.io.blob_writer import BlobWriter
 from replica.io.blobs import Blobs
 from replica.io.certificate import CertificateFile
 from replica.io.daemon import stop_with_supervisor
+from replica.io.descriptors import allow_descriptors, calls_allowed
 from replica.io.disk import FILE_MODE, make_folder, replacing, sync_folder, typed_errors
 from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
@@ -16,6 +17,7 @@ from replica.io.forked import close_file, own_file
 from replica.io.grpc_server import (
     STOP_GRACE_S,
     add_services,
+    bounded_server,
     explain,
     is_loopback,
     listen,
@@ -121,8 +123,11 @@ __all__ = [
     "StoreRepair",
     "TurnEvent",
     "add_services",
+    "allow_descriptors",
     "await_grant",
     "begin",
+    "bounded_server",
+    "calls_allowed",
     "check_usable",
     "choose_host",
     "close_file",

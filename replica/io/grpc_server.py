@@ -10,13 +10,27 @@ import grpc
 from grpc_health.v1 import _async as health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from replica import limits
 from replica.errors import AntiphonError
 from replica.io import rpc
+from replica.io.descriptors import allow_descriptors, connections_allowed
 from replica.io.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
 
 STOP_GRACE_S = 2.0
 """Seconds a daemon waits for its calls to end before it stops."""
+
+
+def bounded_server(
+    addresses: int = 1, calls_max: int = limits.CONNECTION_CALLS_MAX
+) -> grpc.aio.Server:
+    """Return a server of so many addresses, with bounds for connections and calls (LIM-14).
+
+    A connection may have `calls_max` calls at a time; more wait at its caller.
+    """
+    connections_max = connections_allowed(allow_descriptors(), addresses)
+    bounds = ((rpc.CONNECTIONS_MAX, connections_max), (rpc.STREAMS_MAX, calls_max))
+    return grpc.aio.server(options=(*rpc.SERVER_OPTIONS, *bounds))
 
 
 def is_loopback(address: str) -> bool:

@@ -23,11 +23,13 @@ from replica.io import (
     MetricsServer,
     Store,
     add_services,
+    allow_descriptors,
+    bounded_server,
+    calls_allowed,
     is_loopback,
     listen,
     load_or_create,
     load_or_create_secret,
-    rpc,
     run_until_stopped,
 )
 from replica.link import Authenticator
@@ -38,7 +40,6 @@ from syncd.io.blob_service import BlobService
 from syncd.io.blob_stores import BlobStores
 from syncd.io.collection import Collection
 from syncd.io.config import HubConfig
-from syncd.io.descriptors import allow_descriptors, calls_allowed, connections_allowed
 from syncd.io.driver import HubDriver
 from syncd.io.invitation_service import InvitationService
 from syncd.io.service import SyncService
@@ -106,7 +107,8 @@ async def start(config: HubConfig) -> HubServer:
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
         wanted = [one.strip() for one in config.listen.split(",")]
-        server = _server(config, len(wanted))
+        calls_of_one = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
+        server = bounded_server(len(wanted), calls_of_one)
         certificate = None
         if not all(map(is_loopback, wanted)):
             certificate = CertificateFile(data_dir / "certificate.pem")
@@ -144,19 +146,6 @@ async def start(config: HubConfig) -> HubServer:
         server,
         store,
         tuple(tasks),
-    )
-
-
-def _server(config: HubConfig, addresses: int) -> grpc.aio.Server:
-    """Return the server, with bounds for its connections and for the calls of each (LIM-14)."""
-    connections_max = connections_allowed(allow_descriptors(), addresses)
-    calls_max = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
-    return grpc.aio.server(
-        options=(
-            *rpc.SERVER_OPTIONS,
-            (rpc.CONNECTIONS_MAX, connections_max),
-            (rpc.STREAMS_MAX, calls_max),
-        )
     )
 
 

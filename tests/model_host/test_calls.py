@@ -9,6 +9,8 @@ from tests.model_host.test_text import Bytes
 
 BODY = '{"name": "f", "arguments": {"x": 1}}'
 CALL = f"<tool_call>\n{BODY}\n</tool_call>"
+MARKS = '{"x": "<tool_call>\\n</tool_call> \\" </tool_call>"}'
+QUOTING = f'<tool_call>\n{{"name": "f", "arguments": {MARKS}}}\n</tool_call>'
 BARE = '{"name": "f", "parameters": {"x": 1}}'
 
 
@@ -48,6 +50,19 @@ def test_several_calls_keep_their_order_and_the_text_between_them() -> None:
     assert text.calls == (found(0), found(0), found(5))
 
 
+def test_marks_in_the_strings_of_a_call_are_part_of_it() -> None:
+    text = calling()
+    assert read(text, f"{QUOTING} and {CALL}") == ("", " and ")
+    assert text.calls == (FoundCall(0, "f", MARKS), found(5))
+
+
+@pytest.mark.parametrize("quote", ['"', '"\\'])
+def test_a_string_without_end_takes_no_call_with_it(quote: str) -> None:
+    text, broken = calling(), f"<tool_call>{{{quote}}}</tool_call>"
+    assert read(text, broken + CALL) == ("", broken)
+    assert text.calls == (found(len(broken)),)
+
+
 @pytest.mark.parametrize("broken", ["<tool_call>{}</tool_call>", "<tool_call>and so on"])
 def test_what_is_no_call_becomes_text_in_the_end(broken: str) -> None:
     text = calling()
@@ -72,6 +87,14 @@ def test_a_call_that_two_answers_wrote_belongs_to_the_second(cut: int) -> None:
     # The first answer can't know that the mark it began is one.
     begun = words[1:cut] if cut <= len("a<tool_call") else ""
     assert shown == f"a{begun}b"
+
+
+@pytest.mark.parametrize("cut", range(len(QUOTING) + 1))
+def test_a_call_with_marks_in_its_strings_may_be_cut_anywhere(cut: int) -> None:
+    first, second = calling(), calling(continued=QUOTING[:cut])
+    read(first, QUOTING[:cut], can_continue=True)
+    assert "".join(read(second, QUOTING[cut:] + "b")).endswith("b")
+    assert [call.arguments_json for call in (*first.calls, *second.calls)] == [MARKS]
 
 
 def test_a_stop_string_ends_a_call_too() -> None:

@@ -1,9 +1,11 @@
-"""The server of the daemons: loopback without TLS (spec/09-trust §2)."""
+"""A daemon's server: loopback without TLS (spec/09-trust §2), the calls of a connection."""
+
+import asyncio
 
 import grpc
 import pytest
 
-from replica.io.grpc_server import listen, require_loopback
+from replica.io.grpc_server import add_services, bounded_server, listen, require_loopback
 from replica.refusals import ArgumentInvalid
 
 
@@ -26,6 +28,30 @@ async def test_a_port_of_0_becomes_the_port_chosen() -> None:
     host, _, port = listen(grpc.aio.server(), "127.0.0.1:0").rpartition(":")
     assert host == "127.0.0.1"
     assert int(port) > 0
+
+
+async def test_a_call_beyond_those_of_its_connection_waits_for_one_that_ends() -> None:
+    begun, may_end = asyncio.Queue[bytes](), asyncio.Event()
+
+    async def answer(request: bytes, _context: object) -> bytes:
+        begun.put_nowait(request)
+        await may_end.wait()
+        return request
+
+    server = bounded_server(calls_max=2)
+    address = listen(server, "127.0.0.1:0")
+    await add_services(server, {"Test": {"Call": grpc.unary_unary_rpc_method_handler(answer)}})
+    await server.start()
+    async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(20):
+        await channel.channel_ready()  # a connection states its bound when it begins
+        calls = [channel.unary_unary("/Test/Call")(bytes([n])) for n in range(3)]
+        assert {await begun.get(), await begun.get()} == {b"\0", b"\1"}
+        async with grpc.aio.insecure_channel(address, options=[("other", 1)]) as other:
+            fourth = other.unary_unary("/Test/Call")(b"\3")
+            assert await begun.get() == b"\3", "another connection's calls do not wait"
+            may_end.set()
+            assert await asyncio.gather(*calls, fourth) == [b"\0", b"\1", b"\2", b"\3"]
+    await server.stop(None)
 
 
 def refusal(address: str) -> ArgumentInvalid | None:

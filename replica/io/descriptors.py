@@ -1,4 +1,4 @@
-"""The descriptors of a hub's process, and the calls that they allow (LIM-14)."""
+"""The descriptors of a daemon's process, and the calls that they allow (LIM-14)."""
 
 import resource
 

@@ -1,55 +1,21 @@
-"""A hub raises its limit of open files, and accepts no more calls than these allow."""
+"""A hub bounds connections that prove no key, and divides its streams among keys."""
 
 import asyncio
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from replica.io import rpc
-from replica.limits import STREAMS_MAX
+from replica.io import grpc_server, rpc
 from replica.link.messages import Close, Hello, Welcome
-from syncd.io import server
-from syncd.io.descriptors import calls_allowed, connections_allowed
 from tests.support.callers import Caller, RawLink, serve_hub
 from tests.support.writers import Writer
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "calls"),
-    [(1, 1), (1_024, 256), (4 * STREAMS_MAX, STREAMS_MAX), (10**6, STREAMS_MAX)],
-)
-def test_a_quarter_of_the_descriptors_is_for_streams(descriptors: int, calls: int) -> None:
-    assert calls_allowed(descriptors) == calls
-
-
-def test_half_of_the_descriptors_is_for_the_connections_of_all_addresses() -> None:
-    assert connections_allowed(1_024, 1) == 512
-    assert connections_allowed(1_024, 2) == 256
-    assert connections_allowed(1, 2) == 1
-
-
-def test_the_limit_is_raised_as_far_as_the_system_allows() -> None:
-    """In a process of its own: a hard limit can't be raised again."""
-    program = (
-        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900));"
-        "from syncd.io.descriptors import allow_descriptors as a;"
-        "print(a(500), resource.getrlimit(resource.RLIMIT_NOFILE)[0], a(5000), a(10))"
-    )
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 900
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert run.stdout.split() == ["500", "500", "900", "900"]
 
 
 async def test_connections_without_calls_are_bounded_and_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody counts them, since they prove no key; the system's descriptors are those of all."""
-    monkeypatch.setattr(server, "connections_allowed", lambda _descriptors, _addresses: 4)
+    monkeypatch.setattr(grpc_server, "connections_allowed", lambda _descriptors, _addresses: 4)
     idle = [(name, 1_000 if "idle" in name else value) for name, value in rpc.SERVER_OPTIONS]
     monkeypatch.setattr(rpc, "SERVER_OPTIONS", tuple(idle))
     async with serve_hub(tmp_path) as served, asyncio.timeout(20):
