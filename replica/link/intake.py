@@ -220,8 +220,9 @@ class Intake:
 
     def _charge(self, held: Conversation, entry: Entry, out: EffectsBuilder) -> None:
         _, before = self.pending.get(entry.id, (held.id, 0))
-        self.pending[entry.id] = (held.id, entry.size_bytes)
-        self.pending_bytes += entry.size_bytes - before
+        size = max(entry.size_bytes, limits.PENDING_ENTRY_BYTES_MIN)
+        self.pending[entry.id] = (held.id, size)
+        self.pending_bytes += size - before
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
             self.release()
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
@@ -241,12 +242,15 @@ class Intake:
         self._drop(self.pending)
 
     def _drop(self, entry_ids: Iterable[EntryId]) -> None:
+        by_conversation: dict[ConversationId, list[EntryId]] = {}
         for entry_id in tuple(entry_ids):
             conversation, size = self.pending.pop(entry_id)
             self.pending_bytes -= size
+            by_conversation.setdefault(conversation, []).append(entry_id)
+        for conversation, dropped in by_conversation.items():
             held = self.shelf.get(conversation)
             if held is not None:
-                held.log.admission.drop([entry_id])
+                held.log.admission.drop(dropped)
 
     def _refuse(
         self,

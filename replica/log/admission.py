@@ -184,5 +184,4 @@ class Admission:
 
     def drop(self, entry_ids: Iterable[EntryId]) -> None:
         """Forget pending entries; a peer that holds them sends them again."""
-        for entry_id in tuple(entry_ids):
-            self._pending.drop(entry_id)
+        self._pending.drop_all(entry_ids)

@@ -109,3 +109,29 @@ def test_a_body_that_comes_later_counts_with_its_bytes() -> None:
     held.pending.fill(entry)
     assert held.pending.entries[entry.id] is entry
     assert held.pending.size_bytes == entry.size_bytes
+
+
+def state(held: Held) -> dict[str, object]:
+    """Return all that pending entries keep."""
+    return dict(vars(held.pending))
+
+
+def test_all_that_are_dropped_together_leave_nothing() -> None:
+    held = Held()
+    held.add(2, 0, 1)
+    entries = held.pending.entries
+    held.pending.drop_all([ABSENT, *(entry.id for entry in held.line)])
+    assert state(held) == state(Held())
+    assert held.pending.entries is entries, "the log shows this one"
+
+
+def test_some_that_are_dropped_together_leave_what_each_would() -> None:
+    together, apart = Held(4), Held(4)
+    for held in (together, apart):
+        held.add(0, 1, 3)
+    together.pending.drop_all([ABSENT, together.line[1].id, together.line[0].id])
+    for number in (0, 1):
+        apart.pending.drop(apart.line[number].id)
+    assert [e.id for e in together.line] == [e.id for e in apart.line]
+    assert state(together) == state(apart)
+    assert set(together.pending.entries) == {together.line[3].id}
