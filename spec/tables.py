@@ -54,7 +54,11 @@ MEANINGS = {
     "FRAME_BYTES_MAX": ("quota", "bytes of a frame", "FRAME_TOO_LARGE"),
     "CREDIT_BYTES": ("quota", "bytes of counted frames ahead of the reader", "CREDIT_EXCEEDED"),
     "PENDING_LINK_BYTES_MAX": ("quota", "bytes of pending entries, per link", "PENDING_FULL"),
-    "PENDING_ENTRY_BYTES_MIN": ("quota", "bytes a pending entry counts as, at least", "PENDING_FULL"),
+    "PENDING_ENTRY_BYTES_MIN": (
+        "quota",
+        "bytes that a pending entry counts as, at least",
+        "PENDING_FULL",
+    ),
     "PENDING_BYTES_MAX": ("quota", "bytes of pending entries, all links of a hub", "PENDING_FULL"),
     "CONVERSATIONS_PER_LINK_MAX": ("quota", "conversations open on a link", "QUOTA_EXCEEDED"),
     "MEMBERSHIP_RESERVE": (

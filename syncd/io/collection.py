@@ -1,14 +1,15 @@
 """The garbage collector of a hub's process: its long passes are rare (LINK-92).
 
 A full pass looks at every object of every conversation, and holds the loop meanwhile. So
-what has stayed for a second is left out of the passes that follow, as is a long log that was
-just loaded, and a full one runs after some time or some evictions, not whenever the process
-has grown.
+what stayed at one pass is left out of those that follow, as is a long log that was just
+loaded, and a full one runs after some time or some evictions, not whenever the process has
+grown. The others come every second, and earlier where much is new.
 """
 
 import asyncio
 import gc
 import time
+from contextlib import suppress
 
 from syncd.shelf import HubShelf
 
@@ -19,11 +20,14 @@ LOADED_BYTES_MAX = 4 * 1024 * 1024
 """Memory of conversations loaded since the last pass that a pass looks at: some 10 ms."""
 FULL_PASS_S = 900.0
 PASS_S = 1.0
-"""Time between two passes over what is new."""
+"""Most time between two passes over what is new."""
+YOUNG_PASSES = 2
+"""Collections of Python's middle generation, of some 7,000 objects each, that bring a pass."""
+_MIDDLE = 1
 
 
 class Collection:
-    """Passes over what is new every second, and over all objects when that is due."""
+    """Passes over what is new, every second at least, and over all objects when that is due."""
 
     def __init__(self, shelf: HubShelf) -> None:
         """Watch the evictions of a shelf."""
@@ -51,12 +55,28 @@ class Collection:
 
     async def run(self) -> None:
         """Collect until cancelled; then restore the defaults."""
-        before = gc.get_threshold()
+        before, is_much_new = gc.get_threshold(), asyncio.Event()
+        loop, young = asyncio.get_running_loop(), 0
+
+        def note(phase: str, info: dict[str, int]) -> None:
+            """Count a collection, in whichever thread it runs."""
+            nonlocal young
+            if phase == "stop" and info["generation"] == _MIDDLE:
+                young += 1
+                if young == YOUNG_PASSES:
+                    loop.call_soon_threadsafe(is_much_new.set)
+
         gc.set_threshold(*before[:2], NEVER)
+        gc.callbacks.append(note)
         try:
             while True:
                 self.collect(time.monotonic())
-                await asyncio.sleep(PASS_S)
+                young = 0
+                is_much_new.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PASS_S):
+                        await is_much_new.wait()
         finally:
+            gc.callbacks.remove(note)
             gc.set_threshold(*before)
             gc.unfreeze()

@@ -1,4 +1,4 @@
-"""Full passes of the garbage collector are rare, and come after evictions (LINK-92)."""
+"""Passes of the garbage collector: short ones where much is new, full ones rarely (LINK-92)."""
 
 import asyncio
 import gc
@@ -67,6 +67,26 @@ async def test_while_it_runs_no_pass_is_full_and_then_all_is_as_before() -> None
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+async def test_a_pass_comes_before_its_time_where_much_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PASS_S", 3_600.0)
+    passes = asyncio.Queue[float]()
+    collection = Collection(_shelf(0, 1))
+    monkeypatch.setattr(collection, "collect", passes.put_nowait)
+    callbacks = len(gc.callbacks)
+    running = asyncio.create_task(collection.run())
+    async with asyncio.timeout(20):
+        await passes.get()
+        for _ in range(2):  # one pass does not take the next one's cause away
+            kept = [[None] for _ in range(30_000)]
+            await passes.get()
+            del kept
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(gc.callbacks) == callbacks
 
 
 def test_conversations_beyond_the_bytes_for_them_are_evicted_the_oldest_first() -> None:
