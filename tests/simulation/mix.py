@@ -152,7 +152,7 @@ def with_whole_stores(mix: Mix) -> Mix:
 _SMALL = (
     (limits, "CREDIT_BYTES", 6_000),
     (limits, "IDS_PER_FRAME", 5),
-    (limits, "PENDING_LINK_BYTES_MAX", 4_000),
+    (limits, "PENDING_LINK_BYTES_MAX", 14_000),
     (channel, "ENTRIES_FRAME_BYTES", 1_200),
 )
 

@@ -175,7 +175,7 @@ def test_a_link_is_not_charged_for_entries_others_have_released(scene: Scene):
     scene.give(first)
     charged = scene.hub.links[scene.client.link_id].intake.pending_bytes
     assert charged >= freed.size_bytes
-    scene.hub.policy = Policy(pending_bytes_max=pending.size_bytes)
+    scene.hub.policy = Policy(pending_bytes_max=limits.PENDING_ENTRY_BYTES_MIN)
     modest = scene.network.connect(scene.writer.public)
     modest.send(Entries(scene.id, (pending,)))
     assert "PENDING_FULL" not in [*scene.client.faults, *modest.faults]
