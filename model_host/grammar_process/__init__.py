@@ -1,1 +1,4 @@
 """A process that compiles one grammar, and may be killed doing so (DECISIONS D160)."""
+
+THREAD_STACK_BYTES = 8 * 1024**2
+"""Stack of a thread of the host, in which grammars are compiled that passed this process."""

@@ -9,12 +9,13 @@ import sys
 import threading
 
 from model_host.grammar_engine import check
+from model_host.grammar_process import THREAD_STACK_BYTES
 
 CPU_S_MAX = 2.0
 """CPU time of one grammar; common ones take some milliseconds."""
 MEMORY_BYTES_MAX = 1024**3
 OUT_OF_MEMORY = 3
-STACK_BYTES_MAX = 4 * 1024**2
+STACK_BYTES_MAX = THREAD_STACK_BYTES // 2
 """Half of what a thread of the host has: what passes here has room there."""
 
 

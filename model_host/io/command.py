@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import sys
+import threading
 
 from model_host.engine import torch_import
+from model_host.grammar_process import THREAD_STACK_BYTES
 from model_host.io import fetch
 from model_host.io.config import HostConfig
 from replica.errors import AntiphonError
@@ -27,6 +29,7 @@ def _serve(arguments: list[str]) -> int:
     )
     log_to_stderr(config.log_format)
     stop_with_supervisor()
+    give_threads_room()
     # What is imported and loaded from here on stays; `serve` switches collection on again.
     gc.disable()
     sys.setswitchinterval(SWITCH_S)
@@ -35,6 +38,14 @@ def _serve(arguments: list[str]) -> int:
 
     asyncio.run(serve(config))
     return 0
+
+
+def give_threads_room() -> None:
+    """Let threads have the stack for which grammars are checked, whatever the system's default.
+
+    It is 2 MiB where a process has no limit, and a thread without room ends the host.
+    """
+    threading.stack_size(THREAD_STACK_BYTES)
 
 
 def main(arguments: list[str]) -> int:
