@@ -8,8 +8,8 @@ from the recording's name, so that the same tokens give the same bytes.
 
 import asyncio
 import json
-import sys
 import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -185,5 +185,9 @@ async def _main(folder: Path, numerics: str) -> None:
 
 
 if __name__ == "__main__":
-    for each in sys.argv[2:]:
-        asyncio.run(_main(Path(sys.argv[1]), each))
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of the suite")
+    parser.add_argument("numerics", nargs="+", help="numerics to record with: q4, bf16, fp32")
+    options = parser.parse_args()
+    for each in options.numerics:
+        asyncio.run(_main(options.folder, each))

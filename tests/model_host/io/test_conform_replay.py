@@ -23,7 +23,7 @@ async def test_our_host_finds_what_was_recorded(
         outcomes = [o async for o in outcomes_of(CASES, replayer)]
         assert [(o.case.name, o.problems, o.not_run) for o in outcomes if o.problems] == []
         assert len(outcomes) == 4
-        assert [outcome.not_run for outcome in outcomes if outcome.not_run] == []
+        assert [o.not_run for o in outcomes if o.not_run] == [], "run python -m bench.make_replays"
         file = json.loads((FOLDER / f"smollm2-{numerics}.json").read_text())
         if engine.numerics_class.hex() == file["numerics_class"] and numerics == "bf16":
             again = await record(file["name"], served.replica, host)
