@@ -23,8 +23,8 @@ NEWCOMER_S = 600.0
 RESERVE_UNITS = 20_000
 """Recent units of MEMBER and CANCEL that a payer may cause without waiting."""
 
-UPLOAD_UNITS = 200
-"""Units of an upload however small: its files are made, synced and renamed by threads."""
+UPLOAD_UNITS = 300
+"""Units of an upload however small: threads make, sync and rename its file, and the disk waits."""
 
 _FRAME_UNITS, _ENTRY_UNITS, _HEAD_UNITS, _IDS_PER_UNIT = 5, 15, 1, 8
 _SENT_BYTES_PER_UNIT = 400

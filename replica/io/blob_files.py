@@ -105,9 +105,12 @@ def state_of(whole: Path, announced: int | None) -> BlobState:
     except FileNotFoundError:  # expired, or never made because the disk was full
         return BlobState(False, 0, 0)
     with file:
-        # Bytes written by a killed process may not be durable yet, and reported ones must be.
-        os.fsync(file.fileno())
-        return BlobState(False, file.seek(0, os.SEEK_END), announced)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            # What a killed process wrote may not be durable yet, and what is reported must be.
+            os.fsync(file.fileno())
+            sync_folder(whole.parent)
+        return BlobState(False, size, announced)
 
 
 def open_part(part: Path) -> FileIO:

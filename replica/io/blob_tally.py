@@ -57,6 +57,10 @@ class Tally:
         """Return the final size of an upload in progress, None if there is none."""
         return self._announced.get(blob)
 
+    def has(self, blob: str) -> bool:
+        """Say whether there is a file of a blob, whole or an upload in progress."""
+        return blob in self._sizes or blob in self._announced
+
     def growth(self, blob: str, size: int) -> int:
         """Return the bytes that an open upload of `size` bytes adds to what is counted.
 

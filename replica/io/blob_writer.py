@@ -56,6 +56,8 @@ class BlobWriter:
         self._is_reserved = False
         self._stored: int | None = None
         """Bytes on disk now; None if there is no partial file."""
+        self._is_named = False
+        """Whether the name of the partial file is durable."""
         self._busy = asyncio.Lock()
         self.state = BlobState(complete=False, committed_bytes=0, size_bytes=size)
         """The durable bytes now."""
@@ -126,8 +128,9 @@ class BlobWriter:
         self._uploads.forget(self)
 
     async def _open(self, offset: int) -> None:
-        announced = self.tally.announced(self.whole.name)
-        before = await in_thread(state_of, self.whole, announced)
+        announced, before = self.tally.announced(self.whole.name), BlobState(False, 0, 0)
+        if offset or self.tally.has(self.whole.name):
+            before = await in_thread(state_of, self.whole, announced)
         if offset == 0 and not before.complete and before.size_bytes != self.size:
             before = self.state
         if (offset, self.size) != (before.committed_bytes, before.size_bytes):
@@ -171,10 +174,14 @@ class BlobWriter:
             self._finish()
 
     def _sync(self, file: FileIO) -> None:
-        os.fsync(file.fileno())
-        if not self._stored:
-            sync_folder(self._part.parent)
-        self.state = BlobState(False, self._stored or 0, self.size)
+        """Make the bytes durable, and the name of a file that stays a partial one."""
+        stored = self._stored or 0
+        if stored or stored == self.size:
+            os.fsync(file.fileno())
+            if stored < self.size and not self._is_named:
+                sync_folder(self._part.parent)
+                self._is_named = True
+        self.state = BlobState(False, stored, self.size)
 
     def _finish(self) -> None:
         """Rename the file to its final name if all bytes are written and match."""

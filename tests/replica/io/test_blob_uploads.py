@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,34 @@ async def test_another_size_does_not_delete_what_another_process_writes(tmp_path
         with pytest.raises(StoreLocked):
             await Blobs(tmp_path).open_write(ONE, DIGEST, 99, 0)
         assert (await writer.write(DATA)).complete
+
+
+async def test_bytes_and_names_are_durable_before_they_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        whole = len(files(tmp_path, DIGEST.hex()))
+        synced.append(("folder", whole) if is_folder else ("file", os.fstat(descriptor).st_size))
+        sync(descriptor)
+
+    (tmp_path / ONE.hex()).mkdir()
+    monkeypatch.setattr(os, "fsync", note)
+    blobs = Blobs(tmp_path)
+    async with await blobs.open_write(ONE, DIGEST, 100, 0) as writer:
+        assert writer.state.committed_bytes == 0
+        assert synced == []  # nothing is reported yet
+        await writer.write(DATA[:50])
+    assert writer.state.committed_bytes == 50
+    assert synced == [("file", 50), ("folder", 0)]
+    synced.clear()
+    # A process that was killed may have left bytes and a name that are not durable.
+    assert (await Blobs(tmp_path).stat(ONE, DIGEST)).committed_bytes == 50
+    assert synced == [("file", 50), ("folder", 0)]
+    async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
+        synced.clear()
+        assert (await writer.write(DATA[50:])).complete
+    assert synced == [("file", 100), ("folder", 1)]
