@@ -393,7 +393,7 @@ FLAT = ("append beside n idle links", "open one of n conversations")
 
 def main() -> int:
     """Run all attacks, or those named; return 1 if a bar was missed."""
-    arguments = sized_parser(__doc__ or "").parse_args()
+    arguments = sized_parser(__doc__ or "", [one.__name__ for one in ATTACKS]).parse_args()
     sizes = (*SIZES, LONG) if arguments.long else SIZES
     rows = measure(sizes, arguments.names)
     raw = {"rows": [vars(row) for row in rows]}

@@ -354,7 +354,7 @@ def goals(rows: list[Row]) -> list[Goal]:
 
 def main() -> int:
     """Run all attacks, or those named; return 1 if a bar was missed."""
-    parser = sized_parser(__doc__ or "")
+    parser = sized_parser(__doc__ or "", [*(one.name for one in ATTACKS), ALL_AT_ONCE])
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a flood")
     parser.add_argument("--sizes", type=int, nargs="*", help="other sizes")
     flags = parser.parse_args()

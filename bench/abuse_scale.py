@@ -173,13 +173,17 @@ def restart_s(size: Size, folder: Path) -> list[Goal]:
     return goals
 
 
+IN_PROCESS = (watched_append_ms, idle_links_ratio, queue_fold_s, lanes_opened)
+PROCESSES = (client_s, restart_s)
+
+
 def run(size: Size, names: list[str]) -> list[Goal]:
     """Measure all figures, or those named."""
     found: list[Goal] = []
-    for measure in (watched_append_ms, idle_links_ratio, queue_fold_s, lanes_opened):
+    for measure in IN_PROCESS:
         if not names or measure.__name__ in names:
             found.append(measure(size))
-    for process in (client_s, restart_s):
+    for process in PROCESSES:
         if not names or process.__name__ in names:
             with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER) as folder:
                 found += process(size, Path(folder))
@@ -188,7 +192,8 @@ def run(size: Size, names: list[str]) -> list[Goal]:
 
 def main() -> int:
     """Measure; return 1 if a bar was missed."""
-    flags = sized_parser(__doc__ or "").parse_args()
+    names = [measure.__name__ for measure in (*IN_PROCESS, *PROCESSES)]
+    flags = sized_parser(__doc__ or "", names).parse_args()
     goals = run(Size(1.0 if flags.long else 0.1), flags.names)
     return report("abuse_scale", goals, {}, json_only=flags.json)
 

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +44,17 @@ def arguments(description: str) -> argparse.Namespace:
     return _parser(description).parse_args()
 
 
-def sized_parser(description: str) -> argparse.ArgumentParser:
-    """Return the parser of a benchmark with a short and a long form, and named parts."""
+def sized_parser(description: str, names: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark with a short and a long form, and parts of these names."""
+
+    def known(name: str) -> str:
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of: {', '.join(names)}")
+        return name
+
     parser = _parser(description)
     parser.add_argument("--long", action="store_true", help="measure the full sizes too")
-    parser.add_argument("names", nargs="*", help="what to measure; all by default")
+    parser.add_argument("names", nargs="*", type=known, help="what to measure; all by default")
     return parser
 
 
