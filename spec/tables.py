@@ -41,7 +41,6 @@ MEANINGS = {
     "MEMBERSHIP_HEADS_MAX": ("constant", "membership heads in a body", "BODY_MALFORMED"),
     "PARTS_MAX": ("constant", "parts of a body; beyond, it is void", "BODY_MALFORMED"),
     "LABEL_BYTES_MAX": ("constant", "bytes of a label; beyond, its body is void", "BODY_MALFORMED"),
-    "PART_NESTING_MAX": ("constant", "levels of tool results", "BODY_MALFORMED"),
     "STOP_STRINGS_MAX": ("constant", "stop strings of a request", "BODY_MALFORMED"),
     "GRAMMAR_BYTES_MAX": (
         "constant",
@@ -111,7 +110,7 @@ MEANINGS = {
         "seconds before a client reopens a denied conversation",
         "",
     ),
-    "STOP_STRING_BYTES_MAX": ("quota", "bytes of a stop string, 1 at least", "STOP_INVALID"),
+    "STOP_STRING_BYTES_MAX": ("quota", "bytes of a stop string", "STOP_INVALID"),
     "STOP_TOKENS_MAX": ("quota", "stop tokens of a request", "STOP_INVALID"),
     "LOGIT_BIASES_MAX": ("quota", "tokens with a logit bias, in a request", "SAMPLING_INVALID"),
     "LOGPROBS_MAX": ("quota", "likeliest tokens recorded per output token", "SAMPLING_INVALID"),
@@ -242,10 +241,12 @@ BODIES = {
     Kind.MEMBER: "a grant, or a revocation with at most 1,024 cuts",
     Kind.MESSAGE: "at most 256 parts, a label of at most 64 bytes",
     Kind.TOOLS: "definitions in order",
-    Kind.REQUEST: "at most 16 stop strings, a response format of 1 byte to 64 KiB, "
-    "a tool name of at most 256 bytes",
-    Kind.SEAL: "03 §3; at most 8,192 entries and 64 membership heads",
-    Kind.GENERATION: "07",
+    Kind.REQUEST: "at most 16 stop strings, none empty; a response format of 1 byte to 64 KiB, "
+    "a tool name of at most 256 bytes; at most 64 membership heads, ascending",
+    Kind.SEAL: "03 §3; 1 to 8,192 entries with as many `tokens_per_entry`; at most 64 membership "
+    "heads, ascending",
+    Kind.GENERATION: "07; at most 256 parts; `logprobs` for no token or for each, with as many "
+    "`top_ids` as `top_logprobs`",
     Kind.CANCEL: "its parent is the request",
     Kind.CHECKPOINT: "an archive (08 §9); its parent is the GENERATION",
     Kind.DOCUMENT: "one Yjs update (06)",

@@ -80,10 +80,9 @@ def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
     order = held.order
     if tip is not None and tip.generation is None and not order.closing_cancels(tip.seal.request):
         return tip.seal.request
-    latest = islice(reversed(order.unanswered), OPEN_LOOKED_AT)
-    entries = (held.log.entries[i] for i in latest if i not in order.seal_of)
-    found = [entry for entry in entries if _will_extend(held, entry, tip)]
-    return min(found, key=lambda entry: entry.order_key).id if found else None
+    latest = tuple(islice(order.unanswered.latest(), OPEN_LOOKED_AT))
+    unsealed = (held.log.entries[i] for i in reversed(latest) if i not in order.seal_of)
+    return next((entry.id for entry in unsealed if _will_extend(held, entry, tip)), None)
 
 
 def _will_extend(held: Conversation, request: Entry, tip: SealNode | None) -> bool:

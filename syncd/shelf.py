@@ -40,7 +40,7 @@ class Known:
 
 def hosts_awaited(held: Conversation) -> Iterator[PublicKey]:
     """Yield the hosts that the latest requests without an answer name."""
-    for request_id in islice(reversed(held.order.unanswered), AWAITED_LOOKED_AT):
+    for request_id in islice(held.order.unanswered.latest(), AWAITED_LOOKED_AT):
         request = held.order.request(request_id)
         if request is not None:
             yield request.host

@@ -1419,7 +1419,7 @@ class Generation(_message.Message):
     GRAMMAR_ENGINE_FIELD_NUMBER: _builtins.int
     GRAMMAR_DIGEST_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
-    """How many bytes of the decoded tokens are visible."""
+    """How many bytes of the decoded tokens are visible, U+FFFD counted as 3 bytes."""
     finish_reason: Global___FinishReason.ValueType
     """Why it ended."""
     finish_detail: _builtins.str

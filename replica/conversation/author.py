@@ -79,7 +79,8 @@ class Author:
 
         `parents` may be in any order; more than 64 must be joined first. A reader leaves
         by `Revocation(its key)` in a new epoch, with the genesis as only parent.
-        Raises ConversationDamaged, KeyRemoved, NotAllowed, CriticalKindUnknown, BodyTooLarge.
+        Raises ConversationDamaged, KeyRemoved, NotAllowed, CriticalKindUnknown, BodyTooLarge,
+        BodyMalformed.
         """
         held.require_whole()
         kind = kind_of(body)
@@ -98,6 +99,7 @@ class Author:
         content = salted(salt, codec.encode_body(body))
         if len(content) > BODY_BYTES_MAX:
             raise BodyTooLarge(f"the body would have {len(content)} bytes")
+        codec.decode_body(kind, content)  # nobody reads a body that does not parse
         track = rules_of(kind).track or _track_of(held, parents)
         seq, prev = held.next_position(self.lane(track))
         if not self.may_name(held, (*parents, *([basis] if basis else ()), *listed_ids(body))):

@@ -204,8 +204,8 @@ class Conversation:
 def updates_of(log: Log) -> list[Update]:
     """Return the covered entries of the document track as updates (spec/06-document).
 
-    Void entries are empty updates, so that their ancestors stay reachable. An entry
-    without its body is held back, and so are the entries that follow it.
+    Entries of other kinds and void ones are empty updates, so that their ancestors stay
+    reachable. An update without its body is held back, and so are the entries that follow it.
     """
     updates: list[Update] = []
     held_back: set[EntryId] = set()
@@ -215,12 +215,12 @@ def updates_of(log: Log) -> list[Update]:
         header = entry.header
         if entry.id not in covered:
             continue  # other replicas need not hold it, and no entry of a member may follow it
-        if entry.body is None or held_back & {header.prev, *header.parents}:
+        counts = header.kind == Kind.DOCUMENT and log.membership.is_visible(entry)
+        if (counts and entry.body is None) or held_back & {header.prev, *header.parents}:
             held_back.add(entry.id)
             continue
-        body = log.body(entry.id)
-        counts = isinstance(body, DocumentUpdate) and log.membership.is_visible(entry)
-        data = body.update if counts and isinstance(body, DocumentUpdate) else EMPTY_UPDATE
+        body = log.body(entry.id) if counts else None
+        data = body.update if isinstance(body, DocumentUpdate) else EMPTY_UPDATE
         updates.append(
             Update(
                 entry.id, header.lane, header.seq, header.prev, header.parents, header.lamport, data

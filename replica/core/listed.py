@@ -89,7 +89,7 @@ class ListedFollows:
             return Use.HELD
         if held is None:
             return Use.NONE
-        latest = islice(reversed(held.order.unanswered), REQUESTS_LOOKED_AT)
+        latest = islice(held.order.unanswered.latest(), REQUESTS_LOOKED_AT)
         requests = map(held.order.request, latest)
         is_asked = any(one is not None and one.host == self._key for one in requests)
         return Use.ASKED if is_asked else Use.NONE

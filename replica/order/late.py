@@ -47,7 +47,7 @@ class LateMessages:
         """Add an entry that does not descend from the start; return False to compute anew."""
         order, kind = self._order, entry.header.kind
         if kind in (Kind.CANCEL, Kind.GENERATION):  # a request may be apart no longer
-            return not any(p in order.unreached.requests for p in entry.header.parents)
+            return not any(p in order.requests for p in entry.header.parents)
         if entry.id not in order.unreached:
             return True
         if kind == Kind.REQUEST and self._is_apart(entry.id):
@@ -112,7 +112,7 @@ class LateMessages:
         if node is not None:
             return _Way.BRANCH if tip is not None and tip.extends(node) else _Way.APART
         is_sealed = at in order.seal_of
-        is_asked = at in order.unreached.requests and self._is_apart(at)
+        is_asked = at in order.requests and self._is_apart(at)
         return _Way.APART if is_sealed or is_asked else None
 
     def _through(self, at: EntryId, parents: Iterable[EntryId]) -> _Way:

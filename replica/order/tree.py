@@ -4,13 +4,14 @@ A pure fold over a Log. A seal is a host's statement of the model's context. The
 valid seals form a tree, and the entries behind a seal are never reordered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from replica.ids import EntryId
 from replica.log import Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.node import SealNode
 from replica.order.open_tail import OpenTail
+from replica.order.unanswered import Unanswered
 from replica.order.unreached import Unreached
 from replica.order.verdict import SealVoid, VoidReason, judge
 
@@ -58,19 +59,18 @@ class Order:
         self.cancels = Cancels()
         self.requests: dict[EntryId, None] = {}
         """The requests, in the order in which they were folded."""
-        self.unanswered: dict[EntryId, None] = {}
-        """The requests that have neither an answer nor a refusal, the latest folded last."""
+        self.unanswered = Unanswered()
 
     def receive(self, admitted: Iterable[Entry]) -> None:
         """Fold newly admitted entries, ancestors first."""
         entries = tuple(admitted)
-        self._receive_changes()
+        self._receive_changes({entry.id for entry in entries})
         for entry in entries:
             if self.open_tail is not None:
                 extends = self.open_tail.receive(entry, self.nodes.get(entry.id))
                 self.open_tail = self.open_tail if extends else None
 
-    def _receive_changes(self) -> None:
+    def _receive_changes(self, admitted: Collection[EntryId] = ()) -> None:
         """Fold the entries that became covered, ancestors first, and drop those that did not stay.
 
         An uncovered entry is ignored, since other replicas may lack it. All that a covered
@@ -79,9 +79,12 @@ class Order:
         """
         self.log.covered()
         steps, entries = self._changes.read(), self.log.entries
-        is_cut = any(not is_covered for _, is_covered in steps)
-        if is_cut and self.open_tail is not None and not self.open_tail.follows_cuts:
-            self.open_tail = None
+        if self.open_tail is not None:
+            is_cut = any(not is_covered for _, is_covered in steps)
+            # A seal that an entry names counts from now on, though it was held before.
+            came_back = any(is_covered and i not in admitted for i, is_covered in steps)
+            if came_back or (is_cut and not self.open_tail.follows_cuts):
+                self.open_tail = None
         for entry_id, is_covered in steps:
             self.work += 1
             entry = entries[entry_id]
@@ -93,7 +96,7 @@ class Order:
         """Drop an entry that is covered no longer; return False where all is to be folded anew."""
         if entry.header.kind == Kind.REQUEST:
             self.requests.pop(entry.id, None)
-            self.unanswered.pop(entry.id, None)
+            self.unanswered.discard(entry)
         self.unreached.drop(entry.id)
         return entry.header.kind not in _DECISIVE
 
@@ -111,7 +114,7 @@ class Order:
         match entry.header.kind:
             case Kind.REQUEST:
                 self.requests[entry.id] = None
-                self.unanswered[entry.id] = None
+                self.unanswered.add(entry)
             case Kind.SEAL:
                 return self._receive_seal(entry)
             case Kind.GENERATION:
@@ -158,7 +161,8 @@ class Order:
                 self.void[later] = VoidReason.SEALED_BEFORE
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
-        self.unanswered[node.seal.request] = None  # a refusal before its seal is none
+        # A refusal before its seal is none.
+        self.unanswered.add(self.log.entries[node.seal.request])
 
     def _receive_generation(self, entry: Entry) -> None:
         if len(entry.header.parents) != 1:
@@ -168,7 +172,7 @@ class Order:
         if node is not None and node.author == entry.header.author:
             if node.generation is None or self._comes_first(entry.id, node.generation):
                 node.generation, self._tips = entry.id, None
-                self.unanswered.pop(node.seal.request, None)
+                self.unanswered.discard(self.log.entries[node.seal.request])
             return
         request = self.request(parent)
         if request is not None and request.host == entry.header.author:
@@ -176,7 +180,7 @@ class Order:
             if self._comes_first(entry.id, refusal):
                 self.refusal_of[parent] = entry.id
             if parent not in self.seal_of:
-                self.unanswered.pop(parent, None)
+                self.unanswered.discard(self.log.entries[parent])
 
     def _comes_first(self, a: EntryId, b: EntryId) -> bool:
         return self.log.entries[a].order_key < self.log.entries[b].order_key

@@ -272,7 +272,7 @@ function checkFields(name, found, depth = 0) {
 }
 function readBody(kind, body) {
   valid(body.length >= 16);
-  const found = read(KINDS[kind].body, body.subarray(16), MALFORMED, KINDS[kind].control === true);
+  const found = read(KINDS[kind].body, body.subarray(16), MALFORMED);
   checkFields(KINDS[kind].body, found);
   return found;
 }
@@ -580,7 +580,7 @@ class Order extends Conversation {
     const waiting = without(behind, after).filter((id) => this.isOpen(this.at(id)));
     const before = walk(waiting, (id) => this.at(id).parents.filter((parent) => behind.has(parent)));
     const waits = new Set([...before, ...this.descend(waiting)]), late = tip ? this.late(tip) : [];
-    const found = new Set([...without([...after, ...behind], waits), ...late]);
+    const found = new Set([...after, ...without(behind, waits), ...late]);
     const mayJoin = (e) => e.kind === JOIN && this.now.has(e.author, ...WRITERS);
     const isKept = (e) => (CONTEXT_KINDS.includes(e.kind) || mayJoin(e)) && this.now.sees(e);
     return this.each(found).filter((e) => isKept(e) && isReadable(e)).sort(byOrder);

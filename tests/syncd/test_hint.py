@@ -3,9 +3,9 @@
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.log.body import Cancel, Role
+from replica.log.body import Cancel, Request, Role, Sampling
 from replica.log.entry import Entry
-from syncd.hint import Answered, Hint, OwnHead, answers, hint_for
+from syncd.hint import OPEN_LOOKED_AT, Answered, Hint, OwnHead, answers, hint_for
 from tests.support.sample import Sample
 from tests.support.stories import Story, answer
 from tests.support.writers import Writer, said
@@ -153,6 +153,20 @@ def test_a_request_of_another_branch_is_not_open_here(asked: Asked) -> None:
     asked.add(asked.host.write(asked.held.id, answer(), parents=[seal], basis=seal))
     assert asked.hint().tip == seal.id
     assert asked.hint().open_request is None  # the first branch still waits for its answer
+
+
+def test_the_latest_requests_are_those_of_the_log_whatever_the_order_of_their_arrival(
+    asked: Asked,
+) -> None:
+    writers = [Writer(40 + number) for number in range(OPEN_LOOKED_AT + 4)]
+    for writer in writers:
+        asked.grant(writer, Role.WRITER)
+    body = Request(asked.host.public, Sampling())
+    requests = [w.write(asked.held.id, body, parents=[asked.genesis]) for w in writers]
+    requests.sort(key=lambda entry: entry.order_key)
+    for request in reversed(requests):
+        asked.add(request)
+    assert asked.hint().open_request == requests[-OPEN_LOOKED_AT].id
 
 
 # --- answers --------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Encoding and decoding of headers, bodies and entries (spec/02-entry).
 
-Headers and control bodies pass the strict wire check first. Decoded values are
+Headers and bodies pass the strict wire check first. Decoded values are
 never encoded again in place of the bytes they came from.
 """
 
@@ -28,7 +28,7 @@ from replica.log import wire
 from replica.log.body import Body
 from replica.log.codec.bodies import body_from_pb, body_to_pb
 from replica.log.entry import Entry, Header, entry_id
-from replica.log.kinds import CONTROL_KINDS, Kind, rules_of
+from replica.log.kinds import Kind, rules_of
 from replica.refusals import (
     BodyMalformed,
     BodyTooLarge,
@@ -129,9 +129,10 @@ def decode_header(data: bytes) -> Header:
     if len(data) > limits.HEADER_BYTES_MAX:
         raise HeaderTooLarge(f"the header has {len(data)} bytes")
     header = _read_header(data)
-    if header is None or encode_header(header) != data:
-        # Our own encoding is strict. Bytes that differ from it are scanned: they may hold
-        # fields unknown here, and the scan names the broken rule.
+    if header is None or _has_negative_enum(header) or encode_header(header) != data:
+        # Our own encoding is strict, but for negative enums, which protobuf writes as it reads
+        # them. Bytes that differ from it are scanned: they may hold fields unknown here, and
+        # the scan names the broken rule.
         wire.check(data, _HEADER_SHAPE)
         header = _read_header(data)
         if header is None:
@@ -162,6 +163,10 @@ def _read_header(data: bytes) -> Header | None:
         create_time_ms=raw.create_time_ms,
         conflict=raw.conflict,
     )
+
+
+def _has_negative_enum(header: Header) -> bool:
+    return header.track < 0 or header.kind < 0 or header.conflict < 0
 
 
 def _check_fields(header: Header) -> None:
@@ -236,11 +241,10 @@ def decode_body(kind: int, body: bytes) -> Body | None:
     if len(body) < SALT_BYTES:
         raise BodyMalformed("a body has at least its 16 bytes of salt")
     content = body[SALT_BYTES:]
-    if kind in CONTROL_KINDS:
-        try:
-            wire.check(content, shape_of(message.DESCRIPTOR))
-        except WireMalformed as error:
-            raise BodyMalformed(error.detail) from error
+    try:
+        wire.check(content, shape_of(message.DESCRIPTOR))
+    except WireMalformed as error:
+        raise BodyMalformed(error.detail) from error
     return body_from_pb(parse(message, content, BodyMalformed))
 
 

@@ -58,10 +58,8 @@ def _opaque_to_pb(part: b.Opaque) -> pb.Opaque:
     return raw
 
 
-def part_from_pb(raw: pb.Part, nesting: int = 0) -> b.Part:
-    """Convert a message to a part. Raises BodyMalformed for unknown content or deep nesting."""
-    if nesting > limits.PART_NESTING_MAX:
-        raise BodyMalformed(f"parts nest deeper than {limits.PART_NESTING_MAX}")
+def part_from_pb(raw: pb.Part) -> b.Part:
+    """Convert a message to a part. Raises BodyMalformed for unknown content."""
     match raw.WhichOneof("content"):
         case "text":
             return b.Text(raw.text.text)
@@ -76,7 +74,7 @@ def part_from_pb(raw: pb.Part, nesting: int = 0) -> b.Part:
             return b.ToolStarted(raw.tool_started.call_id, raw.tool_started.effect_key)
         case "tool_result":
             r = raw.tool_result
-            parts = tuple(part_from_pb(p, nesting + 1) for p in r.parts)
+            parts = tuple(part_from_pb(p) for p in r.parts)
             return b.ToolResult(r.call_id, parts, r.is_error)
         case "tokens":
             digest = digest_of(raw.tokens.tokenizer_digest, "a tokenizer digest")

@@ -62,6 +62,10 @@ def _malformed_headers(cases: Cases) -> None:
         "the header states 524,289 bytes",
         replace(signed(plain, ADA, message({**plain.fields(), 13: 524_289})), body=None),
     )
+    for name, field in (("track", 4), ("kind", 10), ("conflict", 15)):
+        header_bytes = message({**plain.fields(), field: 2**64 - 1})
+        entry = signed(plain, ADA, header_bytes)
+        cases.refused(f"{name}-negative", "WIRE_MALFORMED", f"{name} -1, in ten bytes", entry)
     for name, comment, fields in (
         ("epoch-zero", "epoch 0", {3: Fixed(0)}),
         ("kind-zero", "kind 0", {10: 0}),

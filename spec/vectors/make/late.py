@@ -239,7 +239,43 @@ def _void_seal() -> dict[str, object]:
     )
 
 
+def _two_branches() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("other", BOB, "hello", conflict=FORK)
+    s.ask("then", BOB, "other", conflict=FORK)
+    s.seal("seal-then", "then", ["hello", "other", "then"])
+    s.say("beside", BOB, "hello")
+    s.say("joined", BOB, "beside", "other")
+    return s.vector(
+        "late-two-branches",
+        "a request that forks has a branch of its own also behind a sealed one: a message that"
+        " follows it is late on its branch alone",
+        tips=["seal", "seal-then"],
+        answers={"ask": "answer", "then": None},
+        tails=[
+            tail("seal", ["beside"], s.sorted("answer", "beside")),
+            tail("seal-then", ["beside", "joined"], s.sorted("then", "joined")),
+        ],
+    )
+
+
+def _joined() -> dict[str, object]:
+    s = _two_turns()
+    s.ask("wait", BOB, "more", basis="seal-2")
+    s.answer("answer-2", "seal-2")
+    s.say("joined", BOB, "answer-2", "wait", basis="seal-2")
+    s.say("behind", BOB, "wait", basis="seal-2")
+    return s.vector(
+        "waiting-joined",
+        "what follows a request that waits is left out, unless it follows the answer too",
+        tips=["seal-2"],
+        answers={"more": "answer-2"},
+        tails=[tail("seal-2", s.sorted("late", "joined"), s.sorted("late", "joined"))],
+    )
+
+
 CASES = (
     _late, _unanswered, _branches, _first_seal, _apart, _behind_start, _kinds, _passed_over,
-    _side_answer, _listed_request, _void_seal,
+    _side_answer, _listed_request, _void_seal, _two_branches, _joined,
 )  # fmt: skip

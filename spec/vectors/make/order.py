@@ -281,7 +281,8 @@ def build() -> dict[str, object]:
     """Return the file."""
     cases = (
         _chain, _unanswered, _fork, _queue, _typed_over, _typed_over_queue, _answer_first,
-        _regenerate, seals.alone, seals.of_prev, seals.of_basis, _passed_through, _equivocation,
+        _regenerate, seals.alone, seals.unreached, seals.of_prev, seals.of_basis, _passed_through,
+        _equivocation,
         _refusal, seals.foreign_answer, _two_answers, seals.sealed_twice, seals.revoked_host,
         seals.revoked_writer, _tails, _meanwhile, seals.membership_heads, _spam, cancels.closed,
         cancels.by, cancels.answered, cancels.void_answer, cancels.of_tail,

@@ -33,6 +33,23 @@ def alone() -> dict[str, object]:
     )
 
 
+def unreached() -> dict[str, object]:
+    """A seal whose first listed entry is a message that its request does not follow."""
+    s = History()
+    s.say("one", ADA)
+    s.say("two", BOB)
+    first, then = s.sorted("one", "two")
+    s.ask("ask", ADA, then)
+    s.seal("more", "ask", [first, then, "ask"], void="COVERAGE_WRONG")
+    s.seal("good", "ask", [then, "ask"])
+    return s.vector(
+        "void-unreached",
+        "a first listed entry that is no answer of prev_seal is none of the coverage",
+        tips=["good"],
+        answers={"ask": None},
+    )
+
+
 def of_prev() -> dict[str, object]:
     """Seals that extend the wrong seal."""
     s = History()

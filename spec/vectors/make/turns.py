@@ -168,15 +168,18 @@ def _unreadable() -> dict[str, object]:
     s.write("odd", ADA, MESSAGE, b"\xff", parents=["answer"], basis="seal")
     unknown_part = message({1: 2, 2: [one_field(9, b"new")]})
     s.write("newer", ADA, MESSAGE, unknown_part, parents=["answer"], basis="seal")
+    s.write("group", ADA, MESSAGE, b"\x08\x02\xa3\x06\xa4\x06", parents=["newer"], basis="seal")
     s.write("tools", ADA, TOOLS, b"", parents=["odd"], basis="seal")
-    s.ask("more", BOB, "tools", "newer", basis="seal")
+    s.ask("more", BOB, "tools", "group", basis="seal")
     return s.vector(
         "unreadable",
-        "a message that does not parse, and one with an unknown part, are in no tail, and in a"
-        " context all the same; tools are in both",
+        "a message that does not parse, one with an unknown part, and one that holds a group, are"
+        " in no tail, and in a context all the same; tools are in both",
         tips=["seal"],
         answers={"ask": "answer"},
-        sealable={"more": next_seal("seal", s.sorted("answer", "odd", "newer", "tools", "more"))},
+        sealable={
+            "more": next_seal("seal", s.sorted("answer", "odd", "newer", "group", "tools", "more"))
+        },
         tails=[tail("seal", s.sorted("tools", "more"), ["more"])],
     )
 

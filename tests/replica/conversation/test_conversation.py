@@ -9,7 +9,7 @@ from replica.conversation.drafts import DraftStream
 from replica.document import EMPTY_UPDATE
 from replica.ids import Lane, Track
 from replica.log.admission import Admitted, Duplicate, Pending
-from replica.log.body import DocumentUpdate, Grant, Member, Revocation, Role
+from replica.log.body import DocumentUpdate, Grant, Join, Member, Revocation, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.refusals import ConversationDamaged
@@ -153,6 +153,19 @@ def test_an_update_without_its_body_holds_back_what_follows_it() -> None:
     assert [u.update for u in updates_of(held.log)] == [EMPTY_UPDATE, b"one"]
     assert isinstance(held.admit(entries[2]), Duplicate)
     assert [u.update for u in updates_of(held.log)][2:] == [b"two", b"three"]
+
+
+def test_what_is_no_update_holds_nothing_back_without_its_body() -> None:
+    ada, hal = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    here = genesis.conversation
+    grant = ada.write(here, Member(Grant(hal.public, Role.HOST)), parents=[genesis])
+    join = ada.write(here, Join(), parents=[genesis], track=Track.DOCUMENT)
+    void = hal.write(here, DocumentUpdate(b"a host's"), parents=[join])
+    update = ada.write(here, DocumentUpdate(b"one"), parents=[void])
+    bare = [replace(entry, body=None) for entry in (join, void)]
+    held = Conversation.restore(here, [genesis, grant, *bare, update])
+    assert [u.update for u in updates_of(held.log)] == [*[EMPTY_UPDATE] * 3, b"one"]
 
 
 def test_a_void_update_counts_as_empty() -> None:

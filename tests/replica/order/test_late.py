@@ -164,3 +164,33 @@ def test_a_late_message_costs_the_same_beside_many_others() -> None:
         return calls(come)
 
     assert work(200) <= work(50) + 20
+
+
+@pytest.mark.parametrize("conflict", [Conflict.FORK, Conflict.QUEUE])
+def test_a_message_behind_an_open_request_that_a_sealed_one_follows_is_not_late(
+    conflict: Conflict,
+) -> None:
+    turn = Late()
+    held, ida = turn.held, Writer(4)
+    turn.grant(ida, Role.HOST, turn.grant_bob)
+
+    def ask(*parents: Entry, conflict: Conflict) -> Entry:
+        body = Request(ida.public, Sampling())
+        return turn.admit(turn.bob.write(held.id, body, parents=parents, conflict=conflict))
+
+    first = ask(turn.hello, conflict=conflict)
+    then = ask(first, conflict=Conflict.FORK)
+    other = turn.sealed(then, [turn.hello, first, then], by=ida)
+    assert other.id in held.order.nodes
+    tip = held.order.nodes[turn.seal_2.id]
+    beside = turn.bob_says(turn.hello)
+    joined = turn.bob_says(beside, first)
+
+    def check(*late: Entry) -> None:
+        begin = held.log.entries[start(held.order, tip)]
+        assert set(tail(held.order, tip)) == set(late)
+        assert frontier(held.order, tip) == ends(held.log, [begin, *late])
+
+    check(beside)
+    turn.admit(turn.bob.write(held.id, Cancel(), parents=[first]))
+    check(*([beside] if conflict is Conflict.FORK else [beside, joined]))

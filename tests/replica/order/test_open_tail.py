@@ -4,8 +4,8 @@ from random import Random
 
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
-from replica.log.body import Cut, Grant, Member, Revocation, Role
-from replica.log.entry import Entry
+from replica.log.body import Cancel, Cut, Grant, Member, Request, Revocation, Role, Sampling
+from replica.log.entry import Conflict, Entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
 from replica.order.tail import frontier, start, tail
@@ -45,6 +45,27 @@ def test_the_first_entry_behind_the_request_that_comes_after_the_answer_is_an_en
     assert frontier(turn.held.order, tip) == (turn.answer.id,)
     wait = turn.say("wait", turn.ask)
     assert frontier(turn.held.order, tip) == tuple(sorted((turn.answer.id, wait.id)))
+
+
+def test_a_seal_that_an_entry_brings_back_takes_what_it_lists_out_of_the_tail() -> None:
+    turn, bob, ida = Turn(), Writer(3), Writer(4)
+    granted = turn.grant(bob, Role.WRITER, turn.genesis)
+    granted = turn.grant(ida, Role.HOST, granted)
+    held, order = turn.held, turn.held.order
+    say = turn.admit(bob.write(held.id, said("beside"), parents=[turn.ask]))
+    fork = Request(ida.public, Sampling())
+    ask = turn.admit(bob.write(held.id, fork, parents=[say], conflict=Conflict.FORK))
+    turn.admit(bob.write(held.id, Cancel(), parents=[ask]))
+    other = turn.sealed(ask, [turn.hello, turn.ask, say, ask], by=ida)
+    tip = order.nodes[turn.seal.id]
+    assert frontier(order, tip) == (turn.answer.id,)
+    revoked = Member(Revocation(ida.public, ()))
+    turn.admit(turn.ada.write(held.id, revoked, parents=[granted]))
+    assert set(frontier(order, tip)) == {turn.answer.id, ask.id}
+    behind = bob.write(held.id, said("behind the other seal"), parents=[other], basis=other)
+    turn.admit(behind)
+    assert other.id in order.nodes
+    assert frontier(order, tip) == (turn.answer.id,)
 
 
 def test_the_next_parents_cost_the_same_behind_a_short_and_a_long_tail() -> None:

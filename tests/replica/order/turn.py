@@ -43,11 +43,18 @@ class Turn:
         body = Request(self.hal.public, Sampling())
         return self.admit(self.ada.write(self.held.id, body, parents=parents, basis=basis))
 
-    def sealed(self, request: Entry, entries: list[Entry], prev: Entry | None = None) -> Entry:
-        """Seal a request."""
+    def sealed(
+        self,
+        request: Entry,
+        entries: list[Entry],
+        prev: Entry | None = None,
+        by: Writer | None = None,
+    ) -> Entry:
+        """Seal a request, by `hal` unless another host is given."""
         held = self.held
         ids = tuple(e.id for e in entries)
         body = seal_of(held, request.id, ids, prev.id if prev else None)
         listed = [*entries, *(held.log.entries[i] for i in body.membership_heads)]
         listed += [prev] if prev else []
-        return self.admit(self.hal.write(held.id, body, parents=[request], listed=listed))
+        host = by or self.hal
+        return self.admit(host.write(held.id, body, parents=[request], listed=listed))

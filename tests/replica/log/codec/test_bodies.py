@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.v1 import log_pb2
-from replica import limits
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log import body as b
 from replica.log import codec, wire
 from replica.log.codec.entries import shape_of
 from replica.log.entry import salted
-from replica.log.kinds import CONTROL_KINDS, Kind, kind_of
+from replica.log.kinds import Kind, kind_of
 from replica.refusals import (
     BodyMalformed,
 )
-from spec.vectors.make.build import one_field
+from spec.vectors.make.build import one_field, varint
 from tests.replica.log.codec.samples import SALT, bodies, read_or_refusal
 
 
@@ -107,9 +106,9 @@ def test_a_body_outside_its_bounds_is_malformed(body: b.Body) -> None:
         codec.decode_body(kind_of(body), data)
 
 
-def test_parts_nest_to_a_bound() -> None:
+def test_parts_nest_to_the_bound_of_all_messages() -> None:
     part: b.Part = b.Text("x")
-    for _ in range(limits.PART_NESTING_MAX):
+    for _ in range(3):
         part = b.ToolResult("c", (part,))
     data = codec.encode_body(b.Message(2, (part,)))
     assert codec.decode_body(Kind.MESSAGE, SALT + data) == b.Message(2, (part,))
@@ -147,9 +146,25 @@ def test_a_part_of_a_newer_version_is_malformed_here() -> None:
         codec.decode_body(Kind.MESSAGE, SALT + content)
 
 
-def test_only_control_bodies_must_be_strict() -> None:
-    padded = b"\x08\x82\x00"
-    assert codec.decode_body(Kind.MESSAGE, SALT + padded) == b.Message(2, ())
-    for kind in CONTROL_KINDS:
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(
+    "content",
+    [b"\x08\x82\x00", b"\xa3\x06\xa4\x06", b"\x82\x80\x80\x80\x10\x00"],
+    ids=["a varint that is not minimal", "a group", "a field number of 30 bits"],
+)
+def test_bodies_are_in_the_strict_subset(kind: Kind, content: bytes) -> None:
+    with pytest.raises(BodyMalformed):
+        codec.decode_body(kind, SALT + content)
+
+
+def test_packed_token_ids_are_minimal_varints_of_32_bits() -> None:
+    def decoded(packed: bytes) -> b.Body | None:
+        return codec.decode_body(Kind.GENERATION, SALT + one_field(1, packed))
+
+    ids = (0, 127, 128, 2**14, 2**21, 2**28, 2**32 - 1)
+    body = decoded(b"".join(map(varint, ids)))
+    assert isinstance(body, b.Generation)
+    assert body.token_ids == ids
+    for packed in (varint(2**32), b"\x80\x00", b"\x85\x80\x00", b"\x80", b"\xff" * 5, b""):
         with pytest.raises(BodyMalformed):
-            codec.decode_body(kind, SALT + padded)
+            decoded(packed)
