@@ -8,7 +8,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.conformance.naive_members import naive_covered, naive_membership
-from antiphon.conformance.naive_order import naive_order
+from antiphon.conformance.naive_order import NaiveOrder, naive_order
+from antiphon.conformance.naive_tail import CoveredLog, naive_frontier, naive_tail
 from antiphon.conformance.questions import ORDERS, Case, arranged
 from replica.conversation import Conversation, sealable
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, Track
@@ -51,7 +52,7 @@ from replica.order import context_digest, frontier
 STEPS = 40
 NAMES = ("ada", "bea", "bob", "cat", "eve", "hal", "ida", "zed")
 FOLDED = ("ORD-2", "ORD-3", "ORD-4", "ORD-5", "ORD-13", "PROM-1", "MODEL-1")
-ORDERED = ("ORD-6", "ORD-7", "ORD-8", "ORD-9", "PROM-1", "MODEL-1")
+ORDERED = ("ORD-6", "ORD-7", "ORD-8", "ORD-9", "ORD-10", "PROM-1", "MODEL-1")
 _ZEROS = Digest(bytes(32))
 
 
@@ -94,8 +95,8 @@ class RandomLog:
     def grow(self) -> None:
         """Take one random step."""
         steps = [self._say, self._ask, self._serve, self._answer, self._cancel, self._forge,
-                 self._fork, self._change]  # fmt: skip
-        self.random.choices(steps, [5, 5, 6, 6, 1, 3, 1, 2])[0]()
+                 self._fork, self._change, self._say_beside]  # fmt: skip
+        self.random.choices(steps, [5, 5, 6, 6, 1, 3, 1, 2, 3])[0]()
 
     def _add(self, entry: Entry) -> Entry:
         self.held.admit(entry)
@@ -120,6 +121,14 @@ class RandomLog:
         if self.random.random() < 0.2:
             body = Join()
         self._write(author, body, self._parents())
+
+    def _say_beside(self) -> None:
+        """Say something that follows any entries, on whatever branches they are."""
+        tracks = (Track.ALL, Track.CONVERSATION)
+        entries = [e for e in self.log.entries.values() if e.header.track in tracks]
+        parents = self.random.sample(entries, min(len(entries), self.random.randint(1, 2)))
+        body = Message(Speaker.USER, (Text("beside"),))
+        self._write(self.random.choice(self.everyone), body, parents)
 
     def _ask(self) -> None:
         seals = self._of(Kind.SEAL)
@@ -163,13 +172,21 @@ class RandomLog:
         self._write(host, body, [request])
 
     def _answer(self) -> None:
-        seals = [e for e in self._of(Kind.SEAL) if not self.log.children(e.id)]
-        if not seals:
+        """Answer a seal, or refuse a request without one."""
+        refuses = self.random.random() < 0.1
+        entries = self._of(Kind.REQUEST)[-4:] if refuses else self._of(Kind.SEAL)
+        open_ones = [e for e in entries if not self.log.children(e.id)]
+        if not open_ones:
             return
-        seal = self.random.choice(seals)
-        host = next((h for h in self.hosts if h.public == seal.header.author), self.hal)
+        asked = self.random.choice(open_ones)
+        if refuses:
+            host = next((h for h in self.hosts if self._asks(asked, h)), self.hal)
+            body = Generation((1,), (Text("no"),), 2, FinishReason.REFUSED)
+            self._write(host, body, [asked])
+            return
+        host = next((h for h in self.hosts if h.public == asked.header.author), self.hal)
         body = Generation((1,), (Text("yes"),), 3, FinishReason.STOP)
-        self._write(host, body, [seal], basis=seal)
+        self._write(host, body, [asked], basis=asked)
 
     def _cancel(self) -> None:
         requests = self._of(Kind.REQUEST)
@@ -294,8 +311,8 @@ def random_cases(seed: int) -> Iterator[Case]:
         story.grow()
     raw = [_raw(entry) for entry in story.entries]
     fold, order = _expected_fold(story.log), _expected_order(story.log)
-    seals = sorted(order["seals"])
-    asked = {"seals": seals, "answers": sorted(order["answers"]), "sealable": [], "tails": []}
+    seals, tips = sorted(order["seals"]), [one["tip"] for one in order["tails"]]
+    asked = {"seals": seals, "answers": sorted(order["answers"]), "sealable": [], "tails": tips}
     for number in range(ORDERS):
         given = {"conversation": story.held.id.hex(), "entries": arranged(raw, number)}
         name = f"random-{seed}"
@@ -317,7 +334,7 @@ def _of_the_covered(
     yield Case(f"{name}/fold-covered", ("ORD-18",), {"ask": "fold", **given}, same)
     seals = {i: seal for i, seal in order["seals"].items() if i in covered}
     asked = {"seals": sorted(seals), "answers": sorted(order["answers"])}
-    asked |= {"sealable": [], "tails": []}
+    asked |= {"sealable": [], "tails": [one["tip"] for one in order["tails"]]}
     expected = {**order, "seals": seals}
     yield Case(f"{name}/order-covered", ("ORD-18",), {"ask": "order", **given, **asked}, expected)
 
@@ -348,7 +365,7 @@ def _expected_fold(log: Log) -> dict[str, object]:
     }
 
 
-def _expected_order(log: Log) -> dict[str, dict[str, object]]:
+def _expected_order(log: Log) -> dict[str, Any]:
     order, covered = naive_order(log), naive_covered(log)
     seals: dict[str, object] = {}
     for entry in log.entries.values():
@@ -371,4 +388,18 @@ def _expected_order(log: Log) -> dict[str, dict[str, object]]:
     return {
         "seals": seals,
         "answers": {i.hex(): a.hex() if a else None for i, a in answers.items()},
+        "tails": _expected_tails(log, order, covered),
     }
+
+
+def _expected_tails(log: Log, order: NaiveOrder, covered: set[EntryId]) -> list[object]:
+    held, state = CoveredLog(log, covered), naive_membership(log)
+    parents = {seal for chain in order.chains.values() for seal in chain[:-1]}
+    return [
+        {
+            "tip": tip.hex() if tip else None,
+            "entries": [i.hex() for i in naive_tail(held, order, state, tip)],
+            "frontier": [i.hex() for i in naive_frontier(held, order, state, tip)],
+        }
+        for tip in (None, *sorted(order.chains.keys() - parents))
+    ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from antiphon.conformance.naive_members import naive_covered, naive_membership
 from antiphon.conformance.naive_order import naive_order
+from antiphon.conformance.naive_tail import naive_frontier, naive_tail
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, Track
@@ -15,7 +16,6 @@ from tests.simulation.disk import Disk
 from tests.simulation.mix import Mix
 from tests.simulation.oracle.history import History, RecordedLog, Violation, short
 from tests.simulation.oracle.kept import check_kept
-from tests.simulation.oracle.naive_tail import naive_frontier, naive_tail
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable
 
 from antiphon.conformance.naive_members import NaiveMembership
 from antiphon.conformance.naive_order import NaiveOrder
+from antiphon.conformance.naive_tail import ancestors, forks_or_is_open
 from replica.ids import EntryId
 from replica.log.kinds import Kind
 from tests.simulation.oracle.history import RecordedLog, Violation, short
-from tests.simulation.oracle.naive_tail import ancestors, forks_or_is_open
 
 
 def check_kept(

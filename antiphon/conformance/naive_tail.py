@@ -1,55 +1,92 @@
-"""The tail of a branch and its frontier, sentence by sentence (spec/03-order §3, ORD-10)."""
+"""The tail of a branch and its frontier, sentence by sentence (spec/03-order §3, ORD-10).
 
-from collections.abc import Callable, Container, Iterable
+The oracle for replica/order/tail.py. It shares no code with that module.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Protocol
 
 from antiphon.conformance.naive_members import NaiveMembership
 from antiphon.conformance.naive_order import LISTED_KINDS, NaiveOrder
-from replica.ids import EntryId, Track
-from replica.log.body import Role
-from replica.log.entry import Conflict, Entry
-from replica.log.kinds import Kind
-from tests.simulation.oracle.history import RecordedLog
+from replica.ids import ConversationId, EntryId, Track
+from replica.log import Body, Conflict, Entry, Kind, Log, Role, Seal
 
 TALKERS = {Role.WRITER, Role.OWNER}
 PARENTS = 64
 
 
+class NaiveLog(Protocol):
+    """The covered entries of a conversation."""
+
+    @property
+    def conversation(self) -> ConversationId:
+        """Return the id of the conversation."""
+
+    @property
+    def entries(self) -> Mapping[EntryId, Entry]:
+        """Return the entries by id."""
+
+    def body(self, entry_id: EntryId, /) -> Body | None:
+        """Return a body, None if nobody can read it."""
+
+    def children(self, entry_id: EntryId, /) -> Iterable[EntryId]:
+        """Return the entries of which this one is a parent."""
+
+
+class CoveredLog:
+    """The covered entries of a log that holds others, too."""
+
+    def __init__(self, log: Log, covered: set[EntryId]) -> None:
+        """Look at the entries that the naive membership fold finds covered."""
+        self.conversation = log.conversation
+        self.entries = {i: log.entries[i] for i in covered}
+        self._log = log
+
+    def body(self, entry_id: EntryId, /) -> Body | None:
+        """Return a body, None if nobody can read it."""
+        return self._log.body(entry_id)
+
+    def children(self, entry_id: EntryId, /) -> list[EntryId]:
+        """Return the covered entries of which this one is a parent."""
+        return [i for i, e in self.entries.items() if entry_id in e.header.parents]
+
+
 def naive_start(
-    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> EntryId:
     """Return the answer of a tip; else the first CANCEL that closes it; else its request."""
     if tip is None:
         return EntryId(log.conversation)
-    request = log.body(tip).request
+    request = _request_of(log, tip)
     return order.answers.get(request) or (_closing(log, state, request) or [request])[0]
 
 
 def naive_tail(
-    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
     """Return the unsealed entries after a tip, by (lamport, id)."""
     begin = naive_start(log, order, state, tip)
     found = _unsealed_after(log, order, begin)
-    if tip is not None and begin != log.body(tip).request:
-        meanwhile = _unsealed_after(log, order, log.body(tip).request)
+    if tip is not None and begin != _request_of(log, tip):
+        meanwhile = _unsealed_after(log, order, _request_of(log, tip))
         asked = {i for i in meanwhile - found if _is_open(log, order, state, log.entries[i])}
         before = _joined(asked, meanwhile, lambda i: log.entries[i].header.parents)
         found |= meanwhile - before - _joined(asked, meanwhile, log.children)
     if tip is not None:
         found |= naive_late(log, order, state, tip)
-    return tuple(sorted((i for i in found if _stands(state, log.entries[i])), key=_key(log)))
+    return tuple(sorted((i for i in found if _stands(log, state, log.entries[i])), key=_key(log)))
 
 
 def naive_late(
-    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId
+    log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId
 ) -> set[EntryId]:
     """Return the messages that no sealed request reaches, of this branch and of no other."""
     chain, behind = (
         order.chains[tip],
         _unsealed_after(log, order, naive_start(log, order, state, tip)),
     )
-    listed = {i for seal in chain for i in log.body(seal).entries}
-    sealed = {log.body(seal).request for seal in order.chains}
+    listed = {i for seal in chain for i in _seal(log, seal).entries}
+    sealed = {_request_of(log, seal) for seal in order.chains}
     reached = ancestors(log, sealed)
     asked = {
         i
@@ -68,16 +105,26 @@ def naive_late(
     }
 
 
+def _seal(log: NaiveLog, seal: EntryId) -> Seal:
+    body = log.body(seal)
+    assert isinstance(body, Seal)
+    return body
+
+
+def _request_of(log: NaiveLog, seal: EntryId) -> EntryId:
+    return _seal(log, seal).request
+
+
 def forks_or_is_open(
-    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, request: Entry
+    log: NaiveLog, order: NaiveOrder, state: NaiveMembership, request: Entry
 ) -> bool:
     """Say whether an unsealed request opens a branch of its own, or still may be answered."""
     forks = request.header.conflict == Conflict.FORK
     return forks or _is_open(log, order, state, request)
 
 
-def _ways_from(start: set[EntryId], log: RecordedLog, order: NaiveOrder) -> set[EntryId]:
-    sealed = {listed for seal in order.chains for listed in log.body(seal).entries}
+def _ways_from(start: set[EntryId], log: NaiveLog, order: NaiveOrder) -> set[EntryId]:
+    sealed = {listed for seal in order.chains for listed in _seal(log, seal).entries}
     found: set[EntryId] = set()
     todo = [child for i in start for child in log.children(i)]
     while todo:
@@ -90,7 +137,7 @@ def _ways_from(start: set[EntryId], log: RecordedLog, order: NaiveOrder) -> set[
 
 
 def naive_frontier(
-    log: RecordedLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
+    log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
     """Return the entries of tail and start without successors among them: start and last, 64."""
     start = naive_start(log, order, state, tip)
@@ -101,12 +148,12 @@ def naive_frontier(
     return tuple(sorted([*kept, *sorted(ends - kept, key=_key(log))[len(kept) - PARENTS :]]))
 
 
-def _key(log: RecordedLog) -> Callable[[EntryId], tuple[int, EntryId]]:
+def _key(log: NaiveLog) -> Callable[[EntryId], tuple[int, EntryId]]:
     return lambda i: (log.entries[i].header.lamport, i)
 
 
 def ancestors(
-    log: RecordedLog, start: Iterable[EntryId], until: Container[EntryId] = ()
+    log: NaiveLog, start: Iterable[EntryId], until: Container[EntryId] = ()
 ) -> set[EntryId]:
     """Return these entries and all they reach through parents, without those of `until`."""
     found: set[EntryId] = set()
@@ -119,7 +166,7 @@ def ancestors(
     return found
 
 
-def _closing(log: RecordedLog, state: NaiveMembership, request: EntryId) -> list[EntryId]:
+def _closing(log: NaiveLog, state: NaiveMembership, request: EntryId) -> list[EntryId]:
     asker = log.entries[request].header.author
     return sorted(
         (
@@ -134,10 +181,10 @@ def _closing(log: RecordedLog, state: NaiveMembership, request: EntryId) -> list
     )
 
 
-def _unsealed_after(log: RecordedLog, order: NaiveOrder, start: EntryId) -> set[EntryId]:
-    sealed = {listed for seal in order.chains for listed in log.body(seal).entries}
+def _unsealed_after(log: NaiveLog, order: NaiveOrder, start: EntryId) -> set[EntryId]:
+    sealed = {listed for seal in order.chains for listed in _seal(log, seal).entries}
     found: set[EntryId] = set()
-    todo = log.children(start)
+    todo = list(log.children(start))
     while todo:
         at = todo.pop()
         header = log.entries[at].header
@@ -149,14 +196,14 @@ def _unsealed_after(log: RecordedLog, order: NaiveOrder, start: EntryId) -> set[
     return found
 
 
-def _stands(state: NaiveMembership, entry: Entry) -> bool:
+def _stands(log: NaiveLog, state: NaiveMembership, entry: Entry) -> bool:
     header = entry.header
     roles = state.roles.get(header.author, frozenset())
     is_kind = header.kind in LISTED_KINDS or (header.kind == Kind.JOIN and roles & TALKERS)
-    return bool(is_kind) and state.sees(entry)
+    return bool(is_kind) and state.sees(entry) and log.body(entry.id) is not None
 
 
-def _is_open(log: RecordedLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
+def _is_open(log: NaiveLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
     is_request = entry.header.kind == Kind.REQUEST and state.sees(entry)
     return is_request and entry.id not in order.answers and not _closing(log, state, entry.id)
 
