@@ -75,12 +75,13 @@ class ToolFormat:
     def read_call(self, text: str) -> CallText | None:
         """Read the text of one call, without its marks; None where it is none."""
         found = _CALL.match(text)
-        if found is None or found[2] != self.arguments_key:
+        if found is None or found[2] != self.arguments_key or _is_deep(text, found.end()):
             return None
         try:
             name, start = json.loads(found[1]), found.end()
+            name.encode()  # no entry holds a lone surrogate
             arguments, end = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
+        except ValueError:
             return None
         is_whole = text[end:].strip() == "}"
         return CallText(name, text[start:end]) if is_whole and isinstance(arguments, dict) else None
@@ -90,7 +91,29 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def _is_deep(text: str, start: int) -> bool:
+    """Say whether containers of JSON are nested beyond DEPTH_MAX from an offset on.
+
+    Up to the first error in the JSON the count is right, and no reader goes on behind it.
+    """
+    depth = 0
+    for token in _BRACKET.finditer(text, start):
+        depth += _DEPTHS.get(token[0], 0)
+        if depth > DEPTH_MAX:
+            return True
+    return False
+
+
+DEPTH_MAX = 64
+"""Nested containers in the arguments of a call; a deeper text is no call.
+
+Without a bound the interpreter's limit would count, and with it the callers of the reader: the
+replay of an answer would find another call than the answer has.
+"""
+_DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_BRACKET = re.compile(r'"(?s:[^"\\]|\\.)*+"?|[\[\]{}]')
+# Numbers stay text: int() has a limit of digits, which the environment may change.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
 _CALL = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"([a-z]+)"\s*:\s*')
 
 

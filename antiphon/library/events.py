@@ -29,8 +29,11 @@ class Call:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name. Raises ValueError if they are no JSON object."""
-        arguments = json.loads(self.arguments_json or "{}")
+        """The arguments by name. Raises ValueError if they are no JSON object that Python reads."""
+        try:
+            arguments = json.loads(self.arguments_json or "{}")
+        except RecursionError as error:
+            raise ValueError("the arguments of a call are nested too deeply") from error
         if not isinstance(arguments, dict):
             raise ValueError("the arguments of a call are a JSON object")  # noqa: TRY004  # as json does
         return arguments

@@ -6,6 +6,7 @@ import pytest
 
 from model_host.template import Template
 from model_host.tool_formats import (
+    DEPTH_MAX,
     HERMES,
     LLAMA3,
     CallText,
@@ -86,7 +87,43 @@ def test_a_call_is_read_back_with_its_arguments_as_they_were_written(known: Tool
         '{"name": "f", "arguments": {}',
         '{"name": "f", "arguments": {"a": ' + "[" * 100_000,
         '{"name": "\\q", "arguments": {}}',
+        '{"name": "\\ud800", "arguments": {}}',
     ],
 )
 def test_a_text_that_is_no_call_is_none(text: str):
     assert HERMES.read_call(text) is None
+
+
+def nested(depth: int) -> str:
+    """Return the text of a call whose arguments have so many nested containers."""
+    return f'{{"name": "f", "arguments": {{"a": {"[" * (depth - 1)}{"]" * (depth - 1)}}}}}'
+
+
+def under(frames: int, text: str) -> CallText | None:
+    """Read a call with so many more callers."""
+    return under(frames - 1, text) if frames else HERMES.read_call(text)
+
+
+@pytest.mark.parametrize("frames", [0, 400])
+def test_the_depth_of_a_call_is_bounded_whoever_reads_it(frames: int):
+    assert under(frames, nested(DEPTH_MAX)) is not None
+    for depth in (DEPTH_MAX + 1, 300, 700, 900):
+        assert under(frames, nested(depth)) is None
+
+
+def test_brackets_in_strings_nest_nothing():
+    arguments = json.dumps({"a": "[" * 1000 + '\\"{', "b": ["}"] * 100})
+    text = f'{{"name": "f", "arguments": {arguments}}}'
+    assert HERMES.read_call(text) == CallText("f", arguments)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["7" * 5000, "-" + "7" * 5000, "1" * 5000 + ".5", "1e400"],
+    ids=["long", "negative", "fraction", "exponent"],
+)
+def test_a_number_of_any_length_is_part_of_a_call(number: str):
+    arguments = f'{{"a": {number}}}'
+    assert HERMES.read_call(f'{{"name": "f", "arguments": {arguments}}}') == CallText(
+        "f", arguments
+    )
