@@ -138,21 +138,27 @@ def _config(fields: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Model
         tied="output.weight" not in shapes,
         qkv_bias=family == "qwen2" or "blk.0.attn_q.bias" in shapes,
         qk_norm=family == "qwen3",
-        rope_divisors=rope_scaling.divisors(
-            str(options.get("rope.scaling.type", "none")),
-            {"factor": options.get("rope.scaling.factor")},
-            head_width=head_width,
-            base=base,
-        ),
     )
 
 
-def _with_rope_factors(config: ModelConfig, tensors: GgufTensors) -> ModelConfig:
-    """Apply the factors that Llama 3.1 and later have as a tensor. Raises ModelFileInvalid."""
-    if _ROPE_FACTORS not in tensors.shapes:
-        return config
-    factors = map(float, tensors.read(_ROPE_FACTORS))
-    return replace(config, rope_divisors=rope_scaling.combine(config.rope_divisors, factors))
+def _with_rope_scaling(
+    config: ModelConfig, fields: dict[str, Any], tensors: GgufTensors
+) -> ModelConfig:
+    """Apply a scaling, and the factors that Llama 3.1 and later have as a tensor.
+
+    There are as many divisors as the width of a head says: the tensors are checked before.
+    Raises ModelArchitectureUnknown or ModelFileInvalid.
+    """
+    prefix = f"{fields['general.architecture']}.rope.scaling"
+    divisors = rope_scaling.divisors(
+        str(fields.get(f"{prefix}.type", "none")),
+        {"factor": fields.get(f"{prefix}.factor")},
+        head_width=config.head_width,
+        base=config.rope_base,
+    )
+    if _ROPE_FACTORS in tensors.shapes:
+        divisors = rope_scaling.combine(divisors, map(float, tensors.read(_ROPE_FACTORS)))
+    return replace(config, rope_divisors=divisors)
 
 
 def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
@@ -187,7 +193,7 @@ def open_model_file(path: Path | str) -> ModelFile:
     tensors = GgufTensors(path, entries)
     config = _config(fields, tensors.shapes)
     check_tensors(config, tensors.shapes, optional={_ROPE_FACTORS: (config.head_width // 2,)})
-    config = _with_rope_factors(config, tensors)
+    config = _with_rope_scaling(config, fields, tensors)
     return ModelFile(
         path=path,
         sha256=file_sha256(path),

@@ -1,6 +1,7 @@
 """The configuration of a Hugging Face folder, and the options refused in it. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from model_host.engine import rope_scaling
@@ -13,7 +14,7 @@ _ATTENTION = ("full_attention", _WINDOWED)
 
 
 def read_config(fields: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> ModelConfig:
-    """Read config.json; `shapes` are those of the tensors, by GGUF name.
+    """Read config.json, but for the scaling of RoPE; `shapes` are of the tensors, by GGUF name.
 
     Raises ModelArchitectureUnknown for options the engine lacks, ModelFileInvalid or
     ModelTensorMissing.
@@ -27,7 +28,8 @@ def read_config(fields: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
     embedding = shapes.get("token_embd.weight")
     if embedding is None or len(embedding) != 2:
         raise ModelTensorMissing("model.embed_tokens.weight is missing or isn't a matrix.")
-    base, divisors = _rope(fields, head_width)
+    options = _rope_options(fields)
+    base = number(options, "rope_theta", number(fields, "rope_theta", 10_000.0))
     return ModelConfig(
         layers=count(fields, "num_hidden_layers"),
         width=width,
@@ -37,13 +39,26 @@ def read_config(fields: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
         head_width=head_width,
         vocab=embedding[0],
         context_tokens=_context(fields),
-        rope_base=base,
+        rope_base=float(base),
         rms_eps=float(number(fields, "rms_norm_eps", 1e-6)),
         tied=bool(fields.get("tie_word_embeddings")) and "output.weight" not in shapes,
         qkv_bias=fields["model_type"] == "qwen2" or "blk.0.attn_q.bias" in shapes,
         qk_norm=fields["model_type"] == "qwen3",
-        rope_divisors=divisors,
     )
+
+
+def with_rope_scaling(config: ModelConfig, fields: Mapping[str, Any]) -> ModelConfig:
+    """Apply the scaling of RoPE that config.json states.
+
+    There are as many divisors as the width of a head says: check the tensors before.
+    Raises ModelArchitectureUnknown or ModelFileInvalid.
+    """
+    options = _rope_options(fields)
+    kind = str(options.get("rope_type") or options.get("type") or "default")
+    divisors = rope_scaling.divisors(
+        kind, options, head_width=config.head_width, base=config.rope_base
+    )
+    return replace(config, rope_divisors=divisors)
 
 
 def _check_options(fields: Mapping[str, Any]) -> None:
@@ -58,17 +73,15 @@ def _check_options(fields: Mapping[str, Any]) -> None:
         raise ModelArchitectureUnknown(f"The engine doesn't run weights quantised by {name!r}.")
 
 
-def _rope(fields: Mapping[str, Any], head_width: int) -> tuple[float, tuple[float, ...]]:
-    """Return base and divisors of the RoPE frequencies."""
+def _rope_options(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of RoPE. Raises ModelArchitectureUnknown for those the engine lacks."""
     options = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
     if not isinstance(options, dict) or any(isinstance(v, dict) for v in options.values()):
         raise ModelArchitectureUnknown("The engine doesn't run RoPE that differs between layers.")
     for place in (fields, options):
         if place.get("partial_rotary_factor", 1) != 1:
             raise ModelArchitectureUnknown("The engine doesn't run partial_rotary_factor.")
-    base = float(number(options, "rope_theta", number(fields, "rope_theta", 10_000.0)))
-    kind = str(options.get("rope_type") or options.get("type") or "default")
-    return base, rope_scaling.divisors(kind, options, head_width=head_width, base=base)
+    return options
 
 
 def _context(fields: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from model_host.engine.file_digest import file_sha256
 from model_host.engine.four_bits import FourBits
 from model_host.engine.generation_config import from_folder
-from model_host.engine.hf_config import read_config
+from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
 from model_host.engine.model_file import ModelFile, check_tensors
@@ -159,6 +159,7 @@ def open_folder(folder: Path) -> ModelFile:
     tensors = _tensors(files)
     config = read_config(fields, tensors.shapes)
     check_tensors(config, tensors.shapes, own_name=_own_name)
+    config = with_rope_scaling(config, fields)
     return ModelFile(
         path=folder,
         sha256=folder_sha256([folder / CONFIG, *files]),

@@ -5,8 +5,9 @@ attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down, the norms and the biase
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -97,6 +98,18 @@ def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def _expected(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield name and shape of each tensor of a model."""
+    yield "token_embd.weight", (config.vocab, config.width)
+    yield "output_norm.weight", (config.width,)
+    if not config.tied:
+        yield "output.weight", (config.vocab, config.width)
+    block = layer_shapes(config)
+    for layer in range(config.layers):
+        for name, shape in block.items():
+            yield f"blk.{layer}.{name}", shape
+
+
 def check_tensors(
     config: ModelConfig,
     shapes: Mapping[str, tuple[int, ...]],
@@ -106,24 +119,18 @@ def check_tensors(
 ) -> None:
     """Raise ModelTensorMissing or ModelArchitectureUnknown for tensors unlike the expected.
 
-    `own_name` turns a GGUF name into that of the file, for the messages.
+    `own_name` turns a GGUF name into that of the file, for the messages. The first tensor that
+    is missing ends the check, so that a wrong count of layers takes no time.
     """
-    expected: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (config.vocab, config.width),
-        "output_norm.weight": (config.width,),
-    }
-    if not config.tied:
-        expected["output.weight"] = (config.vocab, config.width)
-    expected |= {name: shape for name, shape in (optional or {}).items() if name in shapes}
-    block = layer_shapes(config)
-    for layer in range(config.layers):
-        expected |= {f"blk.{layer}.{name}": shape for name, shape in block.items()}
-    for name, shape in expected.items():
+    known = {name for name in optional or {} if name in shapes}
+    wanted = ((name, (optional or {})[name]) for name in sorted(known))
+    for name, shape in chain(_expected(config), wanted):
         if name not in shapes:
             raise ModelTensorMissing(f"{own_name(name)} is missing.")
         if shapes[name] != shape:
             raise ModelTensorMissing(f"{own_name(name)} has shape {shapes[name]}, not {shape}.")
-    if unknown := sorted(shapes.keys() - expected.keys()):
+        known.add(name)
+    if unknown := sorted(shapes.keys() - known):
         # A bias or a norm that is ignored would give wrong answers without an error.
         raise ModelArchitectureUnknown(
             f"The engine doesn't know the tensor {own_name(unknown[0])}."

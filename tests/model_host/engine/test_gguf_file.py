@@ -114,6 +114,17 @@ def test_a_missing_or_misshapen_tensor_is_refused_by_name(tmp_path: Path) -> Non
         open_model_file(path)
 
 
+def test_a_count_unlike_the_tensors_is_refused_before_it_sizes_anything(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "layers.gguf", options={"block_count": 2**32 - 1})
+    with pytest.raises(ModelTensorMissing, match=r"blk\.2\..* is missing"):
+        open_model_file(path)
+    wide = {"attention.key_length": 2**32 - 2, "attention.value_length": 2**32 - 2}
+    scaled = {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}
+    path = tiny_model.write(tmp_path / "heads.gguf", options={**wide, **scaled})
+    with pytest.raises(ModelTensorMissing, match=r"blk\.0\.attn_q"):
+        open_model_file(path)
+
+
 def test_a_tensor_the_engine_would_ignore_is_refused(tmp_path: Path) -> None:
     bias = {"blk.0.attn_output.bias": np.zeros(64, np.float32)}
     path = tiny_model.write(tmp_path / "more.gguf", extra=bias)

@@ -249,6 +249,26 @@ def test_tensors_are_refused_under_the_names_of_the_folder(tmp_path: Path) -> No
     open_folder(tiny_folder.write(tmp_path / "computed", extra=computed))
 
 
+LINEAR = {"type": "linear", "factor": 2.0}
+COUNTS: dict[str, tuple[dict[str, Any], str]] = {
+    "layers": ({"num_hidden_layers": 2**70}, r"layers\.2\..* is missing"),
+    "heads": ({"num_attention_heads": 2**70, "head_dim": 2}, r"layers\.0\.self_attn\.q_proj"),
+    "head width": ({"head_dim": 2**60, "rope_scaling": LINEAR}, r"layers\.0\.self_attn\.q_proj"),
+    "head width of llama3": ({"head_dim": 2**60, "rope_scaling": LLAMA3}, r"layers\.0\."),
+    "width": ({"hidden_size": 2**70}, r"embed_tokens\.weight has shape"),
+    "inner width": ({"intermediate_size": 2**70}, r"layers\.0\.mlp\.gate_proj\.weight has shape"),
+}
+
+
+@pytest.mark.parametrize(("changed", "named"), COUNTS.values(), ids=COUNTS)
+def test_a_count_unlike_the_tensors_is_refused_before_it_sizes_anything(
+    tmp_path: Path, changed: dict[str, Any], named: str
+) -> None:
+    folder = tiny_folder.write(tmp_path / "model", changed=changed)
+    with pytest.raises(ModelTensorMissing, match=named):
+        open_folder(folder)
+
+
 def test_a_folder_without_one_of_its_files_is_refused_by_its_name(tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         folder = tiny_folder.write(tmp_path / name)
