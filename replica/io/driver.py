@@ -109,7 +109,7 @@ class ReplicaDriver:
         return self.do(self.core.append(entry, now, more_follow=more_follow, send=send))
 
     def offer(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
-        """Send entries of the replica's key that another process made durable."""
+        """Send entries of the replica's key in memory that another process made durable."""
         held = self.core.shelf.get(conversation)
         if held is not None:
             new = tuple(held.log.entries[entry] for entry in ids)

@@ -126,8 +126,9 @@ class Holding:
         self._is_ending = True
         if self._current is not None and self._current.server is not None:
             local_socket.remove(self._path)  # under the lock: nobody else has bound it since
-            server, self._current.server = self._current.server, None
-            await server.stop()
+            # What the requests in progress write is announced: the server stays until its end.
+            await self._current.server.stop()
+            self._current.server = None
 
     async def close(self) -> None:
         """Leave the store, and close it if this process holds it."""

@@ -75,12 +75,14 @@ class LocalServer:
     async def stop(self) -> None:
         """Finish the requests in progress, and end all connections; the rest is not read.
 
-        Whoever is being accepted is not greeted, and joins the process that comes next.
+        Whoever is being accepted is not greeted, and joins the process that comes next. A stop
+        that was cancelled may be called again.
         """
         self._is_stopping = True
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
+            self._listener = None
         for reader, writer in self._streams.items():
             transport = writer.transport
             assert isinstance(transport, asyncio.ReadTransport), "of a stream"

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from replica.conversation import Chain, Slot
-from replica.ids import ConversationId, EntryId
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId, short
 from replica.io import local_frames as frames
 from replica.io.driver import ReplicaDriver
-from replica.io.local_frames import LocalFrame
+from replica.io.local_frames import LocalFrame, WriteUnconfirmed
 from replica.io.local_server import Identity
 from replica.io.shared_store import SharedStore
 from replica.io.sharing import Sharing
@@ -128,7 +129,7 @@ class Processes:
     async def write(self, conversation: ConversationId, chain: Chain) -> tuple[Entry, ...]:
         """Write a chain; return its entries once they are durable and in memory here.
 
-        Raises the errors of Writer.write.
+        Raises the errors of Writer.write, and WriteUnconfirmed.
         """
         if self._store is None or self._store.holding.own is not None:
             return await self._writer.write(conversation, chain)
@@ -144,10 +145,32 @@ class Processes:
         found = await self._store.holding.call(here, frames.chain_frame(head, chain))
         if isinstance(found, LocalFrame):
             found = tuple(map(frames.entry_id, found.head["ids"]))
+            await self._learn(conversation, found)
             self._driver.offer(conversation, found)
             await self._driver.flush()  # their events are delivered
         held = await self._driver.load(conversation)
         return tuple(held.log.entries[entry] for entry in found)
+
+    async def _learn(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        """Have entries in memory that another process wrote; read those not announced.
+
+        An announcement is lost with its connection. Raises WriteUnconfirmed.
+        """
+        assert self._store is not None, "another process writes a shared store alone"
+        held = await self._driver.load(conversation)
+        if all(entry in held.log.entries for entry in ids):
+            return
+        try:
+            loaded = await self._store.load(conversation)
+        except StoreError as error:
+            raise WriteUnconfirmed(f"it was written, and can't be read: {error.detail}") from error
+        await self._driver.admit(conversation, tuple(loaded.entries), persist=False)
+        held = await self._driver.load(conversation)
+        gone = [entry for entry in ids if entry not in held.log.entries]
+        if gone:
+            raise WriteUnconfirmed(
+                f"it was written as {short(gone[0])}, which the store does not hold any more"
+            )
 
     async def slot(self, conversation: ConversationId, track: int) -> Slot:
         """Return the place in a lane where the next entry on a track goes."""

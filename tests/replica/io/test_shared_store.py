@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.conversation import CallStarted, Chain, LaneMoved, NewEntry, newest_place
+from replica.conversation import CallStarted, Chain, LaneMoved, Loaded, NewEntry, newest_place
 from replica.ids import SALT_BYTES, ConversationId, EntryId, Track
 from replica.io import local_socket
 from replica.io.local_frames import WriteUnconfirmed
@@ -375,3 +375,48 @@ async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> Non
         with pytest.raises(StoreLocked):
             async with opened(tmp_path / "s"):
                 pass
+
+
+async def test_a_write_in_progress_is_announced_while_its_process_ends(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(tmp_path / "s"))
+        second = await stack.enter_async_context(opened(tmp_path / "s"))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        disk = SlowDisk(serving)
+        writing = asyncio.create_task(say(second, conversation, "while it ends"))
+        await disk.begun.wait()
+        ending = asyncio.create_task(first.aclose())
+        await asyncio.sleep(0)
+        disk.go_on.set()
+        written = await writing
+        await ending
+        assert known(second, conversation) == {EntryId(conversation), written}
+
+
+async def test_a_written_entry_that_was_not_announced_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        # As one that is lost with its connection, between the two.
+        monkeypatch.setattr(first.processes, "announce", lambda *_: None)
+        written = await say(second, conversation, "not announced")
+        assert known(second, conversation) == {EntryId(conversation), written}
+
+
+async def test_a_written_entry_that_is_gone_again_is_unconfirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path / "s") as (first, second, conversation):
+        monkeypatch.setattr(first.processes, "announce", lambda *_: None)
+        before = await second.store.load(conversation)
+
+        async def restored(_conversation: ConversationId) -> Loaded:
+            """Return what a backup holds that was put in the place of the file."""
+            return before
+
+        monkeypatch.setattr(second.store, "load", restored)
+        with pytest.raises(WriteUnconfirmed, match="which the store does not hold") as gone:
+            await say(second, conversation, "gone")
+        assert not gone.value.retryable
