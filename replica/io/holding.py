@@ -46,7 +46,7 @@ RETRY_PAUSE_MAX_S = 1.0
 _LASTING = (SharingUnsupported, StoreVersionUnknown, DraftUnknown, StoreCorrupt)
 """Errors of a hand-over that do not pass while this process runs; every other may."""
 _HOLDER = b"holder"
-"""The claim of a process that holds the store and shares it."""
+"""The claim of a process that holds the store and shares it, until it has closed the store."""
 _T = TypeVar("_T")
 
 
@@ -189,11 +189,24 @@ class Holding:
             await asyncio.sleep(next(pauses_s))
 
     async def _hold(self) -> _Opened:
-        async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(await Store.open(self._path))
-            self._claims.claim(_HOLDER)
+        async with AsyncExitStack() as closing, AsyncExitStack() as stack:
+            store = await closing.enter_async_context(await Store.open(self._path))
+            await self._claim_holder()
+            # Released behind the lock: whoever finds the lock held sees that its holder shares.
             stack.callback(self._claims.release, _HOLDER)
+            stack.push_async_exit(closing.pop_all())
             return _Opened(store, stack.pop_all())
+
+    async def _claim_holder(self) -> None:
+        """Claim to be the holder; the one before releases it just behind the lock.
+
+        Raises StoreLocked if it does not, as one that is stopped there.
+        """
+        began, pauses_s = time.monotonic(), _pauses_s(PAUSE_MAX_S)
+        while not self._claims.claim(_HOLDER):
+            if time.monotonic() - began > OPEN_WAIT_S:
+                raise StoreLocked(f"the process that held {self._path} has not ended yet")
+            await asyncio.sleep(next(pauses_s))
 
     def _serve(self, opened: _Opened) -> None:
         assert self._sharer is not None, "attached first"

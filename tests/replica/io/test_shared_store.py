@@ -134,6 +134,8 @@ async def test_a_killed_process_loses_nothing_acked(tmp_path: Path) -> None:
     )  # fmt: skip
     assert other.stdout is not None
     conversation = ConversationId(bytes.fromhex((await other.stdout.readline()).decode()))
+    # It waits for nobody: with a full pipe it would not answer.
+    reading = asyncio.create_task(other.stdout.read())
     async with opened(path) as mine:
         assert mine.processes.served_by is not None
         await mine.load(conversation)
@@ -146,7 +148,7 @@ async def test_a_killed_process_loses_nothing_acked(tmp_path: Path) -> None:
                     other.kill()
 
         await write()
-        theirs = [bytes.fromhex(line) for line in (await other.stdout.read()).decode().split()]
+        theirs = [bytes.fromhex(line) for line in (await reading).decode().split()]
         await other.wait()
         assert mine.processes.served_by is None
         assert theirs

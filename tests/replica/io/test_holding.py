@@ -1,0 +1,90 @@
+"""Who holds a store while one process ends and the next one begins (DECISIONS D340).
+
+Two replicas of one process stand for two processes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from replica.io.claims import Claims
+from replica.io.replica import Replica
+from replica.io.shared_store import SharedStore
+from replica.io.store import Store
+from replica.refusals import StoreLocked
+from tests.support.writers import Writer
+
+KEY = Writer(1).key
+
+
+def opened(path: Path) -> AbstractAsyncContextManager[Replica]:
+    return Replica.open(path, KEY, shared=True)
+
+
+class CountedOpenings:
+    """Calls `reached` at the third try to take the lock of a store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, reached: Callable[[], None]) -> None:
+        self._tries, self._reached, self._open = 0, reached, Store.open
+        monkeypatch.setattr(Store, "open", self._counted)
+
+    async def _counted(self, path: Path) -> Store:
+        self._tries += 1
+        if self._tries == 3:
+            self._reached()
+        return await self._open(path)
+
+
+async def test_who_opens_while_the_holder_closes_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, is_closing, go_on = tmp_path / "s", asyncio.Event(), asyncio.Event()
+    first = AsyncExitStack()
+    serving = await first.enter_async_context(opened(path))
+    assert isinstance(serving.store, SharedStore)
+    store = serving.store.holding.own
+    assert store is not None
+    close = store.close
+
+    async def slowly() -> None:
+        is_closing.set()
+        await go_on.wait()
+        await close()
+
+    monkeypatch.setattr(store, "close", slowly)
+    monkeypatch.setattr("replica.io.holding.OPEN_WAIT_S", 0.0)
+    ending = asyncio.create_task(first.aclose())
+    await is_closing.wait()
+    CountedOpenings(monkeypatch, go_on.set)
+    async with opened(path) as mine:
+        assert mine.processes.served_by is None
+    await ending
+
+
+async def test_the_next_holder_waits_for_the_claim_of_the_one_before(tmp_path: Path) -> None:
+    path, before = tmp_path / "s", Claims(tmp_path / "s")
+    assert before.claim(b"holder")
+    opening = asyncio.create_task(opened(path).__aenter__())
+    while not (tmp_path / "s.lock").exists():  # noqa: ASYNC110  # the kernel tells nobody
+        await asyncio.sleep(0)
+    before.release(b"holder")
+    mine = await opening
+    assert before.is_claimed(b"holder")
+    assert mine.processes.served_by is None
+    before.close()
+
+
+async def test_a_claim_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Claims(tmp_path / "s")
+    assert before.claim(b"holder")
+    monkeypatch.setattr("replica.io.holding.OPEN_WAIT_S", 0.0)
+    monkeypatch.setattr("replica.io.holding.CALL_WAIT_S", 0.0)
+    with pytest.raises(StoreLocked, match="has not ended yet"):
+        async with opened(tmp_path / "s"):
+            pass
+    before.close()
+    async with opened(tmp_path / "s") as mine:
+        assert mine.processes.served_by is None
