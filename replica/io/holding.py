@@ -191,22 +191,11 @@ class Holding:
     async def _hold(self) -> _Opened:
         async with AsyncExitStack() as closing, AsyncExitStack() as stack:
             store = await closing.enter_async_context(await Store.open(self._path))
-            await self._claim_holder()
+            await _claim_holder(self._claims, self._path)
             # Released behind the lock: whoever finds the lock held sees that its holder shares.
             stack.callback(self._claims.release, _HOLDER)
             stack.push_async_exit(closing.pop_all())
             return _Opened(store, stack.pop_all())
-
-    async def _claim_holder(self) -> None:
-        """Claim to be the holder; the one before releases it just behind the lock.
-
-        Raises StoreLocked if it does not, as one that is stopped there.
-        """
-        began, pauses_s = time.monotonic(), _pauses_s(PAUSE_MAX_S)
-        while not self._claims.claim(_HOLDER):
-            if time.monotonic() - began > OPEN_WAIT_S:
-                raise StoreLocked(f"the process that held {self._path} has not ended yet")
-            await asyncio.sleep(next(pauses_s))
 
     def _serve(self, opened: _Opened) -> None:
         assert self._sharer is not None, "attached first"
@@ -326,6 +315,18 @@ class Holding:
             opened.reads -= 1
             if not opened.reads:
                 opened.idle.set()
+
+
+async def _claim_holder(claims: Claims, path: Path) -> None:
+    """Claim to be the holder; the one before releases it just behind the lock.
+
+    Raises StoreLocked if it does not, as one that is stopped there.
+    """
+    began, pauses_s = time.monotonic(), _pauses_s(PAUSE_MAX_S)
+    while not claims.claim(_HOLDER):
+        if time.monotonic() - began > OPEN_WAIT_S:
+            raise StoreLocked(f"the process that held {path} has not ended yet")
+        await asyncio.sleep(next(pauses_s))
 
 
 async def _join(path: Path, identity: Identity) -> _Opened:
