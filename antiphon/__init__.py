@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from antiphon import aio
-    from antiphon.library.errors import CallOpen, RunUnfinished, ToolUnsuitable
+    from antiphon.library.errors import CallOpen, RunTooLong, RunUnfinished, ToolUnsuitable
     from antiphon.library.events import (
         Answer,
         Answered,
@@ -67,6 +67,7 @@ __all__ = [
     "Repaired",
     "Replica",
     "Run",
+    "RunTooLong",
     "RunUnfinished",
     "Said",
     "Sampling",
@@ -97,6 +98,7 @@ _ELSEWHERE = {
     "open": ("antiphon.library.io.blocking", "open_replica"),
     "local": ("antiphon.library.io.blocking", "local_replica"),
     "CallOpen": ("antiphon.library.errors", "CallOpen"),
+    "RunTooLong": ("antiphon.library.errors", "RunTooLong"),
     "RunUnfinished": ("antiphon.library.errors", "RunUnfinished"),
     "ToolUnsuitable": ("antiphon.library.errors", "ToolUnsuitable"),
     **{name: ("antiphon.library.io.blocking", name) for name in

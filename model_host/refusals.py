@@ -30,7 +30,7 @@ from replica.errors import AntiphonError, HostError
 
 def finish_detail(error: AntiphonError) -> str:
     """Return the finish detail of a generation that was refused or interrupted."""
-    return f"{error.reason}: {error.detail} {error.next_step}"
+    return f"{error.reason}: {error.detail.removesuffix('.')}. {error.next_step}"
 
 
 class GenerationRefused(HostError):

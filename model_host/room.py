@@ -21,7 +21,7 @@ class Room:
         if tokens >= self.tokens_max:
             count = f"{tokens}" if is_all else f"at least {tokens}"
             raise ContextTooLong(
-                f"the context has {count} tokens, the model holds {self.tokens_max}"
+                f"the context has {count} tokens, the model holds {self.tokens_max} with the answer"
             )
 
 

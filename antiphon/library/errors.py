@@ -4,6 +4,7 @@ AntiphonError
 ├── RequestRefused
 │   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
 │   ├── RunUnfinished     the answer of a run that has not ended
+│   ├── RunTooLong        a run with more calls of tools than it may make
 │   ├── ToolUnsuitable    a function that can't be offered as a tool
 └── HostError
     └── CallOpen          a call has no result, and no run here is working on it
@@ -32,6 +33,23 @@ class RunUnfinished(RequestRefused):
 
     reason = "RUN_UNFINISHED"
     next_step = "Iterate over the run to its end, or call its result()."
+
+
+class RunTooLong(RequestRefused):
+    """The model calls more tools than the run may make.
+
+    >>> try:
+    ...     trip.run("Book in Rome.", tools=[book], calls_max=0).result()
+    ... except antiphon.RunTooLong as error:
+    ...     print(error)
+    the run has made 0 of 0 calls, and the model calls 'book' again
+    """
+
+    reason = "RUN_TOO_LONG"
+    next_step = (
+        "Run it again with its key and a greater `calls_max`, or ask something else: the branch is"
+        " free."
+    )
 
 
 class ToolUnsuitable(RequestRefused):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Policy = Callable[[e.Answer], "e.Call | Awaitable[e.Call | None] | None"]
 """The program's own decision after an answer: the next call, or None where it is done."""
+CALLS_MAX = 32
+"""Calls of tools in one run, unless it is given: a small model may call without an end."""
 _SAMPLING = tuple(one.name for one in fields(Sampling))
 _WHOLE = frozenset({"top_k", "penalty_window", "seed"})
 _OPTIONAL = frozenset({"max_tokens", "timeout_s"})
@@ -32,6 +34,7 @@ class Given:
     timeout_s: float | None = None
     max_tokens: int | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    calls_max: int = CALLS_MAX
 
     def __post_init__(self) -> None:
         """Check what no type checker sees. Raises ArgumentInvalid."""
@@ -39,6 +42,7 @@ class Given:
             raise ArgumentInvalid("key is empty")
         _check_number("max_tokens", self.max_tokens, 1, int)
         _check_number("retries", self.retries, 0, int)
+        _check_number("calls_max", self.calls_max, 0, int)
         check_timeout(self.timeout_s)
         if self.policy is not None and not callable(self.policy):
             raise ArgumentInvalid(f"policy is {self.policy!r}, and no function")

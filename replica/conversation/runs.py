@@ -21,6 +21,7 @@ from replica.log import (
     Message,
     Part,
     Role,
+    Text,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -31,6 +32,7 @@ from replica.log import (
 from replica.order import ends
 
 EFFECT_TAG = b"antiphon/v1/effect"
+_NOT_CALLED = "Not called: the run has made as many calls as it may make."
 _LEDGER = (ToolCall, ToolResult)
 _TURN_KINDS = frozenset({Kind.REQUEST, Kind.SEAL, Kind.GENERATION})
 
@@ -180,6 +182,22 @@ def queued_place(held: Conversation, request: EntryId) -> Place | None:
     return Place(header.parents, header.basis, Conflict.QUEUE)
 
 
+def not_called(call: OpenCall) -> ToolResult:
+    """Return the result of a call beyond those that its run may make."""
+    return ToolResult(call.call.call_id, (Text(_NOT_CALLED),), is_error=True)
+
+
+def calls_made(held: Conversation, run: KeyedRun) -> int:
+    """Return how many calls of a run have results, without those that were not called."""
+    answered = (r for r in run.requests if held.order.generation_of(r) is not None)
+    return sum(not _is_not_called(one) for request in answered for one in _results(held, request))
+
+
+def has_not_called(held: Conversation, request: EntryId) -> bool:
+    """Say whether a call of an answer was one too many for its run."""
+    return any(map(_is_not_called, _results(held, request)))
+
+
 def has_started(held: Conversation, run: KeyedRun) -> bool:
     """Say whether a tool with an effect was started in a run; it is then not tried again."""
     answered = (r for r in run.requests if held.order.generation_of(r) is not None)
@@ -282,6 +300,17 @@ def _ledgers(
             author, body = entry.header.author, held.log.body(entry.id)
             ledger, foreign = ledger.after(author, body, answered=asked, owners=owners)
             yield entry, ledger, foreign
+
+
+def _results(held: Conversation, request: EntryId) -> Iterator[ToolResult]:
+    for entry, _, foreign in _ledgers(held, request):
+        for index, part in enumerate(_parts_of(held, entry)):
+            if isinstance(part, ToolResult) and index not in foreign:
+                yield part
+
+
+def _is_not_called(result: ToolResult) -> bool:
+    return result.is_error and result.parts == (Text(_NOT_CALLED),)
 
 
 def _starts(held: Conversation, request: EntryId) -> dict[str, str]:

@@ -13,12 +13,13 @@ KINDS = [k for k in GenerationRefused.__subclasses__() if k is not TokenizerByte
 def test_a_generation_says_reason_detail_and_next_step(kind: type[GenerationRefused]) -> None:
     assert kind.__module__ == refusals.__name__
     said = finish_detail(kind("what it was about"))
-    assert said == f"{kind.reason}: what it was about {kind.next_step}"
+    assert said == f"{kind.reason}: what it was about. {kind.next_step}"
 
 
 def test_a_failure_that_is_no_refusal_has_a_detail_of_the_same_form() -> None:
     for error in (HostError("The host failed."), StoreError("no space")):
-        assert finish_detail(error) == f"{error.reason}: {error.detail} {error.next_step}"
+        words = error.detail.removesuffix(".")
+        assert finish_detail(error) == f"{error.reason}: {words}. {error.next_step}"
 
 
 def test_bytes_the_vocabulary_lacks_are_named() -> None:

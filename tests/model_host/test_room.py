@@ -30,6 +30,8 @@ def test_a_text_too_long_for_any_tokens_is_not_tokenised() -> None:
     assert len(encoder.encode("x" * 10)) == 10
     with pytest.raises(ContextTooLong, match="at least 10 tokens, the model holds 10"):
         encoder.encode("x" * 11)
+    with pytest.raises(ContextTooLong, match="has 10 tokens, the model holds 10 with the answer"):
+        Room(10).check(10, is_all=True)
     assert pairs.encoded_bytes == 10
 
 

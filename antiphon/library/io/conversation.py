@@ -5,7 +5,15 @@ from typing import Any
 
 from antiphon.library import events as e
 from antiphon.library import news
-from antiphon.library.given import Given, Policy, check_id, check_text, check_timeout, parts_of
+from antiphon.library.given import (
+    CALLS_MAX,
+    Given,
+    Policy,
+    check_id,
+    check_text,
+    check_timeout,
+    parts_of,
+)
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Cursor, append
 from antiphon.library.io.members import Members
@@ -52,7 +60,7 @@ class Conversation(Members):
         """Say something and return the answer; it goes after whatever is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
-        HostMissing, AnswerOverdue, KeyReused, PeerIdentityChanged.
+        HostMissing, AnswerOverdue, KeyReused, RunTooLong, PeerIdentityChanged.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
@@ -71,6 +79,7 @@ class Conversation(Members):
         max_tokens: int | None = None,
         policy: Policy | None = None,
         timeout_s: float | None = None,
+        calls_max: int = CALLS_MAX,
         **sampling: Any,
     ) -> Run:
         """Return a turn whose events can be iterated over; it begins with the iteration.
@@ -81,6 +90,9 @@ class Conversation(Members):
         further requests after a refusal or an interruption, until a tool with an effect was
         started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
         bounds the time without a step of this turn or of one ahead of it, in seconds.
+        `calls_max` bounds the calls of tools under the key, those of earlier runs included:
+        further ones are not made but answered as errors, and the run ends with RunTooLong. The
+        branch is free then; the same key goes on with a greater bound.
         `max_tokens` is the conversation's limit, else 512, unless it is given.
         Other names are fields of Sampling, such as `temperature` and `seed`.
 
@@ -89,7 +101,9 @@ class Conversation(Members):
         'You said: booked in Rome'
         """
         said, offered = parts_of(content), as_tools(tools)
-        given = Given(said, offered, key, retries, policy, timeout_s, max_tokens, sampling)
+        given = Given(
+            said, offered, key, retries, policy, timeout_s, max_tokens, sampling, calls_max
+        )
         return Run(self, given)
 
     async def say(self, content: str | Sequence[Part]) -> EntryId:

@@ -12,6 +12,7 @@ from typing import Any
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
+from antiphon.library.io.call_bound import check_count, next_call
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
@@ -117,7 +118,9 @@ class Run:
             await self.close()
 
     async def result(self) -> e.Answer:
-        """Go on to the end and return the last answer. Raises the refusal, CallOpen.
+        """Go on to the end and return the last answer.
+
+        Raises the refusal, CallOpen, RunTooLong.
 
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'
@@ -195,6 +198,7 @@ class Run:
             case Say():
                 await self._begin(held)
             case Ask(place):
+                check_count(held, self._run, self._given.calls_max)
                 await self._ask(held, place, self._run.attempt)
             case Await(request):
                 async for event in self._follow(request, feed):
@@ -203,7 +207,8 @@ class Run:
                 await turns.cancel(self._replica, held.id, request)
                 await self._ask(held, place, self._run.attempt)
             case Perform(_, calls):
-                async for event in self._perform(held, calls[0], feed):
+                one = await next_call(self._at, held, self._run, calls, self._given.calls_max)
+                async for event in self._perform(held, one, feed):
                     yield event
             case Done(request):
                 await self._finish(held, request)

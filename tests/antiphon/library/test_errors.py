@@ -1,6 +1,12 @@
 """Errors of the library carry what a program needs to go on."""
 
-from antiphon.library.errors import CallOpen, ReplicaClosed, RunUnfinished, ToolUnsuitable
+from antiphon.library.errors import (
+    CallOpen,
+    ReplicaClosed,
+    RunTooLong,
+    RunUnfinished,
+    ToolUnsuitable,
+)
 
 
 def test_an_open_call_names_itself_and_its_effect():
@@ -10,5 +16,5 @@ def test_an_open_call_names_itself_and_its_effect():
 
 
 def test_each_reason_is_a_word_of_its_own():
-    kinds = (CallOpen, ReplicaClosed, RunUnfinished, ToolUnsuitable)
+    kinds = (CallOpen, ReplicaClosed, RunTooLong, RunUnfinished, ToolUnsuitable)
     assert len({kind.reason for kind in kinds}) == len(kinds)

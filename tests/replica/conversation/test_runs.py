@@ -12,8 +12,11 @@ from replica.conversation.runs import (
     Perform,
     Say,
     calls_behind,
+    calls_made,
+    has_not_called,
     has_started,
     next_step,
+    not_called,
     offered_tools,
     result_place,
     retry_place,
@@ -100,6 +103,18 @@ def test_a_started_call_is_known_by_its_effect_key(turns: Turns):
     assert has_started(turns.held, run)
     # The start is no result: a request does not follow it.
     assert result_place(turns.held, run.requests[0]).parents == (answer.id,)
+
+
+def test_calls_that_were_not_made_do_not_count(turns: Turns):
+    run, answer = called(turns, CALL, OTHER)
+    assert (calls_made(turns.held, KeyedRun()), calls_made(turns.held, run)) == (0, 0)
+    first = result(turns, turns.owner, answer)
+    (one,), _ = calls_behind(turns.held, run.requests[0])
+    assert not has_not_called(turns.held, run.requests[0])
+    turns.add(turns.owner, Message(Speaker.TOOL, (not_called(one),)), first)
+    assert has_not_called(turns.held, run.requests[0])
+    assert open_ids(turns, run) == []
+    assert calls_made(turns.held, run) == 1
 
 
 def test_a_start_counts_though_its_author_was_revoked_since(turns: Turns):
