@@ -14,6 +14,7 @@ from replica.errors import EntryRefused, StoreError
 from replica.ids import ConversationId, PublicKey, short
 from replica.link import STEP_ENTRIES, Entries, Message
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
+from replica.refusals import StoreCorrupt
 from syncd import records
 from syncd.disk_quota import ROW_BYTES
 from syncd.fan_out import HubEffects
@@ -57,18 +58,29 @@ class Loader:
         self._asked: Counter[ConversationId] = Counter()
 
     async def load_all(self) -> None:
-        """Load stored conversations up to the bound, and index the others."""
+        """Load stored conversations up to the bound, and index the others.
+
+        Raises StoreCorrupt where there are several, and none can be read: the hub could serve
+        nobody, and its operator is told.
+        """
         deleted, left = set(self._hub.deleted), records.READ_ENTRIES_MAX
-        known = await self._records()
+        known, refusals, can_serve = await self._records(), list[StoreCorrupt](), False
         for stored in await self._store.conversations():
             if stored.conversation in deleted:
                 continue
             size = stored.size_bytes + ROW_BYTES * stored.entries
             if stored in known and stored.entries > left:
                 records.recall(self._hub, stored.conversation, known[stored], size)
+                can_serve = True
                 continue
             left -= stored.entries
-            await self._begin(stored.conversation, size)
+            try:
+                await self._begin(stored.conversation, size)
+                can_serve = True
+            except StoreCorrupt as error:
+                refusals.append(error)
+        if len(refusals) > 1 and not can_serve:
+            raise refusals[0]
 
     async def _records(self) -> dict[Stored, Known]:
         """Return the records of the last stop, and erase them: entries that come outdate them."""
@@ -97,17 +109,21 @@ class Loader:
             log.warning("records not kept, the next start reads all entries", detail=error.detail)
 
     async def _begin(self, conversation: ConversationId, size_bytes: int) -> None:
-        in_memory = self._hub.shelf.has_capacity
+        """Load or index a conversation, as unreadable if it is. Raises StoreCorrupt then."""
+        in_memory, refusal = self._hub.shelf.has_capacity, None
         try:
             loaded = await self._store.load(conversation, bodies=in_memory)
-        except StoreError:
+        except StoreError as error:
             # The others are served anyway; this one is read again on demand.
             log.exception("conversation unreadable", conversation=short(conversation))
             loaded = Loaded([], Lost(is_unreadable=True))
+            refusal = error
         if in_memory:
             self._put(restored(conversation, loaded))
         elif loaded:
             self._hub.index(conversation, loaded.entries, loaded.lost, size_bytes)
+        if isinstance(refusal, StoreCorrupt):
+            raise refusal
 
     async def ensure_loaded(
         self, peer: PublicKey, conversation: ConversationId, message: Message | None = None

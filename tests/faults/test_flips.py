@@ -1,9 +1,13 @@
 """A flipped bit anywhere in a data folder is harmless, healed, or mended by a command."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from tests.faults import folders
-from tests.faults.flips import run
+from tests.faults.flips import judge, run
 
 EACH = 1999
 """Every such byte is judged here; `make faults` judges all of them."""
@@ -15,3 +19,16 @@ async def test_no_flipped_bit_is_a_dead_end(kind: str, start: int) -> None:
     outcomes, violations = await run(kind, EACH, start)
     assert violations == []
     assert outcomes["harmless"]
+
+
+async def test_a_hub_that_can_read_no_conversation_says_so(tmp_path: Path) -> None:
+    """Every load reads the list of membership entries, unreadable with a wrong count of cells."""
+    sound = tmp_path / "sound"
+    truth = await folders.build(sound, "hub")
+    store = Path("log") / "log.db"
+    with closing(sqlite3.connect(sound / store)) as connection:
+        asked = "SELECT rootpage FROM sqlite_master WHERE name = 'membership'"
+        ((page,),) = connection.execute(asked).fetchall()
+        ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+    count_of_cells = (page - 1) * page_bytes + 3
+    assert await judge(sound, truth, store, count_of_cells, 4) == "mended after STORE_CORRUPT"
