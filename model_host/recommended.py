@@ -4,7 +4,7 @@ It is advice for clients and no part of the profile: a request states its own sa
 is answered by that.
 """
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 
@@ -46,8 +46,8 @@ def recommended(weights_digest: Digest, stated: Mapping[str, object]) -> Samplin
     for name, value in stated.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SamplingInvalid(f"{name} is {value!r}, not a number.")
-        if not math.isfinite(value):
-            raise SamplingInvalid(f"{name} is {value}.")
+        if not abs(value) <= sys.float_info.max:
+            raise SamplingInvalid(f"{name} is not a number that a double holds.")
         numbers[name] = _NUMBERS[name](value)
     sampling = Sampling(**numbers)  # type: ignore[arg-type]  # the table has their types
     check_request(Request(PublicKey(bytes(32)), sampling), 0)

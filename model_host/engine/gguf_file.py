@@ -23,6 +23,7 @@ from model_host.engine.model_file import (
     check_tensors,
     check_token_id,
     count,
+    naming,
     number,
 )
 from model_host.errors import (
@@ -163,13 +164,12 @@ def _with_rope_scaling(
 
 def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
     """Read the tokenizer fields; model_host/engine/tokenizer.py checks that it can rebuild it."""
-    tokens = fields.get("tokenizer.ggml.tokens", ())
+    tokens, merges = _texts(fields, "tokens"), _texts(fields, "merges")
     types = fields.get("tokenizer.ggml.token_type") or (1,) * len(tokens)
-    merges = fields.get("tokenizer.ggml.merges", ())
+    if not isinstance(types, tuple) or not all(isinstance(kind, int) for kind in types):
+        raise ModelFileInvalid("tokenizer.ggml.token_type isn't a list of whole numbers.")
     if len(tokens) != vocab or len(types) != vocab:
         raise ModelFileInvalid(f"{len(tokens)} tokens and {len(types)} types for {vocab} rows.")
-    if not all(isinstance(text, str) for text in (*tokens, *merges)):
-        raise ModelFileInvalid("The tokenizer holds a token or merge that isn't text.")
     return TokenizerData(
         model=str(fields.get("tokenizer.ggml.model", "")),
         pre=str(fields.get("tokenizer.ggml.pre", "")),
@@ -181,6 +181,13 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
     )
 
 
+def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
+    found = fields.get(f"tokenizer.ggml.{name}", ())
+    if not isinstance(found, tuple) or not all(isinstance(text, str) for text in found):
+        raise ModelFileInvalid(f"tokenizer.ggml.{name} isn't a list of texts.")
+    return found
+
+
 def _token_id(fields: dict[str, Any], name: str, vocab: int) -> int | None:
     key = f"tokenizer.ggml.{name}_token_id"
     return check_token_id(fields.get(key), key, vocab)
@@ -188,7 +195,11 @@ def _token_id(fields: dict[str, Any], name: str, vocab: int) -> int | None:
 
 def open_model_file(path: Path | str) -> ModelFile:
     """Open a GGUF file and check all of it. Raises a subclass of ModelFileError."""
-    path = Path(path)
+    with naming(Path(path)):
+        return _open(Path(path))
+
+
+def _open(path: Path) -> ModelFile:
     fields, entries = read_header(path)
     tensors = GgufTensors(path, entries)
     config = _config(fields, tensors.shapes)

@@ -19,7 +19,7 @@ from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
-from model_host.engine.model_file import ModelFile, check_tensors
+from model_host.engine.model_file import ModelFile, check_tensors, naming
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
 CONFIG = "config.json"
@@ -113,7 +113,7 @@ def _files(folder: Path) -> list[Path]:
         raise ModelFileInvalid(f"{_INDEX} has no weight_map.")
     names = sorted({str(name) for name in placed.values()})
     for name in names:
-        if Path(name).name != name:
+        if Path(name).name != name or "\0" in name:
             raise ModelFileInvalid(f"{_INDEX} names {name!r}, which isn't a file of the folder.")
     return [folder / name for name in names]
 
@@ -154,12 +154,19 @@ def open_folder(folder: Path) -> ModelFile:
 
     Raises a subclass of ModelFileError, or TokenizerUnknown.
     """
+    with naming(folder):
+        return _open_folder(folder)
+
+
+def _open_folder(folder: Path) -> ModelFile:
     fields = read_json(folder / CONFIG)
     files = _files(folder)
     tensors = _tensors(files)
-    config = read_config(fields, tensors.shapes)
+    with naming(folder / CONFIG):
+        config = read_config(fields, tensors.shapes)
     check_tensors(config, tensors.shapes, own_name=_own_name)
-    config = with_rope_scaling(config, fields)
+    with naming(folder / CONFIG):
+        config = with_rope_scaling(config, fields)
     return ModelFile(
         path=folder,
         sha256=folder_sha256([folder / CONFIG, *files]),

@@ -53,8 +53,8 @@ def read_template(folder: Path) -> str:
         return ""
     found = read_json(folder / _SETTINGS).get("chat_template") or ""
     if isinstance(found, list):
-        named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}
-        found = named.get("default") or ""
+        named = [t for t in found if isinstance(t, dict) and t.get("name") == "default"]
+        found = (named[-1].get("template") if named else None) or ""
     if not isinstance(found, str):
         raise ModelFileInvalid("chat_template isn't text.")
     return found

@@ -4,8 +4,9 @@ Tensors have GGUF's names: token_embd, output_norm, output, and per block i blk.
 attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down, the norms and the biases.
 """
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from model_host.engine.four_bits import FourBits
-from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelTensorMissing
+from model_host.errors import (
+    ModelArchitectureUnknown,
+    ModelFileError,
+    ModelFileInvalid,
+    ModelTensorMissing,
+    TokenizerUnknown,
+)
 from model_host.model_config import ModelConfig
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -75,6 +82,17 @@ class ModelFile:
     interleaved: bool
     tensors: TensorSource
     sampling: Mapping[str, object] = field(default_factory=dict)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the errors of a block name this file where they do not yet."""
+    try:
+        yield
+    except (ModelFileError, TokenizerUnknown) as error:
+        if str(path) in error.detail:
+            raise
+        raise type(error)(f"{path}: {error.detail}") from error
 
 
 def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -138,11 +156,13 @@ def check_tensors(
 
 
 def number(fields: Mapping[str, object], key: str, default: float | None = None) -> float:
-    """Return a positive, finite number of a configuration. Raises ModelFileInvalid."""
+    """Return a positive number that a double holds. Raises ModelFileInvalid."""
     value = fields.get(key)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ModelFileInvalid(f"{key} is missing or isn't a positive number.")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelFileInvalid(f"{key} is missing or isn't a number.")
+    if not 0 < value <= sys.float_info.max:
+        raise ModelFileInvalid(f"{key} isn't a positive number that a double holds.")
     return value
 
 

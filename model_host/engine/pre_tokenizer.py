@@ -5,7 +5,8 @@ tokenizer only if they name it alike, so a description is replaced by llama.cpp'
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
@@ -27,6 +28,18 @@ _TEKKEN = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+
+
+@contextmanager
+def library_errors(part: str) -> Iterator[None]:
+    """Raise what the tokenizers library raises as TokenizerUnknown; `part` is what it builds."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of its Rust code is no Exception, and its type has no name to import.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise TokenizerUnknown(f"The host can't rebuild the {part}: {error}") from error
+        raise
 
 
 def build_pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
@@ -59,10 +72,8 @@ def _described(description: object) -> pre_tokenizers.PreTokenizer:
     """Build the pre-tokenizer that a tokenizer.json describes. Raises TokenizerUnknown."""
     model = {"type": "BPE", "vocab": {}, "merges": []}
     whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": description, "model": model}
-    try:
+    with library_errors("pre-tokenizer"):
         backend = Backend.from_str(json.dumps(whole))
-    except Exception as error:  # the library raises no other type
-        raise TokenizerUnknown(f"The host can't rebuild the pre-tokenizer: {error}") from error
     built: pre_tokenizers.PreTokenizer = backend.pre_tokenizer
     return built
 

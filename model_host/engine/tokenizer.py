@@ -7,7 +7,7 @@ vocabulary lacks are refused; the library would drop them without an error.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -16,7 +16,7 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 
 from model_host.engine.model_file import TokenizerData
-from model_host.engine.pre_tokenizer import build_pre_tokenizer, ignores_merges
+from model_host.engine.pre_tokenizer import build_pre_tokenizer, ignores_merges, library_errors
 from model_host.errors import TokenizerUnknown
 from model_host.refusals import TokenizerBytesMissing
 from replica.ids import Digest
@@ -159,14 +159,26 @@ def _backend(
     No unknown token is set. The file names `<|endoftext|>`, which would then end a text at
     each missing byte.
     """
-    backend = Backend(
-        models.BPE(
-            vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=ignores_merges(data.pre)
-        )
-    )
+    _check_merges(merges, vocabulary)
+    options = {"fuse_unk": False, "ignore_merges": ignores_merges(data.pre)}
+    with library_errors("vocabulary"):
+        backend = Backend(models.BPE(vocab=vocabulary, merges=merges, **options))
     backend.pre_tokenizer = build_pre_tokenizer(data.pre)
     backend.decoder = decoders.ByteLevel()
     return backend
+
+
+def _check_merges(merges: Iterable[tuple[str, str]], vocabulary: Mapping[str, int]) -> None:
+    """Raise TokenizerUnknown for a merge of, or to, a text that isn't a normal token.
+
+    The library raises an error without a type for some of these, and panics at others.
+    """
+    for left, right in merges:
+        for text in (left, right, left + right):
+            if text not in vocabulary:
+                raise TokenizerUnknown(
+                    f"The merge {left + ' ' + right!r} needs {text!r}, which isn't a normal token."
+                )
 
 
 def _merge(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import structlog
 from model_host import sampler
 from model_host.contexts import Contexts
 from model_host.engine import ModelFile, Tokenizer, open_model
+from model_host.engine.model_file import naming
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
@@ -113,7 +114,8 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
     least. Raises TokenizerUnknown, TemplateUnsupported, or ArgumentInvalid where the memory
     holds no context.
     """
-    tokenizer = Tokenizer.shared(file.tokenizer)
+    with naming(file.path):
+        tokenizer = Tokenizer.shared(file.tokenizer)
     template = Template(
         file.template,
         bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),

@@ -35,6 +35,8 @@ def test_a_model_that_states_nothing_and_is_unknown_has_no_recommendation() -> N
         {"temperature": float("nan")},
         {"temperature": float("inf")},
         {"top_k": float("inf")},
+        {"temperature": 10**400},
+        {"top_k": -(10**400)},
         {"top_p": 1.5},
         {"top_k": -1},
         {"temperature": "warm"},

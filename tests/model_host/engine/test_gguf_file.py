@@ -1,6 +1,7 @@
 """A model file is checked as a whole before it is used."""
 
 import random
+import struct
 from pathlib import Path
 
 import gguf
@@ -139,6 +140,33 @@ def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
             open_model_file(path)
     path = tiny_model.write(tmp_path / "eos.gguf", eos_id=1)
     assert open_model_file(path).tokenizer.eos_id == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("tokens", 7), ("tokens", "text"), ("token_type", 7), ("merges", 7)]
+)
+def test_a_tokenizer_of_other_types_is_refused_by_file_and_field(
+    tmp_path: Path, key: str, value: int | str
+) -> None:
+    path = tmp_path / "types.gguf"
+    path.write_bytes(_with_field(tiny_model.write(path).read_bytes(), key, value))
+    with pytest.raises(ModelFileInvalid, match=rf"tokenizer\.ggml\.{key}") as caught:
+        open_model_file(path)
+    assert str(path) in caught.value.detail
+
+
+def _with_field(data: bytes, key: str, value: int | str) -> bytes:
+    """Return a file with one more field, the last of its name, and tensors of other numbers."""
+    name = f"tokenizer.ggml.{key}".encode()
+    stored = struct.pack("<II", 4, value) if isinstance(value, int) else _text_field(value)
+    (count,) = struct.unpack_from("<Q", data, 16)
+    end = len(data) - len(data.split(b"token_embd.weight")[-1]) - len(b"token_embd.weight") - 8
+    field = struct.pack("<Q", len(name)) + name + stored
+    return data[:16] + struct.pack("<Q", count + 1) + data[24:end] + field + data[end:] + bytes(64)
+
+
+def _text_field(value: str) -> bytes:
+    return struct.pack("<IQ", 8, len(value)) + value.encode()
 
 
 def test_an_unknown_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -208,8 +208,9 @@ INVALID: dict[str, dict[str, Any]] = {
     "no layers": {"num_hidden_layers": 0},
     "a width in words": {"hidden_size": "64"},
     "a base of zero": {"rope_theta": 0},
+    "a base beyond all doubles": {"rope_theta": 10**400},
+    "an epsilon beyond all doubles": {"rms_norm_eps": 10**400},
     "layer types in words": {"layer_types": "full_attention"},
-    "an unscaled linear scaling": {"rope_scaling": {"type": "linear"}},
 }
 
 
@@ -218,7 +219,14 @@ def test_a_configuration_that_is_not_sound_is_refused(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     folder = tiny_folder.write(tmp_path / "model", changed=changed)
-    with pytest.raises(ModelFileInvalid):
+    with pytest.raises(ModelFileInvalid, match=str(next(iter(changed)))) as caught:
+        open_folder(folder)
+    assert str(folder / "config.json") in caught.value.detail
+
+
+def test_a_scaling_without_its_factor_is_refused(tmp_path: Path) -> None:
+    folder = tiny_folder.write(tmp_path / "model", changed={"rope_scaling": {"type": "linear"}})
+    with pytest.raises(ModelFileInvalid, match="factor"):
         open_folder(folder)
 
 
@@ -302,7 +310,7 @@ def test_an_index_names_files_of_its_folder_only(tmp_path: Path) -> None:
     outside = tmp_path / "outside.safetensors"
     outside.write_bytes((folder / "model-00001-of-00002.safetensors").read_bytes())
     (folder / "model-00001-of-00002.safetensors").unlink()
-    for name in ("../outside.safetensors", str(outside)):
+    for name in ("../outside.safetensors", str(outside), "outside\0.safetensors"):
         moved = {k: name if v.startswith("model-00001") else v for k, v in placed.items()}
         index.write_text(json.dumps({"weight_map": moved}))
         with pytest.raises(ModelFileInvalid, match="outside"):

@@ -117,6 +117,7 @@ def test_the_template_is_the_file_s_or_the_settings_default_one(tmp_path: Path) 
     assert read_template(tmp_path) == ""
     settings = tmp_path / "tokenizer_config.json"
     named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes"}]
+    named.append({"name": ["default"], "template": "no"})
     for found, wanted in ((None, ""), ("plain", "plain"), (named, "yes"), (named[:1], "")):
         settings.write_text(json.dumps({"chat_template": found}))
         assert read_template(tmp_path) == wanted

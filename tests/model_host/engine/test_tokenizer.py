@@ -1,13 +1,17 @@
 """Text to ids and back: exact bytes, control tokens only where a template writes them."""
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tokenizers import models
 
 from model_host.engine.gguf_file import open_model_file
-from model_host.engine.tokenizer import Tokenizer
+from model_host.engine.pre_tokenizer import library_errors
+from model_host.engine.tokenizer import USER_DEFINED, Tokenizer
+from model_host.errors import TokenizerUnknown
 from model_host.refusals import TokenizerBytesMissing
 from model_host.stop import PartialText
 from tests.model_host.engine import tiny_model
@@ -140,3 +144,33 @@ def test_a_whole_word_of_llama_3_needs_no_merges(tmp_path: Path) -> None:
     tokenizer = Tokenizer.build(replace(data, tokens=tokens, merges=()))
     assert 0 not in tokenizer.encode("hell")
     assert tokenizer.encode_template("hell") == [0]
+
+
+@pytest.mark.parametrize(
+    ("merges", "named"),
+    [(("h q",), "'hq'"), (("h e", "h e h e"), "two tokens"), (("h missing",), "'missing'")],
+)
+def test_a_merge_of_unknown_tokens_is_refused_by_name(
+    tmp_path: Path, merges: tuple[str, ...], named: str
+) -> None:
+    data = open_model_file(tiny_model.write(tmp_path / "tiny.gguf")).tokenizer
+    with pytest.raises(TokenizerUnknown, match=named):
+        Tokenizer.build(replace(data, merges=merges))
+
+
+def test_a_merge_into_a_token_that_is_no_normal_one_is_refused(tmp_path: Path) -> None:
+    """The library panics where a merge gives a longer text than any of the vocabulary."""
+    data = open_model_file(tiny_model.write(tmp_path / "tiny.gguf")).tokenizer
+    for index, text in enumerate(data.tokens):
+        if text in {merge.replace(" ", "") for merge in data.merges}:
+            types = (*data.types[:index], USER_DEFINED, *data.types[index + 1 :])
+            with pytest.raises(TokenizerUnknown, match=re.escape(repr(text))):
+                Tokenizer.build(replace(data, types=types))
+
+
+def test_errors_and_panics_of_the_library_have_a_type() -> None:
+    for merges in ([("a", "b")], [("b", "c")]):
+        with pytest.raises(TokenizerUnknown, match="vocabulary"), library_errors("vocabulary"):
+            models.BPE(vocab={"a": 0, "b": 1}, merges=merges)
+    with pytest.raises(KeyboardInterrupt), library_errors("vocabulary"):
+        raise KeyboardInterrupt
