@@ -86,7 +86,7 @@ def _source(grammars: list[dict[str, Any]]) -> GrammarSource:
 def _of_format(wanted: ResponseFormat) -> dict[str, Any]:
     match wanted.kind:
         case FormatKind.JSON_SCHEMA:
-            return _json("answer", wanted.text)
+            return _json("answer", _schema(wanted.text))
         case FormatKind.REGEX:
             found = json.loads(LLMatcher.grammar_from_regex(wanted.text))["grammars"][0]
             return _lark("answer", found["lark_grammar"])
@@ -98,15 +98,33 @@ def _lark(name: str, text: str) -> dict[str, Any]:
     return {"name": name, "lark_grammar": text}
 
 
-def _json(name: str, text: str) -> dict[str, Any]:
+def _json(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    # Options in the schema itself could switch off the check of its keywords.
+    return {"name": name, "json_schema": {**schema, "x-guidance": JSON_OPTIONS}}
+
+
+def _schema(text: str) -> dict[str, Any]:
+    """Return a JSON Schema. Raises GrammarInvalid."""
     try:
         schema = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise GrammarInvalid(f"the schema is not JSON: {error}") from error
     if not isinstance(schema, dict):
         raise GrammarInvalid("the schema is not a JSON object")
-    # Options in the schema itself could switch off the check of its keywords.
-    return {"name": name, "json_schema": {**schema, "x-guidance": JSON_OPTIONS}}
+    return schema
+
+
+def _schema_of_arguments(text: str) -> dict[str, Any]:
+    """Return the schema of a tool's arguments, which are always an object.
+
+    Without the type another value would obey it, and the text of the call would be none.
+    The engine applies a type beside $ref, allOf, anyOf and oneOf too. Raises GrammarInvalid.
+    """
+    schema = _schema(text or "{}")
+    stated = schema.get("type", "object")
+    if stated != "object" and not (isinstance(stated, list) and "object" in stated):
+        raise GrammarInvalid(f"arguments are an object, and the schema's type is {stated!r}")
+    return {**schema, "type": "object"}
 
 
 def _refuse_constant(text: str) -> None:
@@ -128,9 +146,10 @@ def _calls(tools: Sequence[ToolDefinition], known: ToolFormat, choice: int) -> l
         head, tail = known.around_arguments(tool.name)
         rules.append(f"call_{number}: {_quote(head)} @args_{number} {_quote(tail)}")
         try:
-            grammars.append(_json(f"args_{number}", tool.parameters_json or "{}"))
+            arguments = _schema_of_arguments(tool.parameters_json)
         except GrammarInvalid as error:
             raise GrammarInvalid(f"tool {tool.name!r}: {error.detail}") from error
+        grammars.append(_json(f"args_{number}", arguments))
     return [_lark("calls", "\n".join(rules)), *grammars]
 
 

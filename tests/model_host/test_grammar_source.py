@@ -4,8 +4,9 @@ import json
 import sys
 
 import pytest
+from llguidance import LLTokenizer, TokenizerWrapper
 
-from model_host.grammar_engine import check
+from model_host.grammar_engine import _Bytes, check, new_matcher, problem_of
 from model_host.grammar_source import GrammarSource, may_call, source_for
 from model_host.refusals import GrammarInvalid, ToolChoiceInvalid
 from model_host.tool_formats import HERMES, LLAMA3, ToolFormat
@@ -143,3 +144,58 @@ def test_an_answer_with_a_form_calls_no_tools() -> None:
 
 def test_the_digest_covers_the_text_given_to_the_engine() -> None:
     assert GrammarSource("x").digest == tagged_sha256(b"antiphon/v1/grammar", b"x")
+
+
+DEFINED = {
+    "$defs": {
+        "city": {"type": "object", "properties": {"city": {"type": "string"}}},
+        "any": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+    }
+}
+UNTYPED: dict[str, dict[str, object]] = {
+    "empty": {},
+    "described": {"description": "Nothing is said of the type."},
+    "properties": {"properties": {"a": {"type": "integer"}}},
+    "several types": {"type": ["null", "object", "integer"]},
+    "reference": {"$ref": "#/$defs/city", **DEFINED},
+    "reference to alternatives": {"$ref": "#/$defs/any", **DEFINED},
+    "all of": {"allOf": [{"$ref": "#/$defs/any"}], **DEFINED},
+    "any of": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/city"}], **DEFINED},
+    "one of": {"oneOf": [{"type": "integer"}, {"$ref": "#/$defs/city"}], **DEFINED},
+    "constants": {"enum": [1, {"a": 2}]},
+}
+
+
+@pytest.mark.parametrize("known", [HERMES, LLAMA3])
+@pytest.mark.parametrize("schema", UNTYPED.values(), ids=UNTYPED)
+def test_the_arguments_of_a_call_are_an_object_whatever_the_schema_says(
+    schema: dict[str, object], known: ToolFormat
+) -> None:
+    for text in (json.dumps(schema), *([""] if not schema else [])):
+        source = source_for(request(ToolChoice.NAMED, "a"), [ToolDefinition("a", "", text)], known)
+        assert source is not None
+        head = known.call_begins + known.around_arguments("a")[0]
+        assert first_bytes_behind(head, source.text) == b"{"
+
+
+def first_bytes_behind(text: str, grammar: str) -> bytes:
+    """Return the bytes that a grammar allows behind a text."""
+    matcher = new_matcher(LLTokenizer(TokenizerWrapper(_Bytes())), grammar)
+    assert matcher.consume_tokens([*text.encode()])
+    assert problem_of(matcher) == ""
+    mask = matcher.compute_bitmask()
+    return bytes(byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1)
+
+
+@pytest.mark.parametrize("kind", ["array", ["string", "null"], [], "Object", 5, None])
+def test_a_tool_whose_arguments_are_no_object_is_refused_by_name(kind: object) -> None:
+    tool = ToolDefinition("bad", "", json.dumps({"type": kind}))
+    for choice, name in ((ToolChoice.AUTO, ""), (ToolChoice.NAMED, "bad")):
+        with pytest.raises(GrammarInvalid, match=r"'bad'.*object"):
+            source_for(request(choice, name), (SUM, tool), HERMES)
+
+
+def test_the_schema_of_an_answer_has_any_type() -> None:
+    source = source_for(request(form=form(FormatKind.JSON_SCHEMA, "{}")), (), HERMES)
+    assert source is not None
+    assert b"[" in first_bytes_behind("", source.text)
