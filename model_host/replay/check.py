@@ -230,6 +230,8 @@ class AnswerCheck:
         is_closed_blindly = self._states_no_recipe and shown == ((), 0)
         if shown != (made.parts, made.visible_bytes) and not is_closed_blindly:
             self._note(Cause.TEXT, "its text is not that of its tokens")
+        if recorded.grammar_engine and not self._has_grammar:
+            self._note(Cause.REQUEST, "it states a grammar engine, and its request has no grammar")
         if self._hard is Cause.NONE and made.grammar_digest != recorded.grammar_digest:
             self._note(Cause.REQUEST, "it states another grammar than the request has")
         self._compare_usage()

@@ -137,6 +137,18 @@ def test_the_grammar_and_its_engine_are_those_of_the_answer():
         assert check.finding().cause == cause
 
 
+@pytest.mark.parametrize("engine", [HERE.grammar_engine, "forged 1.0"])
+@pytest.mark.parametrize("numerics_class", [HERE.numerics_class, bytes(32)], ids=["own", "other"])
+def test_an_engine_that_no_grammar_used_is_a_difference(engine: str, numerics_class: bytes):
+    """On another numerics class too: it follows from the request."""
+    (token_id, *_) = answered_ids()
+    forged = answered(1, change=lambda honest: replace(honest, grammar_engine=engine))
+    check = check_of(forged, numerics_class=numerics_class)
+    check.receive(0, choosing(token_id))
+    found = check.finding()
+    assert (found.cause, "grammar engine" in found.detail) == (Cause.REQUEST, True)
+
+
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [

@@ -120,6 +120,7 @@ NOTHING = {"token_ids": (), "usage": Usage()}
         (lambda g: cut(g, FinishReason.CANCELLED), Cause.ENDING),
         (lambda g: replace(g, usage=replace(g.usage, output_tokens=9)), Cause.USAGE),
         (lambda g: replace(g, grammar_digest=OTHER), Cause.REQUEST),
+        (lambda g: replace(g, grammar_engine="forged 1.0"), Cause.REQUEST),
         (lambda g: replace(g, **NOTHING, **FORGED, finish_reason=FinishReason.STOP), Cause.ENDING),
         (lambda g: closed(g, finish_reason=FinishReason.STOP), Cause.ENDING),
         (lambda g: closed(g, **FORGED), Cause.TEXT),
