@@ -17,6 +17,7 @@
     ├── PrefillCancelled              the caller cancelled between two steps
     ├── CacheBudgetExceeded           one conversation alone needs more KV memory than allowed
     ├── CacheBusy                     the memory is held by conversations that generate now
+    ├── HostKeyShared                 a request that another process with this key has sealed
     ├── OwnerNotServed                a conversation of a creator that the policy leaves out
     ├── ReplayBusy                    another conversation is being replayed
     ├── ReplayTooLarge                more branches and tokens than one replay holds
@@ -135,6 +136,13 @@ class CacheBusy(HostError):
     reason = "CACHE_BUSY"
     next_step = "Wait until a generation ends, or raise the host's KV budget."
     retryable = True
+
+
+class HostKeyShared(HostError):
+    """Another process has this host's key, and has sealed a request."""
+
+    reason = "HOST_KEY_SHARED"
+    next_step = "Stop one of the two processes, or give it an identity.key of its own."
 
 
 class OwnerNotServed(HostError):

@@ -11,6 +11,7 @@ from typing import assert_never
 
 import structlog
 
+from model_host.errors import HostKeyShared
 from model_host.io.answer_writer import request_of
 from model_host.io.request_handler import RequestHandler
 from model_host.measures import AnswerCounters, RunView
@@ -69,8 +70,11 @@ class Host:
     def _receive(self, event: Event) -> None:
         runs = self._handler.runs
         match event:
-            case EntriesAdmitted(conversation):
+            case EntriesAdmitted(conversation, entries):
                 self._awake.set()
+                held = self._replica.shelf.get(conversation)
+                if held is not None and self._is_synchronized(conversation):
+                    self._handler.note_seals(held, entries)
                 runs.handle_admitted(conversation)
             case EntriesAcked(conversation, positions):
                 runs.handle_acked(conversation, (position.id for position in positions))
@@ -114,7 +118,8 @@ class Host:
             if await self._serve(held, decision):
                 self._schedule.end(decision.request)
             else:
-                # Even a refusal can't be appended. The next start tries again.
+                # Another process answers it, or even a refusal can't be appended. The next start
+                # tries again.
                 self._schedule.give_up(decision.request)
         self._awake.set()
 
@@ -138,6 +143,16 @@ class Host:
                 # The log can't be written now, as on a full disk; the request stays open.
                 await self._pause(error)
                 return True
+            except HostKeyShared as error:
+                # Closing it would interrupt that process's answer.
+                log.error(  # noqa: TRY400  # the cause is another process
+                    "another process has this key",
+                    reason=error.reason,
+                    detail=error.detail,
+                    next_step=error.next_step,
+                    conversation=short(held.id),
+                )
+                return False
             except Exception as error:  # logged, and named in the refusal
                 log.exception(
                     "answering failed",

@@ -5,12 +5,14 @@ model_host/io/answer_writer.py appends the last entry;
 model_host/schedule.py decides which request is next.
 """
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, closing
 from functools import partial
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.errors import HostKeyShared
 from model_host.io.answer_writer import AnswerWriter, request_of
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.io.hub_checkpoints import HubCheckpoints
@@ -33,11 +35,13 @@ from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import EntryId, short
 from replica.io import Replica, now_ms
-from replica.log import Conflict, FinishReason
+from replica.log import Conflict, Entry, FinishReason
 from replica.order import SealNode
 
 log = structlog.get_logger()
 
+FOREIGN_MAX = 1024
+"""Seals of other processes with this host's key that are kept in mind, the latest ones."""
 _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
 
 
@@ -61,6 +65,10 @@ class RequestHandler:
         self.rendering = Rendering()
         self._writer = AnswerWriter(replica, profiles.offers, journals, self.rendering)
         self.runs = RunTable(replica, key)
+        self._sealing = set[EntryId]()
+        """Requests that this process seals, until the end of their answers."""
+        self._foreign: dict[EntryId, None] = {}
+        """Seals under this host's key that came while this process ran, and are not its own."""
 
     @property
     def counters(self) -> AnswerCounters:
@@ -78,7 +86,7 @@ class RequestHandler:
 
         Returns False for a queued request that waits for results of tools. Does nothing if
         the turn changed while the context was rendered: a CANCEL may have come, or a
-        revocation. The schedule then decides again.
+        revocation. The schedule then decides again. Raises HostKeyShared.
         """
         async with AsyncExitStack() as stack:
             return await self._begin(held, ready, stack)
@@ -111,20 +119,30 @@ class RequestHandler:
         if refusal is not None:
             await self._writer.refuse(held, _refusal(held, request_id, refusal))
             return True
+        self._sealing.add(request_id)
+        stack.callback(self._sealing.discard, request_id)
         seal = prepared.plan.seal
         entry = await self._replica.append(
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
         if entry.id not in held.order.nodes:
-            raise HostError("its seal does not count")
+            if (other := held.order.seal_of.get(request_id)) is None:
+                raise HostError("its seal does not count")
+            self._note_foreign(other)
+            raise _shared(held.order.nodes[other])
         offer.contexts.keep(entry.id, prepared.plan.context)
         run = prepared.run(entry.id, new_run_number())
         await self._generate(held, run, None, loaded)
         return True
 
     async def resume(self, held: Conversation, request_id: EntryId) -> None:
-        """Resume a run after a crash with the same tokens, or close it if that is impossible."""
+        """Resume a run after a crash with the same tokens, or close it if that is impossible.
+
+        Raises HostKeyShared for a run that is another process's.
+        """
         node = held.order.nodes[held.order.seal_of[request_id]]
+        if node.id in self._foreign:
+            raise _shared(node)
         async with AsyncExitStack() as stack:
             try:
                 # The seal's profile: the default of a host may change between two starts.
@@ -163,11 +181,17 @@ class RequestHandler:
     async def close_request(
         self, held: Conversation, request_id: EntryId, failure: Exception
     ) -> None:
-        """Close a request whose answer failed with an error that would recur."""
+        """Close a request whose answer failed with an error that would recur.
+
+        Raises HostKeyShared for one that another process answers.
+        """
         if held.order.generation_of(request_id) is not None:
             return
+        seal = held.order.seal_of.get(request_id)
+        if seal in self._foreign:
+            raise _shared(held.order.nodes[seal])
         known = failure if isinstance(failure, AntiphonError) else HostError("The host failed.")
-        if request_id in held.order.seal_of:
+        if seal is not None:
             await self._writer.interrupt(held, request_id, finish_detail(known))
         else:
             await self._writer.refuse(held, _refusal(held, request_id, known))
@@ -175,6 +199,23 @@ class RequestHandler:
     async def refuse(self, held: Conversation, refusal: Refuse) -> None:
         """Append the refusal of a request that does not begin."""
         await self._writer.refuse(held, refusal)
+
+    def note_seals(self, held: Conversation, entries: Iterable[Entry]) -> None:
+        """Note the seals among entries that came while the conversation was synchronized.
+
+        An earlier process of this host can't have written them, since it has ended: another
+        one with this key is at work, and its answers are its own.
+        """
+        for entry in entries:
+            node = held.order.nodes.get(entry.id)
+            is_own = node is None or node.seal.request in self._sealing
+            if entry.header.author == self._replica.public and not is_own:
+                self._note_foreign(entry.id)
+
+    def _note_foreign(self, seal: EntryId) -> None:
+        self._foreign[seal] = None
+        if len(self._foreign) > FOREIGN_MAX:
+            del self._foreign[next(iter(self._foreign))]
 
     def forget_answered(self, held: Conversation) -> None:
         """Delete journals of requests that are answered. Raises StoreError."""
@@ -236,6 +277,12 @@ class RequestHandler:
 def _head(run: Run, loaded: Loaded) -> JournalHead:
     profile = loaded.offer.profile.digest
     return JournalHead(run.plan.request_id, run.seal_id, run.run, profile, loaded.numerics_class)
+
+
+def _shared(node: SealNode) -> HostKeyShared:
+    return HostKeyShared(
+        f"another process with this host's key sealed request {short(node.seal.request)}"
+    )
 
 
 def _queues(held: Conversation, request_id: EntryId) -> bool:

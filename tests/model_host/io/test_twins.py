@@ -1,0 +1,131 @@
+"""Two hosts with one key: neither interrupts or repeats what the other one answers."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+
+from model_host.io.server import HostServer
+from replica.ids import EntryId
+from replica.io.keys import load_or_create
+from replica.log.body import FinishReason, Generation, Seal
+from tests.model_host.io.served_host import without_room_for_answers
+from tests.model_host.io.test_request_handler import rendering_held_up, until_waiting
+from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts
+from tests.support.talk import Talk
+
+Logs = list[dict[str, object]]
+
+
+@asynccontextmanager
+async def twins(folder: Path) -> AsyncIterator[tuple[TinyHosts, HostServer, HostServer]]:
+    """Run two hosts, each in its own folder, on one identity.key."""
+    async with tiny_hosts(folder) as made:
+        for name in ("one", "two"):
+            (folder / name).mkdir()
+        load_or_create(folder / "one" / "identity.key")
+        shutil.copy(folder / "one" / "identity.key", folder / "two" / "identity.key")
+        async with made.host("one") as one, made.host("two") as two:
+            yield made, one, two
+
+
+def written(talk: Talk, host: HostServer, kind: type) -> list[object]:
+    """Return the bodies of a kind that a host has in its log of a conversation."""
+    log = host.replica.shelf[talk.id].log
+    bodies = (log.body(entry) for entry in log.entries)
+    return [body for body in bodies if isinstance(body, kind)]
+
+
+async def until_left(host: HostServer, logs: Logs) -> dict[str, object]:
+    """Wait until a host has said that it leaves a request to the other one; return the line."""
+
+    def said() -> Logs:
+        return [line for line in logs if line.get("reason") == "HOST_KEY_SHARED"]
+
+    assert await host.replica.wait_for(lambda: bool(said()), 10)
+    return said()[0]
+
+
+def answering_late(one: HostServer, two: HostServer, logs: Logs, patch: pytest.MonkeyPatch) -> None:
+    """Let a host end no answer before the other one has left the request to it."""
+    append = one.replica.append
+
+    async def late(conversation, body, **more):
+        if isinstance(body, Generation):
+            await until_left(two, logs)
+        return await append(conversation, body, **more)
+
+    patch.setattr(one.replica, "append", late)
+
+
+async def check_answer(talk: Talk, request: EntryId, one: HostServer, two: HostServer) -> None:
+    """Check that there is one answer, which was not interrupted, and nothing else to do."""
+    answer = await talk.answer(request)
+    assert answer.finish_reason == FinishReason.LENGTH
+    for host in (one, two):
+        assert await host.replica.wait_for(lambda: bool(written(talk, host, Generation)), 10)  # noqa: B023
+        assert await host.replica.wait_for(lambda: not host.host.running, 10)  # noqa: B023
+        assert len(written(talk, host, Generation)) == 1
+
+
+async def test_a_request_that_a_twin_sealed_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with twins(tmp_path) as (made, one, two):
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        with structlog.testing.capture_logs() as logs:
+            answering_late(one, two, logs, monkeypatch)
+            with rendering_held_up(two):
+                request = await talk.request(tokens=3)
+                await until_waiting(two)
+                order = two.replica.shelf[talk.id].order
+                assert await two.replica.wait_for(lambda: request in order.seal_of, 10)
+            line = await until_left(two, logs)
+        assert (line["log_level"], "identity.key" in str(line["next_step"])) == ("error", True)
+        await check_answer(talk, request, one, two)
+        assert len(written(talk, one, Seal)) == 1
+
+
+async def test_a_twin_whose_seal_comes_second_interrupts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with twins(tmp_path) as (made, one, two):
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        append = two.replica.append
+
+        async def after_the_other(conversation, body, **more):
+            if isinstance(body, Seal):
+                order = two.replica.shelf[conversation].order
+                assert await two.replica.wait_for(lambda: body.request in order.seal_of, 10)
+            return await append(conversation, body, **more)
+
+        monkeypatch.setattr(two.replica, "append", after_the_other)
+        with structlog.testing.capture_logs() as logs:
+            answering_late(one, two, logs, monkeypatch)
+            request = await talk.request(tokens=3)
+            await until_left(two, logs)
+        await check_answer(talk, request, one, two)
+        assert len(written(talk, one, Seal)) == 2
+
+
+async def test_a_host_that_starts_again_answers_what_it_had_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also from the hub alone: a seal that is there at the start is its own."""
+    async with tiny_hosts(tmp_path) as made:
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        async with made.host("one") as one:
+            refused = without_room_for_answers(one, monkeypatch)
+            request = await talk.request(tokens=3)
+            await refused.wait()
+        shutil.rmtree(tmp_path / "one" / "log")
+        shutil.rmtree(tmp_path / "one" / "journal")
+        async with made.host("one"):
+            answer = await talk.answer(request)
+        assert answer.finish_reason == FinishReason.LENGTH
