@@ -25,7 +25,8 @@ from replica.log import Role
 from replica.refusals import ArgumentInvalid
 
 PART_BYTES = 256 * 1024
-_CONVERSATION = slice(8, 8 + ID_BYTES)
+_MAGIC = b"ANTKVA1\n"
+_CONVERSATION = slice(len(_MAGIC), len(_MAGIC) + ID_BYTES)
 """The place of the conversation's id in an archive."""
 
 HostOption = Annotated[
@@ -74,9 +75,10 @@ async def import_(
 ) -> None:
     """Let a host continue from a checkpoint that another one with the same key ring wrote."""
     with file.open("rb") as stream:  # an OSError is reported with the file's name
-        chosen = ConversationId(stream.read(_CONVERSATION.stop)[_CONVERSATION])
-        if len(chosen) != ID_BYTES:
+        begins = stream.read(_CONVERSATION.stop)
+        if not begins.startswith(_MAGIC) or len(begins) < _CONVERSATION.stop:
             raise ArgumentInvalid(f"{file} is no checkpoint archive")
+        chosen = ConversationId(begins[_CONVERSATION])
         stream.seek(0)
         async with session.replica() as replica:
             found = await _host_of(session, replica, chosen, host)
