@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import BinaryIO
 
 from antiphon.cli.errors import FileExists, FileUnusable
@@ -18,6 +19,19 @@ def check_replaceable(file: Path, *, force: bool) -> None:
         raise FileExists(f"{file} exists already")
     if not file.is_file():
         raise ArgumentInvalid(f"{file} is no regular file, and is not replaced")
+
+
+def check_creatable(file: Path) -> None:
+    """Check that `new_file` can be used later, after work that would be lost.
+
+    Raises FileUnusable, or ArgumentInvalid for what is no regular file.
+    """
+    try:
+        check_replaceable(file, force=True)
+        with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
+            pass
+    except OSError as error:
+        raise FileUnusable(f"{file}: {error.strerror}") from error
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import ChecksFailed, NoHostToAsk
+from antiphon.cli.new_file import check_creatable, new_file
 from antiphon.cli.output import Output
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session, check_readable, find_entry
@@ -97,6 +98,8 @@ def register(app: typer.Typer) -> None:
         if check is not None:
             _check(session.out, decode_receipt(read_file(check)), wanted)
             return
+        if receipt is not None:
+            check_creatable(receipt)
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
             await replica.load(chosen)
@@ -107,7 +110,8 @@ def register(app: typer.Typer) -> None:
             first = find_entry(held, from_) if from_ is not None else None
             got = await _ask(session, replica, held, wanted, mode, first)
         if receipt is not None:
-            receipt.write_bytes(encode_receipt(got))
+            with new_file(receipt) as stream:
+                stream.write(encode_receipt(got))
         conclude(session.out, got, held)
 
 

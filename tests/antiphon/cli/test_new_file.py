@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.errors import FileExists, FileUnusable
-from antiphon.cli.new_file import check_replaceable, new_file
+from antiphon.cli.new_file import check_creatable, check_replaceable, new_file
 from replica.refusals import ArgumentInvalid
 
 
@@ -44,3 +44,17 @@ def test_of_a_file_that_fails_nothing_stays(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [file]
     with pytest.raises(FileUnusable), new_file(tmp_path / "absent" / "file"):
         pass
+
+
+def test_a_file_that_can_not_be_made_later_is_refused_now(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    check_creatable(file)
+    assert [*tmp_path.iterdir()] == []
+    file.write_text("before")
+    check_creatable(file)
+    assert file.read_text() == "before"
+    for path in (tmp_path / "absent" / "file", file / "below", tmp_path / ("x" * 300)):
+        with pytest.raises(FileUnusable):
+            check_creatable(path)
+    with pytest.raises(ArgumentInvalid, match="no regular file"):
+        check_creatable(tmp_path)
