@@ -162,7 +162,8 @@ class ReplicaCore:
     def unreadable(self, conversation: ConversationId, fault: Fault, now: float) -> ReplicaEffects:
         """Note that the store can't be read; a followed conversation is tried again later."""
         self._follows.end_load(conversation)
-        failed = EntryFailed(conversation, None, replace(fault, conversation=conversation))
+        about = replace(fault, conversation=conversation)
+        failed = EntryFailed(conversation, None, about, is_own=True)
         return self._learned(Effects(deliver=(failed,)), now)
 
     def keep(
@@ -204,7 +205,8 @@ class ReplicaCore:
             self._drop(conversation)
             effects.append(self.link.leave(conversation))
             about = replace(fault, conversation=conversation)
-            effects.append(Effects(deliver=(EntryFailed(conversation, None, about),)))
+            failed = EntryFailed(conversation, None, about, is_own=True)
+            effects.append(Effects(deliver=(failed,)))
         return self._learned(joined(effects), now)
 
     # --- state ------------------------------------------------------------------------

@@ -56,10 +56,10 @@ class HubStatus:
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
                 self._closed_by = None
-            case EntryFailed(conversation, entry, fault):
+            case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
                 log.warning(
-                    "the hub refused",
+                    _failed_words(entry, is_own=is_own),
                     reason=fault.reason,
                     detail=fault.detail,
                     conversation=short(conversation),
@@ -128,3 +128,10 @@ class HubStatus:
         """Say whether hub and replica hold the same log, except for refused entries."""
         synced = self.state(conversation) is SyncState.SYNCHRONIZED
         return synced and not self._core.holdings.expects_acks(conversation)
+
+
+def _failed_words(entry: EntryId | None, *, is_own: bool) -> str:
+    """Say who refused or failed: the hub, this replica an entry of the hub, or its store."""
+    if not is_own:
+        return "the hub refused"
+    return "the store failed" if entry is None else "an entry of the hub was refused"

@@ -45,6 +45,8 @@ class EntryFailed:
     conversation: ConversationId
     entry: EntryId | None
     fault: Fault
+    is_own: bool = False
+    """Whether this side refused, or failed, and not the peer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,7 @@ class Intake:
     ) -> None:
         fault = Fault.of(error, conversation, entry_id)
         self._send(fault, out)
-        out.deliver.append(EntryFailed(conversation, entry_id, fault))
+        out.deliver.append(EntryFailed(conversation, entry_id, fault, is_own=True))
 
     def _fault(
         self,

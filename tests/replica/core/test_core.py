@@ -154,7 +154,8 @@ def test_a_conversation_the_disk_refused_is_read_and_opened_again_after_a_pause(
     assert lost.persist
     assert conversation not in scene.core.shelf
     assert [type(f.message) for f in effects.send] == [Close]
-    assert EntryFailed(conversation, None, Fault.of(StoreError(), conversation)) in effects.deliver
+    fault = Fault.of(StoreError(), conversation)
+    assert EntryFailed(conversation, None, fault, is_own=True) in effects.deliver
     assert effects.wake_at == pauses.REOPEN_FIRST_S
     scene.advance(pauses.REOPEN_FIRST_S)
     assert scene.loads[-1] == conversation

@@ -116,6 +116,7 @@ def test_a_denied_client_opens_again_and_succeeds_once_granted(scene: Scene):
     peer.open(scene.id)
     assert scene.state(peer) is SyncState.DENIED
     assert len(of(EntryFailed, peer.events)) == 1
+    assert not of(EntryFailed, peer.events)[0].is_own
     scene.client.append(scene.grant(other.public))
     scene.network.advance(limits.DENIED_RECHECK_S / 2)
     scene.network.advance(limits.DENIED_RECHECK_S / 2)

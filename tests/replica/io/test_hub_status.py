@@ -1,0 +1,35 @@
+"""What a log says of failures: the hub's are not the replica's own."""
+
+from structlog.testing import capture_logs
+
+from replica.errors import StoreError
+from replica.ids import ConversationId, EntryId
+from replica.io.hub_status import HubStatus
+from replica.link import EntryFailed, Fault
+from replica.refusals import QuotaExceeded, StoreFull
+from tests.support.core_scene import Scene
+
+ID, ENTRY = ConversationId(b"c" * 32), EntryId(b"e" * 32)
+
+
+def said_of(event: EntryFailed) -> str:
+    status = HubStatus(Scene().core, None)
+    with capture_logs() as logs:
+        status.receive(event)
+    assert status.refusal(ID) == event.fault
+    (line,) = logs
+    assert line["reason"] == event.fault.reason
+    return str(line["event"])
+
+
+def test_a_failure_of_the_own_store_is_not_the_hub_s() -> None:
+    own = Fault.of(StoreError("a bad sector"), ID)
+    assert said_of(EntryFailed(ID, None, own, is_own=True)) == "the store failed"
+    # The hub may have a full disk, too.
+    assert said_of(EntryFailed(ID, None, Fault.of(StoreFull(), ID))) == "the hub refused"
+
+
+def test_an_entry_that_the_replica_refuses_is_not_refused_by_the_hub() -> None:
+    fault = Fault.of(QuotaExceeded(), ID, ENTRY)
+    assert said_of(EntryFailed(ID, ENTRY, fault, is_own=True)) == "an entry of the hub was refused"
+    assert said_of(EntryFailed(ID, ENTRY, fault)) == "the hub refused"
