@@ -1,12 +1,12 @@
 """The program's functions as a run calls them: tools, `resolve`, `policy`.
 
-An async function runs in the event loop, any other in a thread, where it may use the
-blocking form. Whatever a tool raises is told to the model.
+An async function runs in the event loop, in a task of its own; any other in a thread, where it
+may use the blocking form. Whatever a tool raises is told to the model.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -17,9 +17,11 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
 from antiphon.library import events as e
+from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_error, text_of_result
 from replica.conversation import OpenCall
 from replica.ids import EntryId
+from replica.io import look_at
 from replica.refusals import ArgumentInvalid
 
 _PERFORMED: ContextVar[frozenset[EntryId]] = ContextVar("requests", default=frozenset())
@@ -106,25 +108,40 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         _DEPTH.reset(token)
 
 
-async def _awaited(found: Any) -> Any:
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    before = task.cancelling()
+async def _awaited(found: Awaitable[Any]) -> Any:
+    """Await what a function returned, in a task of its own: it may cancel that, and not the run.
+
+    It is cancelled when the run is, which then waits for its end.
+    """
+    task = asyncio.create_task(_work_of(found))
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await to_its_end(asyncio.wait({task}))
+        look_at(task)  # how it ended is no concern of a run that is cancelled
+        if inspect.iscoroutine(found):
+            found.close()  # the task may not have begun
+        raise
+    return task.result()
+
+
+async def _work_of(found: Awaitable[Any]) -> Any:
     try:
         return await found
     except Exception:
         raise
+    except GeneratorExit as closed:
+        if not _is_running():
+            raise  # the task itself is dropped, as with its loop
+        raise _ended(closed) from closed
     except BaseException as ended:
-        is_cancelled = isinstance(ended, asyncio.CancelledError) and task.cancelling() > before
-        is_closed = isinstance(ended, GeneratorExit) and not _is_current(task)
-        if is_cancelled or is_closed:
-            raise  # the run itself is ended
         raise _ended(ended) from ended
 
 
-def _is_current(task: "asyncio.Task[Any]") -> bool:
+def _is_running() -> bool:
     try:
-        return asyncio.current_task() is task
+        return asyncio.current_task() is not None
     except RuntimeError:  # no event loop runs any more
         return False
 

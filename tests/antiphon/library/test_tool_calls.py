@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 import antiphon
@@ -130,6 +131,37 @@ async def test_the_end_of_the_run_ends_its_tool():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_tool_that_cancels_its_own_task_ends_no_run():
+    async def act() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    text, is_error = await called(tool(act))
+    assert (text, is_error) == ("RuntimeError: CancelledError: ", True)
+    assert not asyncio.current_task().cancelling()  # type: ignore[union-attr]
+
+
+async def test_a_tool_goes_on_to_its_end_once_its_run_is_cancelled():
+    began, closed = asyncio.Event(), asyncio.Event()
+
+    async def act() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.to_thread(str)  # as a connection that is closed in order
+            closed.set()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(called, tool(act))
+            await began.wait()
+            scope.cancel()
+    assert closed.is_set()
 
 
 async def test_tools_that_wait_for_tools_of_their_own_all_end():
