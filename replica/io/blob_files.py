@@ -19,18 +19,17 @@ from io import FileIO
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import structlog
-
 from replica import limits
 from replica.ids import ID_BYTES, short
 from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.logger import get_logger
 from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobMissing, BlobOffsetInvalid, StoreLocked
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_log = structlog.get_logger(__name__)
+_log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

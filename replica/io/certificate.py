@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import structlog
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,8 +25,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from replica.io.disk import make_folder, replacing, typed_errors
+from replica.io.logger import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 TLS_NAME = "antiphon"
 """The name in every hub's certificate; a hub is told by its key, not by its host name."""

@@ -10,10 +10,9 @@ import contextlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from replica.errors import StoreError
 from replica.io.disk import DISK_ERRORS, store_error
+from replica.io.logger import get_logger
 from replica.io.transaction import Statement, WritingConnection, is_alone
 from replica.refusals import StoreCorrupt
 
@@ -24,7 +23,7 @@ LAZY_DELAY_S = 1.0
 """Longest delay of a lazy write. One statement alone never takes any along: a transaction of two
 takes longer (DECISIONS D396)."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import structlog
-
 from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.local_frames import WriteUnconfirmed
+from replica.io.logger import get_logger
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
 from replica.link import EntriesAdmitted, Event, Fault, conversation_of
 from replica.log import Entry
 from replica.refusals import ConversationUnknown
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ReplicaDriver:

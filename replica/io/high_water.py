@@ -20,10 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
-
 from replica.ids import ConversationId, EntryId
 from replica.io.disk import FILE_MODE
+from replica.io.logger import get_logger
 from replica.log import Entry
 
 GROUPS_MAX = 16
@@ -36,7 +35,7 @@ _MAGIC = b"ANTPMRK1"
 _SLOT_BYTES = 4096
 assert _HEAD.size + GROUPS_MAX * _RECORD.size + _CHECKSUM.size <= _SLOT_BYTES
 
-_log = structlog.get_logger(__name__)
+_log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

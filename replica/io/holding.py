@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-import structlog
-
 from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.io import local_socket
@@ -24,6 +22,7 @@ from replica.io.disk import typed_errors
 from replica.io.local_client import ConnectionEnded, LocalClient
 from replica.io.local_frames import LocalFrame, SharingUnsupported, WriteUnconfirmed
 from replica.io.local_server import Identity, LocalServer
+from replica.io.logger import get_logger
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
 from replica.log import Entry
@@ -34,7 +33,7 @@ from replica.refusals import (
     StoreVersionUnknown,
 )
 
-log = structlog.get_logger()
+log = get_logger()
 
 OPEN_WAIT_S = 1.0
 """Seconds in which a process that starts or ends becomes one that serves, or is gone."""

@@ -8,15 +8,15 @@ import random
 import time
 
 import grpc
-import structlog
 
 from replica.errors import AntiphonError
 from replica.io import rpc, status
 from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
+from replica.io.logger import get_logger
 from replica.link import Fault, decode_frame
 
-log = structlog.get_logger()
+log = get_logger()
 
 _Call = grpc.aio.StreamStreamCall[bytes, bytes]
 

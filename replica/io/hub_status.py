@@ -1,11 +1,10 @@
 """The current status of a hub: its link, its hosts, the state of each conversation."""
 
-import structlog
-
 from replica.core import ReplicaCore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
+from replica.io.logger import get_logger
 from replica.io.status import error_of
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import (
@@ -20,7 +19,7 @@ from replica.link import (
 )
 from replica.refusals import PeerIdentityChanged, PinDamaged, VersionUnsupported
 
-log = structlog.get_logger()
+log = get_logger()
 
 _LASTING = {
     error.reason for error in (PeerIdentityChanged, PinDamaged, HubKeyUnknown, VersionUnsupported)

@@ -10,8 +10,6 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
-
 from replica.errors import AntiphonError, StoreError
 from replica.ids import short
 from replica.io.local_frames import (
@@ -22,9 +20,10 @@ from replica.io.local_frames import (
     read_frame,
 )
 from replica.io.local_socket import may_share, peer_user
+from replica.io.logger import get_logger
 from replica.refusals import FrameMalformed, StoreLocked
 
-log = structlog.get_logger()
+log = get_logger()
 
 OUTBOX_BYTES_MAX = 64 * 1024 * 1024
 """Unread bytes of a process at which its connection ends; it reads the store again then."""

@@ -69,13 +69,13 @@ def configure_log(log_format: LogFormat, level: int) -> None:
 
 def _renderers(log_format: LogFormat) -> tuple[Processor, ...]:
     is_terminal = sys.stderr.isatty()
-    shared: tuple[Processor, ...] = (structlog.processors.format_exc_info, _plain)
+    shared: tuple[Processor, ...] = (structlog.processors.format_exc_info, plain)
     if log_format == "json" or (log_format == "auto" and not is_terminal):
         return (*shared, structlog.processors.JSONRenderer())
     show = structlog.dev.ConsoleRenderer(
         colors=is_terminal, exception_formatter=structlog.dev.plain_traceback
     )
-    return (*shared, _harmless, show)
+    return (*shared, harmless, show)
 
 
 def _add_library(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -84,7 +84,7 @@ def _add_library(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     return event
 
 
-def _plain(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def plain(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Turn values into numbers, texts and lists of them; cut long texts."""
     for name, value in event.items():
         event[name] = _value(value, EXCEPTION_MAX if name == "exception" else TEXT_MAX)
@@ -109,7 +109,7 @@ def _value(value: Any, length: int) -> Any:
             return _value(repr(value), length)
 
 
-def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Escape control characters; indent a traceback, so that no line of it looks like an event."""
     for name, value in event.items():
         if name == "exception":

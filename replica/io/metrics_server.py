@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-import structlog
-
 from replica.errors import AntiphonError
+from replica.io.logger import get_logger
 from replica.measures import Histogram, Measure, MeasureKind
 from replica.refusals import ArgumentInvalid
 
-log = structlog.get_logger()
+log = get_logger()
 
 CONNECTIONS_MAX = 8
 REQUEST_BYTES_MAX = 8192

@@ -9,15 +9,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from replica.commits import Commits, Conversations, Work
 from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.ids import ConversationId
+from replica.io.logger import get_logger
 from replica.log import Entry
 
-log = structlog.get_logger()
+log = get_logger()
 
 Perform = Callable[[Conversations], None]
 """Sends and delivers once the entries are durable, except for these conversations, of

@@ -5,19 +5,18 @@ The rules are those of DECISIONS D77 and D79.
 
 from collections.abc import Sequence
 
-import structlog
-
 from replica.errors import StoreError
 from replica.ids import ConversationId, short
 from replica.io import schema
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.logger import get_logger
 from replica.io.rows import BadRow, Examined, Row
 from replica.io.transaction import Statement
 from replica.log import Entry
 from replica.refusals import StoreCorrupt
 
-_log = structlog.get_logger(__name__)
+_log = get_logger()
 
 
 class Repairs:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation import (
@@ -32,6 +31,7 @@ from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
 from replica.io.hub_status import HubStatus
 from replica.io.local_socket import is_supported
+from replica.io.logger import get_logger
 from replica.io.on_demand import OnDemand
 from replica.io.processes import Processes
 from replica.io.saved_acks import SavedAcks
@@ -49,7 +49,7 @@ from replica.link import (
 from replica.log import Body, Conflict, Entry, Genesis
 from replica.refusals import HubUnreachable
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Replica:

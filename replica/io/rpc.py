@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
-import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from google.protobuf.message import Message as PbMessage
 
@@ -20,6 +19,7 @@ from replica import limits
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
+from replica.io.logger import get_logger
 from replica.limits import FRAME_BYTES_MAX, IDLE_TIMEOUT_S, METADATA_BYTES_MAX
 from replica.link import (
     NO_CERTIFICATE,
@@ -32,7 +32,7 @@ from replica.link import (
 from replica.log import parse
 from replica.refusals import FrameMalformed, PeerIdentityChanged, SlowReader
 
-log = structlog.get_logger()
+log = get_logger()
 
 TICKET_METADATA = "antiphon-ticket-bin"
 CALL_TIMEOUT_S = 20.0

@@ -6,21 +6,20 @@ the serving process announces. Which of both it is may change; see shared_store.
 
 from collections.abc import Callable
 
-import structlog
-
 from replica.conversation import EntryStore
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, PublicKey, short
 from replica.io import local_frames as frames
 from replica.io.driver import ReplicaDriver
 from replica.io.local_frames import LocalFrame
+from replica.io.logger import get_logger
 from replica.io.shared_store import SharedStore
 from replica.io.writer import Writer
 from replica.link import EntriesAdmitted, Event
 from replica.log import Entry
 from replica.refusals import FrameMalformed
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Sharing:

@@ -4,11 +4,10 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-import structlog
-
 from replica.io import high_water, schema
 from replica.io.disk import sync_folder
 from replica.io.high_water import Mark, MarkFile
+from replica.io.logger import get_logger
 from replica.log import entry_id
 from replica.refusals import StoreCorrupt
 
@@ -18,7 +17,7 @@ UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1 AND id = ?2 LIMIT 1
 """
 _ALL = "SELECT header, id FROM entries UNION ALL SELECT header, id FROM quarantine"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger()
 
 
 def require_content(path: Path) -> None:
