@@ -62,6 +62,13 @@ class RequestRefused(AntiphonError):
     next_step = "Correct the call and send it again."
 
 
+class ReplicaClosed(RequestRefused):
+    """The replica is closed."""
+
+    reason = "REPLICA_CLOSED"
+    next_step = "Use the replica inside the `with` that opened it."
+
+
 class Unavailable(AntiphonError):
     """The peer can't serve this now."""
 

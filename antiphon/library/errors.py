@@ -10,14 +10,9 @@ AntiphonError
     └── CallOpen          a call has no result, and no run here is working on it
 """
 
-from replica.errors import HostError, RequestRefused
+from replica.errors import HostError, ReplicaClosed, RequestRefused
 
-
-class ReplicaClosed(RequestRefused):
-    """The replica is closed."""
-
-    reason = "REPLICA_CLOSED"
-    next_step = "Use the replica inside the `with` that opened it."
+__all__ = ["CallOpen", "ReplicaClosed", "RunTooLong", "RunUnfinished", "ToolUnsuitable"]
 
 
 class RunUnfinished(RequestRefused):

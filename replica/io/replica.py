@@ -24,6 +24,7 @@ from replica.conversation import (
     Slot,
 )
 from replica.core import FollowPolicy, ReplicaCore
+from replica.errors import ReplicaClosed
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
 from replica.io.driver import ReplicaDriver
@@ -87,6 +88,7 @@ class Replica:
         """The state of the link and of each conversation on it."""
         self.is_closed = False
         """Whether the end of the replica has begun: what is under way is finished, and no more."""
+        self._waiting: set[asyncio.Future[None]] = set()
         self.on_demand = OnDemand(self._driver, self.hub, self.wait_for)
         """The conversations that the hub lists."""
 
@@ -134,6 +136,8 @@ class Replica:
                 yield replica
             finally:
                 replica.is_closed = True
+                for met in [one for one in replica._waiting if not one.done()]:
+                    met.set_exception(ReplicaClosed())
                 await replica.processes.stop()
                 await replica._driver.stop()
                 if calls is not None:
@@ -244,9 +248,14 @@ class Replica:
         return lambda: self._listeners.remove(listener)
 
     async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until `condition` holds, checked after every event; False after the timeout."""
+        """Wait until `condition` holds, checked after every event; False after the timeout.
+
+        Raises ReplicaClosed as soon as the end of the replica has begun.
+        """
         if condition():
             return True
+        if self.is_closed:
+            raise ReplicaClosed
         met: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def look(_event: Event) -> None:
@@ -259,6 +268,7 @@ class Replica:
                 met.set_exception(error)
 
         stop = self.listen(look)
+        self._waiting.add(met)
         try:
             async with asyncio.timeout(timeout_s):
                 await met
@@ -266,12 +276,13 @@ class Replica:
             return condition()
         finally:
             stop()
+            self._waiting.discard(met)
         return True
 
     async def wait_synced(self, conversation: ConversationId, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same entries; False after the timeout.
 
-        False at once if only entries that the hub refused for good are left.
+        False at once if only entries that the hub refused for good are left. Raises ReplicaClosed.
         """
 
         def is_in_sync() -> bool:

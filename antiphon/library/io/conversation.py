@@ -238,6 +238,8 @@ class Conversation(Members):
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same; False after the timeout.
 
+        Raises ReplicaClosed, also where the replica is closed meanwhile.
+
         >>> await trip.sync(timeout_s=5.0)
         True
         """

@@ -195,6 +195,8 @@ class Replica:
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until the hub and this replica hold the same everywhere; False after the timeout.
 
+        Raises ReplicaClosed, also where it is closed meanwhile.
+
         >>> await me.sync(timeout_s=5.0)
         True
         """

@@ -59,6 +59,17 @@ async def test_the_async_form_ends_the_calls_of_other_tasks(tmp_path: Path):
                 await task
 
 
+@pytest.mark.parametrize("who", ["replica", "conversation"])
+async def test_who_waits_for_the_hub_hears_that_the_replica_is_closed(tmp_path: Path, who: str):
+    async with aio.open(tmp_path, hub="127.0.0.1:1") as me:
+        notes = await me.conversation("notes")
+        waiting = asyncio.create_task((me if who == "replica" else notes).sync(60.0))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        with pytest.raises(ReplicaClosed):
+            await waiting
+
+
 def test_an_iteration_that_was_left_ends_with_its_replica(tmp_path: Path):
     with antiphon.open(tmp_path) as me:
         events = me.events()
