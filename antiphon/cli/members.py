@@ -1,17 +1,19 @@
 """`antiphon members`: the members of a conversation, their names, and their removal."""
 
+import os
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from antiphon.cli.command import ConversationArgument, Group, command
-from antiphon.cli.errors import MemberUnknown
+from antiphon.cli.command import ConversationArgument, Group, command, interruptible
+from antiphon.cli.errors import MemberUnknown, Unconfirmed
 from antiphon.cli.output import harmless
+from antiphon.cli.overview import title_of
 from antiphon.cli.session import Session, check_readable, load_from
 from antiphon.cli.tables import plain_table
-from replica.conversation import Conversation
+from replica.conversation import Conversation, check_owner_stays
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import begin, petnames
 from replica.log import Role
@@ -71,23 +73,42 @@ def register(app: typer.Typer) -> None:
         session: Session,
         member: Annotated[str, typer.Argument(metavar="MEMBER", help="A name, or a key's digits.")],
         conversation: ConversationArgument = None,
-    ) -> None:
+        *,
+        yes: Annotated[
+            bool, typer.Option("--yes", "-y", help="Do not ask; leave also as the last owner.")
+        ] = False,
+    ) -> int:
         """Remove a member for good; what they wrote until now stays.
 
-        Only an owner can, and only keys granted after their own.
+        Only an owner can, and only keys granted after their own. With your own key you leave the
+        conversation yourself, which is asked first.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
             held = await replica.load(chosen)
             await session.sync(replica, chosen)
             found = _find(held, member, await petnames.names(replica.store))
-            await begin.remove(replica, chosen, found)
+            if found == replica.public and not yes and not _leaves(session, held):
+                session.out.note("you are still a member")
+                return 1
+            await begin.remove(replica, chosen, found, leave_ownerless=yes)
             if not await session.sync(replica, chosen):
                 await session.say_offline(replica, held)
             if session.out.as_json:
                 session.out.emit({"conversation": chosen.hex(), "removed": found.hex()})
             else:
                 session.out.show(f"{short(found)} is no member any more")
+        return 0
+
+
+def _leaves(session: Session, held: Conversation) -> bool:
+    """Ask whether this key leaves for good. Raises LastOwner, Unconfirmed."""
+    check_owner_stays(held, session.public())
+    if not os.isatty(0):
+        raise Unconfirmed("there is no terminal to ask whether to leave for good")
+    session.out.note(f"{short(held.id)}  {title_of(held)}")
+    with interruptible():
+        return typer.confirm("Leave it for good? This key can't come back.", err=True)
 
 
 def _add(session: Session, table: Table, held: Conversation, key: PublicKey, name: str) -> None:

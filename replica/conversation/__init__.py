@@ -70,7 +70,7 @@ from replica.conversation.receipt import (
     findings_digest,
     sign_receipt,
 )
-from replica.conversation.removal import refusal_of, removal_of
+from replica.conversation.removal import LastOwner, check_owner_stays, refusal_of, removal_of
 from replica.conversation.runs import (
     Ask,
     AskAnew,
@@ -125,6 +125,7 @@ __all__ = [
     "KeyRemoved",
     "KeyedRun",
     "LaneMoved",
+    "LastOwner",
     "Ledger",
     "Loaded",
     "MemoryShelf",
@@ -150,6 +151,7 @@ __all__ = [
     "calls_behind",
     "calls_made",
     "check_calls",
+    "check_owner_stays",
     "check_public_address",
     "check_receipt",
     "check_role",

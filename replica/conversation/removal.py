@@ -7,10 +7,22 @@ entry came another way, in a bundle for example.
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.invitation import KeyRemoved
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, RequestRefused
 from replica.ids import PublicKey, short
-from replica.log import Member, Revocation
+from replica.log import Member, Revocation, Role
 from replica.refusals import ConversationUnknown
+
+
+class LastOwner(RequestRefused):
+    """Without its last owner nobody could grant, remove or invite anybody, for good."""
+
+    reason = "LAST_OWNER"
+    next_step = (
+        "Keep the conversation, delete it with `antiphon delete --hub`, or make another key an"
+        " owner by a program: `conversation.grant(key, 'owner')`. To leave it without one,"
+        " give `--yes`, or `leave_ownerless=True`."
+    )
+
 
 _KEPT = "what is here can still be read"
 
@@ -37,6 +49,18 @@ def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> Anti
         f"the hub takes nothing from your key {short(key)} any more: an owner removed it, and who"
         f" did is not told to a removed key; {_KEPT}"
     )
+
+
+def check_owner_stays(held: Conversation, leaving: PublicKey) -> None:
+    """Refuse the removal of the last owner. Raises LastOwner."""
+    membership = held.log.membership
+    owners = {
+        key
+        for key, roles in membership.roles.items()
+        if Role.OWNER in roles and membership.is_member(key)
+    }
+    if owners == {leaving}:
+        raise LastOwner(f"{short(leaving)} is the last owner of this conversation")
 
 
 def _removed_by(held: Conversation, key: PublicKey) -> PublicKey | None:

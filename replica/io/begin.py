@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from replica.conversation import Conversation, newest_place
+from replica.conversation import Conversation, check_owner_stays, newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.issued_invitations import ISSUED, note_grant
 from replica.io.replica import Replica
@@ -98,14 +98,19 @@ async def grant(replica: Replica, conversation: ConversationId, change: Grant) -
         await replica.append(conversation, Member(change), parents=heads)
 
 
-async def remove(replica: Replica, conversation: ConversationId, key: PublicKey) -> None:
+async def remove(
+    replica: Replica, conversation: ConversationId, key: PublicKey, *, leave_ownerless: bool = False
+) -> None:
     """Revoke a key for good; what it wrote and is held here stays.
 
     Raises ArgumentInvalid for a key removed before, and NotAllowed unless this replica's key
-    is an owner senior to it. Any key may remove itself.
+    is an owner senior to it. Any key may remove itself; the last owner alone with
+    `leave_ownerless`, else it raises LastOwner.
     """
     held = await replica.load(conversation)
     _require_junior(held, replica.public, key)
+    if not leave_ownerless:
+        check_owner_stays(held, key)
     heads = held.log.membership_heads() or (EntryId(conversation),)
     revocation = Revocation(key, cuts_at_heads(held.log, key))
     await replica.append(conversation, Member(revocation), parents=heads)

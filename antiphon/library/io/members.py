@@ -24,17 +24,19 @@ class Members(Handle):
         check_id(key, "the key")
         await begin.grant(self.replica, self.id, Grant(key, _role(role)))
 
-    async def remove(self, key: PublicKey) -> None:
+    async def remove(self, key: PublicKey, *, leave_ownerless: bool = False) -> None:
         """Remove a member for good; what it wrote until now stays. Raises NotAllowed.
 
-        Only an owner can, and only keys granted after its own; any key may remove itself.
+        Only an owner can, and only keys granted after its own; any key may remove itself, that
+        is leave. The last owner leaves only with `leave_ownerless`, since nobody could invite
+        or remove anybody behind it; else it raises LAST_OWNER.
 
         >>> async with aio.open("~/bob") as bob:
         ...     await trip.grant(bob.key)
         ...     await trip.remove(bob.key)
         """
         check_id(key, "the key")
-        await begin.remove(self.replica, self.id, key)
+        await begin.remove(self.replica, self.id, key, leave_ownerless=leave_ownerless)
 
     async def invite(self, name: str, *, role: str = "writer", address: str | None = None) -> str:
         """Return a code with which one person can join, within 24 hours: `antiphon.join(code)`.

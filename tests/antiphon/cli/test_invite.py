@@ -261,3 +261,20 @@ def test_members_have_names_beside_the_replica(me: Terminal, bob: Terminal) -> N
     states = {record["name"]: record["state"] for record in me.records("members")}
     assert states["bob"] == "removed"
     assert bob.run("clone", me.records("list")[0]["conversation"]).exit_code == 1
+
+
+def test_leaving_is_asked_first_and_the_last_owner_stays(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    bob.ok("join", code)
+    mine, theirs = (one.record("key", "show")["key"] for one in (me, bob))
+    assert me.refused("members", "remove", mine) == "LAST_OWNER"
+    assert bob.refused("members", "remove", theirs) == "NOT_CONFIRMED"
+    bob.ok("members", "remove", theirs, "--yes")
+    me.ok("members", "remove", mine, "--yes")
+    states = {record["key"]: record["state"] for record in me.records("members")}
+    assert states == {mine: "removed", theirs: "removed"} | {
+        key: "member" for key in states if key not in (mine, theirs)
+    }

@@ -112,3 +112,36 @@ async def test_nobody_is_invited_without_a_hub(lab: Lab):
         with pytest.raises(antiphon.AntiphonError) as refused:
             await trip.invite("bob")
         assert refused.value.reason == "HUB_UNREACHABLE"
+
+
+async def test_the_last_owner_leaves_only_if_that_is_meant(lab: Lab):
+    async with lab.open() as me, lab.open("bob") as bob:
+        trip = await me.conversation("trip")
+        await trip.grant(bob.key)
+        with pytest.raises(antiphon.AntiphonError, match="is the last owner") as refused:
+            await trip.remove(me.key)
+        assert refused.value.reason == "LAST_OWNER"
+        await trip.say("Still here.")
+        assert await trip.sync()
+        theirs = await bob.get(trip.id)
+        await theirs.remove(bob.key)
+        await trip.remove(me.key, leave_ownerless=True)
+        with pytest.raises(antiphon.AntiphonError) as gone:
+            await trip.say("Too late.")
+        assert gone.value.reason == "KEY_REMOVED"
+
+
+async def test_an_owner_leaves_behind_another_one(lab: Lab):
+    async with lab.open() as me, lab.open("bob") as bob:
+        trip = await me.conversation("trip")
+        await trip.grant(bob.key, "owner")
+        assert await trip.sync()
+        theirs = await bob.get(trip.id)
+        events = theirs.events()
+        await trip.remove(me.key)
+        async for event in events:
+            if isinstance(event, antiphon.MemberChanged) and event.role is None:
+                break
+        await theirs.grant(bytes([1]) * 32)
+        with pytest.raises(antiphon.AntiphonError, match="is the last owner"):
+            await theirs.remove(bob.key)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from replica.conversation import KeyRemoved, refusal_of, removal_of
+from replica.conversation import (
+    KeyRemoved,
+    LastOwner,
+    check_owner_stays,
+    refusal_of,
+    removal_of,
+)
 from replica.conversation.author import Author
 from replica.ids import short
 from replica.log.body import Member, Revocation, Role
@@ -41,3 +47,12 @@ def test_a_hub_that_knows_no_conversation_means_a_removal_to_a_member() -> None:
     assert "an owner removed it" in found.detail
     assert refusal_of(turn.held, turn.ada.public, deleted) is deleted
     assert refusal_of(turn.held, stranger.public, refused) is refused
+
+
+def test_the_last_owner_stays() -> None:
+    turn, bob = Turn(), Writer(5)
+    with pytest.raises(LastOwner, match=short(turn.ada.public)):
+        check_owner_stays(turn.held, turn.ada.public)
+    check_owner_stays(turn.held, turn.hal.public)
+    turn.grant(bob, Role.OWNER, turn.genesis)
+    check_owner_stays(turn.held, turn.ada.public)
