@@ -22,7 +22,7 @@ import typer
 import typer.exceptions
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from antiphon.cli.config import load_settings
+from antiphon.cli.config import load_settings, require_folder
 from antiphon.cli.errors import ConfigInvalid, FileUnusable, UsageInvalid
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
@@ -36,8 +36,10 @@ JsonFlag = Annotated[
     bool, typer.Option("--json", help="Data as JSON lines on stdout.", rich_help_panel=COMMON)
 ]
 DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="This replica's folder.", rich_help_panel=COMMON),
+    str | None,  # as a path the empty text would be the current folder
+    typer.Option(
+        "--data-dir", metavar="<path>", help="This replica's folder.", rich_help_panel=COMMON
+    ),
 ]
 Hub = Annotated[
     str | None,
@@ -65,7 +67,7 @@ class RootOptions:
     """The options given before the command's name."""
 
     config: Path | None = None
-    data_dir: Path | None = None
+    data_dir: str | None = None
     hub: str | None = None
     is_verbose: bool = False
 
@@ -142,16 +144,20 @@ def command(
             ctx: typer.Context,
             *,
             json_: bool = False,
-            data_dir_: Path | None = None,
+            data_dir_: str | None = None,
             hub_: str | None = None,
             verbose_: bool = False,
             **own: Any,
         ) -> None:
             root = ctx.find_object(RootOptions) or RootOptions()
-            flags = {"data_dir": data_dir_ or root.data_dir, "hub": hub_ or root.hub}
+            flags = {
+                "data_dir": data_dir_ if data_dir_ is not None else root.data_dir,
+                "hub": hub_ if hub_ is not None else root.hub,
+            }
             out = Output(as_json=json_, is_verbose=verbose_ or root.is_verbose)
             try:
                 session = Session(load_settings(flags, root.config), out)
+                require_folder(session.settings.data_dir)
                 done = body(session, **own)
                 code = done if isinstance(done, int | None) else asyncio.run(done)
             except ConfigInvalid as error:

@@ -12,7 +12,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from antiphon.cli.errors import ConfigInvalid
+from antiphon.cli.errors import ConfigInvalid, FileUnusable
 from replica.conversation import is_address
 from replica.ids import PublicKey, key_from_hex
 from replica.io import saved_hub
@@ -50,6 +50,13 @@ class Settings(BaseSettings):
     def _is_address(cls, value: str) -> str:
         if not is_address(value):
             raise ValueError(f"'{value}' is not host:port")
+        return value
+
+    @field_validator("data_dir", "services_dir", mode="before")
+    @classmethod
+    def _is_folder(cls, value: str | Path) -> str | Path:
+        if not str(value):
+            raise ValueError("the folder has no name")
         return value
 
     @field_validator("host")
@@ -108,7 +115,8 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
     path = (config_file or default_config_file()).expanduser()
     if config_file is not None and not path.is_file():
-        raise ConfigInvalid(f"{path} does not exist")
+        fault = "is no regular file" if path.exists() else "does not exist"
+        raise ConfigInvalid(f"{path} {fault}")
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
@@ -128,3 +136,18 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     except ValueError as error:  # tomllib names line and column
         raise ConfigInvalid(f"{path}: {error}") from error
     return settings
+
+
+def folder_of(text: str, name: str) -> Path:
+    """Return the path of a folder. Raises ConfigInvalid for the empty text."""
+    if not text:
+        raise ConfigInvalid(f"{name}: the folder has no name")
+    return Path(text)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse what is no folder and has no room for one. Raises FileUnusable, OSError."""
+    path = path.expanduser()
+    existing = next((one for one in (path, *path.parents) if one.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise FileUnusable(f"{existing}: not a folder")

@@ -41,7 +41,7 @@ async def fork(
         choices.at = choices.branch = ""
         place = choices.place(held)
         if not newest:
-            entry_id = find_entry(held, at) if at else place.basis or place.parents[0]
+            entry_id = place.basis or place.parents[0] if at is None else find_entry(held, at)
             place = place_at(held, entry_id)
             choices.at = entry_id.hex()
         await session.choose_next(replica.store, chosen, choices)

@@ -80,7 +80,9 @@ for family in FAMILIES:
 def antiphon(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file, TOML.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="This replica's folder.")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(metavar="<path>", help="This replica's folder.")
+    ] = None,
     hub_address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The hub to sync with.")
     ] = None,

@@ -187,7 +187,9 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     online = await session.sync(replica, chosen)
     choices = await session.choices(replica.store, chosen)
     check_role(replica, held)
-    place = place_at(held, find_entry(held, given.at)) if given.at else choices.place(held)
+    place = choices.place(held)
+    if given.at is not None:
+        place = place_at(held, find_entry(held, given.at))
     if given.go_on:
         place = continued_place(held, place)
     if given.conflict is not None:

@@ -3,14 +3,13 @@
 import asyncio
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.config import PORT_MAX, Numerics
+from antiphon.cli.config import PORT_MAX, Numerics, folder_of
 from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
@@ -40,7 +39,7 @@ def register(app: typer.Typer) -> None:
         session: Session,
         *,
         data_dir: Annotated[
-            Path | None, typer.Option(help="Folder for hub/, host/ and logs/.")
+            str | None, typer.Option(metavar="<path>", help="Folder for hub/, host/ and logs/.")
         ] = None,
         hub_port: Annotated[
             int | None,
@@ -67,7 +66,7 @@ def register(app: typer.Typer) -> None:
         _check_listen(listen, port)
         models = tuple(model or [settings.model])
         supervisor = Supervisor(
-            data_dir or settings.services_dir,
+            settings.services_dir if data_dir is None else folder_of(data_dir, "--data-dir"),
             hub_port=port,
             listen=listen,
             models=models,

@@ -43,11 +43,15 @@ def register(app: typer.Typer) -> None:
             held = await replica.load(chosen)
             check_role(replica, held)
             place = (await session.choices(replica.store, chosen)).place(held)
-            entry = find_entry(held, at) if at else last_of(held, place)
+            entry = last_of(held, place) if at is None else find_entry(held, at)
             linked = _linked(
-                replica, held, find_key(host, held.log.membership.roles) if host else None
+                replica,
+                held,
+                find_key(host, held.log.membership.roles) if host is not None else None,
             )
-            named = named_profile(linked.info.profiles, profile).digest if profile else None
+            named = (
+                named_profile(linked.info.profiles, profile).digest if profile is not None else None
+            )
             async with HostCalls(linked.info.address, replica.key, linked.key) as calls:
                 warmed = await calls.warm(chosen, entry, profile=named)
             if session.out.as_json:

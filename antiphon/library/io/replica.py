@@ -357,6 +357,8 @@ async def _opened(
 
 def folder_path(folder: str | Path) -> Path:
     """Return the path of a folder, that of `~` included. Raises ArgumentInvalid."""
+    if folder == "":
+        raise ArgumentInvalid("the folder has no name; '.' is the current one")
     try:
         path = Path(folder).expanduser()
         is_path = b"\0" not in os.fsencode(path)

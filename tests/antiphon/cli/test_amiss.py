@@ -115,6 +115,39 @@ def test_an_address_that_is_none_is_a_usage_error(tmp_path: Path, address: str) 
     assert address in error["detail"]
 
 
+@pytest.mark.parametrize("option", ["--data-dir", "--hub-address", "--config"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_empty_value_is_not_taken_for_none(tmp_path: Path, option: str, is_first: bool) -> None:
+    if option == "--config" and not is_first:
+        pytest.skip("it stands in front of the command")
+    arguments = (option, "", "list") if is_first else ("list", option, "")
+    done = antiphon(tmp_path, *arguments)
+    assert (done.returncode, "CONFIG_INVALID" in done.stderr) == (2, True), done.stderr
+
+
+def test_an_entry_without_digits_is_refused(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "hello")
+    before = me.ok("log", "--json")
+    for arguments in (("send", "more", "--at", ""), ("fork", "--at", ""), ("warm", "--at", "")):
+        assert me.refused(*arguments) == "ID_UNKNOWN"
+    assert me.ok("log", "--json") == before
+
+
+def test_what_is_no_folder_holds_no_replica(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("/dev/null", tmp_path / "file", tmp_path / "file" / "below"):
+        done = antiphon(tmp_path, "list", "--data-dir", str(folder))
+        assert (done.returncode, "FILE_UNUSABLE" in done.stderr) == (1, True)
+        assert "not a folder" in done.stderr
+    assert "no conversation yet" in antiphon(tmp_path, "list", "--data-dir", "new").stderr
+
+
+def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
+    done = antiphon(tmp_path, "--config", str(tmp_path), "list")
+    assert "is no regular file" in done.stderr
+
+
 def test_help_shows_no_value_where_none_can_be_given(tmp_path: Path) -> None:
     for arguments in (["log", "--help"], ["--help"], ["key", "show", "--help"]):
         assert "bool" not in antiphon(tmp_path, *arguments).stdout

@@ -141,3 +141,9 @@ async def test_a_call_of_a_policy_has_texts(talking: Lab, call: antiphon.Call) -
         with pytest.raises(ArgumentInvalid, match="of a policy's call"):
             await trip.ask("Hello.", policy=lambda _answer: call, key="job-17")
         assert (await trip.ask("Hello.", key="job-17")).text
+
+
+async def test_a_folder_has_a_name():
+    with pytest.raises(ArgumentInvalid, match="the folder has no name"):
+        async with antiphon.aio.open(""):
+            pass
