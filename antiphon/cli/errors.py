@@ -86,7 +86,7 @@ class NothingToContinue(RequestRefused):
     """Only an answer that was cut off can go on: by a limit, a cancellation or a crash."""
 
     reason = "NOTHING_TO_CONTINUE"
-    next_step = "Send a message, or ask for another answer with /again or `antiphon send --at ID`."
+    next_step = "Send a message, or ask for another answer with /again or `antiphon send`."
 
 
 class ReadOnlyHere(NotAllowed):

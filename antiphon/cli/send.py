@@ -30,6 +30,7 @@ from antiphon.cli.rows import words_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
 from antiphon.cli.turn import (
+    again_place,
     check_role,
     check_text,
     continued_place,
@@ -133,8 +134,8 @@ async def send(
 ) -> int:
     """Send one message and print the answer.
 
-    Without TEXT and without anything piped in, ask for another answer at --at, or
-    at the end of the branch.
+    Without TEXT and without anything piped in, ask for another answer to the last
+    question of the branch, or at --at.
     Sampling options default to the conversation's, else to those that the
     host recommends for the profile.
     """
@@ -190,8 +191,10 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     place = choices.place(held)
     if given.at is not None:
         place = place_at(held, find_entry(held, given.at))
-    if given.go_on:
+    elif given.go_on:
         place = continued_place(held, place)
+    elif message is None and not choices.at:
+        place = again_place(held, place)
     if given.conflict is not None:
         place = replace(place, conflict=given.conflict)
     await session.use(replica.store, chosen)

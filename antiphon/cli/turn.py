@@ -10,7 +10,7 @@ from typing import Any
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
 from antiphon.cli.rows import entries_at, generation_record, words_of
 from antiphon.cli.session import Session
-from replica.conversation import Conversation, Place, place_at, removal_of
+from replica.conversation import Conversation, Place, place_at, removal_of, retry_place
 from replica.ids import PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
@@ -123,6 +123,21 @@ def continued_place(held: Conversation, place: Place) -> Place:
                 return replace(place_at(held, entry.id), conflict=Conflict.QUEUE)
             break
     raise NothingToContinue
+
+
+def again_place(held: Conversation, place: Place) -> Place:
+    """Return the place of another answer to the last question of a branch, beside its answer.
+
+    Where nothing answers the last message yet, it is the place itself.
+    """
+    for entry in reversed(entries_at(held, place)):
+        if entry.header.kind == Kind.GENERATION:
+            answered = held.order.nodes.get(entry.header.parents[0])
+            request = answered.seal.request if answered is not None else entry.header.parents[0]
+            return retry_place(held, request)
+        if entry.header.kind == Kind.MESSAGE:
+            break
+    return place
 
 
 async def run_turn(

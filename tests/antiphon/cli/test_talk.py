@@ -282,3 +282,17 @@ def test_an_answer_survives_the_loss_of_the_hub(world: World, me: Terminal) -> N
     losing = world.background.start(lose_the_hub())
     assert me.ok("send", "hello there friend") == "You said: hello there friend\n"
     losing.result()
+
+
+def test_send_without_a_text_asks_the_same_question_again(me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "first")
+    me.ok("send", "hello")
+    first, second = (record["generation"] for record in (me.record("send"), me.record("send")))
+    assert first != second
+    assert len(me.records("branches")) == 3
+    answers = [r["text"] for r in me.records("log") if r["kind"] == "generation"]
+    assert answers == ["You said: first", *3 * ["You said: hello"]]
+    me.ok("send", "--no-request", "not answered yet")
+    assert me.record("send")["text"] == "You said: not answered yet"
+    assert len(me.records("branches")) == 3
