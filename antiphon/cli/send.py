@@ -191,9 +191,9 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     place = choices.place(held)
     if given.at is not None:
         place = place_at(held, find_entry(held, given.at))
-    elif given.go_on:
+    if given.go_on:
         place = continued_place(held, place)
-    elif message is None and not choices.at:
+    elif message is None and given.at is None and not choices.at:
         place = again_place(held, place)
     if given.conflict is not None:
         place = replace(place, conflict=given.conflict)
