@@ -21,7 +21,7 @@ from replica.conversation import Conversation, Quarantined, extend_digest, start
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Store, open_read_only
-from replica.log import Entry, Generation, decode_bundle, send_order
+from replica.log import Entry, Generation, Kind, decode_bundle, send_order
 from replica.order import VoidReason
 from replica.refusals import StoreLocked, StoreReadOnly
 
@@ -149,7 +149,7 @@ def _check_bodies(fresh: Conversation, findings: Findings) -> None:
             findings.bad.append(f"entry {short(entry.id)}: its body is missing")
         elif fresh.log.is_malformed(entry.id):
             findings.noted.append(f"entry {short(entry.id)} is void: its body does not parse")
-        elif not fresh.log.membership.is_visible(entry):
+        elif not _counts(fresh, entry):
             findings.noted.append(f"entry {short(entry.id)} is void: its author may not write it")
     for lane, seq, ids in fresh.log.equivocations():
         names = " and ".join(short(i) for i in ids)
@@ -157,6 +157,14 @@ def _check_bodies(fresh: Conversation, findings: Findings) -> None:
         findings.noted.append(
             f"forked lane: {short(lane.author)} wrote {names} at position {seq} of one lane"
         )
+
+
+def _counts(fresh: Conversation, entry: Entry) -> bool:
+    """Say whether an entry has effect: it is visible, or its author's own leaving."""
+    membership = fresh.log.membership
+    if entry.header.kind == Kind.MEMBER:
+        return membership.counts(entry)
+    return membership.is_visible(entry)
 
 
 def _check_order(fresh: Conversation, findings: Findings) -> None:

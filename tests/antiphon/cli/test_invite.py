@@ -273,6 +273,9 @@ def test_leaving_is_asked_first_and_the_last_owner_stays(me: Terminal, bob: Term
     assert me.refused("members", "remove", mine) == "LAST_OWNER"
     assert bob.refused("members", "remove", theirs) == "NOT_CONFIRMED"
     bob.ok("members", "remove", theirs, "--yes")
+    for one in (me, bob):
+        one.run("status")
+        assert "void" not in one.ok("verify"), "its leaving counts"
     me.ok("members", "remove", mine, "--yes")
     states = {record["key"]: record["state"] for record in me.records("members")}
     assert states == {mine: "removed", theirs: "removed"} | {
