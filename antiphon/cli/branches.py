@@ -18,15 +18,13 @@ from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from antiphon.cli.tables import plain_table
 from antiphon.cli.turn import check_role
-from replica.conversation import Conversation, newest_leaf, place_on_branch
+from replica.conversation import Conversation, check_name, newest_leaf, place_on_branch
 from replica.ids import EntryId
 from replica.io import Replica, documents
 from replica.log import Message
 from replica.order import SealNode
-from replica.refusals import ArgumentInvalid
 
 DIGITS_MIN = 6
-NAME_CHARACTERS_MAX = 64
 _PREVIEW_CELLS = 40
 
 
@@ -91,10 +89,7 @@ def find_branch(held: Conversation, wanted: str) -> SealNode:
 
 def check_label(name: str) -> str:
     """Return a title or a name that can be shown in one line. Raises ArgumentInvalid."""
-    name = name.strip()
-    if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
-        raise ArgumentInvalid(f"a name has 1 to {NAME_CHARACTERS_MAX} characters, in one line")
-    return name
+    return check_name(name.strip())
 
 
 def show_branches(session: Session, held: Conversation, choices: Choices) -> None:

@@ -39,7 +39,14 @@ from antiphon.cli.turn import (
     turn_record,
 )
 from antiphon.cli.whose_branch import say_branches
-from replica.conversation import Conversation, Place, awaited, calls_ahead, place_at
+from replica.conversation import (
+    Conversation,
+    Place,
+    awaited,
+    calls_ahead,
+    place_at,
+    says_nothing,
+)
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, petnames, turns
 from replica.log import Conflict, ToolCall, Tools
@@ -254,7 +261,7 @@ def _message_of(text: str | None) -> str | None:
     if message is None or (text is None and not message):
         return None
     message = message.rstrip("\n") if is_piped else message
-    if not message.strip():
+    if says_nothing((TextPart(message),)):
         raise ArgumentInvalid("the message is empty; to ask again, leave TEXT out")
     return check_text(message)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from antiphon.library import events as e
-from replica.conversation import call_digest, key_digest
+from replica.conversation import call_digest, key_digest, says_nothing
 from replica.ids import ID_BYTES, PublicKey
 from replica.log import CallKey, LogitBias, Part, Sampling, Text
 from replica.refusals import ArgumentInvalid
@@ -70,13 +70,15 @@ class Given:
 def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
     """Return a text, or parts, as parts. Raises ArgumentInvalid."""
     if isinstance(content, str):
-        return (Text(check_text(content, "the text")),)
+        content = (Text(check_text(content, "the text")),)
     if not isinstance(content, Iterable):
         raise ArgumentInvalid(f"a message is a text or parts, not {content!r}")
     parts = tuple(content)
     for one in parts:
         if not isinstance(one, Part):
             raise ArgumentInvalid(f"a message is a text or parts, and {one!r} is none")
+    if says_nothing(parts):
+        raise ArgumentInvalid("the message is empty")
     return parts
 
 

@@ -96,9 +96,11 @@ from replica.conversation.runs import (
     uncounted_results,
 )
 from replica.conversation.shelf import MemoryShelf, Shelf
+from replica.conversation.texts import NAME_CHARACTERS_MAX, check_name, says_nothing
 
 __all__ = [
     "INVITATION_SECRET_BYTES",
+    "NAME_CHARACTERS_MAX",
     "NO_ENTRY",
     "NO_TOKEN",
     "Ask",
@@ -151,6 +153,7 @@ __all__ = [
     "calls_behind",
     "calls_made",
     "check_calls",
+    "check_name",
     "check_owner_stays",
     "check_public_address",
     "check_receipt",
@@ -190,6 +193,7 @@ __all__ = [
     "repeats_call",
     "result_place",
     "retry_place",
+    "says_nothing",
     "sealable",
     "sign_draft",
     "sign_receipt",

@@ -4,20 +4,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from replica.conversation import Conversation, LaneMoved
+from replica.conversation import Conversation, LaneMoved, check_name
 from replica.document import EMPTY_UPDATE
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.io.replica import Replica
-from replica.limits import DOCUMENT_UPDATE_BYTES_MAX, PARENTS_MAX
+from replica.limits import PARENTS_MAX
 from replica.log import DocumentUpdate, Join, Kind
-from replica.refusals import ArgumentInvalid
 
 if TYPE_CHECKING:
     from replica.document.projection import Edit
 
 TITLE = "title"
-TITLE_BYTES_MAX = DOCUMENT_UPDATE_BYTES_MAX // 2
-"""The rest of an update is for what surrounds it."""
 NAME = "name "
 """Before the hex digits of a key: the name that it proposes for itself."""
 
@@ -58,25 +55,21 @@ def branch_names(held: Conversation) -> dict[str, EntryId]:
 async def name_branch(
     replica: Replica, conversation: ConversationId, name: str, seal: EntryId
 ) -> None:
-    """Name the branch that ends in a seal, or goes on below it."""
+    """Name the branch that ends in a seal, or goes on below it. Raises ArgumentInvalid."""
+    check_name(name)
     await edit(replica, conversation, lambda one: one.set_branch(name, seal))
 
 
 async def propose_name(replica: Replica, conversation: ConversationId, name: str) -> None:
-    """Propose a name for this replica's key to all members."""
+    """Propose a name for this replica's key to all members. Raises ArgumentInvalid."""
+    check_name(name)
     key = NAME + replica.public.hex()
     await edit(replica, conversation, lambda one: one.set_meta(key, name))
 
 
-def check_title(title: str) -> None:
-    """Raise ArgumentInvalid for a title that an update has no room for."""
-    if len(title.encode(errors="replace")) > TITLE_BYTES_MAX:
-        raise ArgumentInvalid(f"a title has at most {TITLE_BYTES_MAX:,} bytes")
-
-
 async def set_title(replica: Replica, conversation: ConversationId, title: str) -> None:
-    """Set the title. Raises ArgumentInvalid, ValueRefused for a text that JSON can't carry."""
-    check_title(title)
+    """Set the title. Raises ArgumentInvalid for one that can't be shown in a line."""
+    check_name(title)
     await edit(replica, conversation, lambda one: one.set_meta(TITLE, title))
 
 

@@ -19,6 +19,7 @@ from replica.conversation import (
     Invitation,
     Issued,
     JoinVerdict,
+    check_name,
     check_public_address,
     check_role,
     grants_elsewhere,
@@ -64,7 +65,7 @@ async def invite(
     Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner, QuotaExceeded,
     and the hub's refusal.
     """
-    petnames.check_name(name)
+    check_name(name)
     check_role(role)
     calls = replica.calls()
     check_public_address(address or calls.address)

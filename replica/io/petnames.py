@@ -2,21 +2,13 @@
 
 import json
 
-from replica.conversation import EntryStore
+from replica.conversation import EntryStore, check_name
 from replica.ids import PublicKey
 from replica.io.replica import Replica
 from replica.refusals import ArgumentInvalid, ValueDamaged
 
 _NAMES = "petnames"
-NAME_CHARACTERS_MAX = 64
 NAMES_MAX = 4_096
-
-
-def check_name(name: str) -> str:
-    """Return a name that can be shown in one line. Raises ArgumentInvalid."""
-    if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable() or name != name.strip():
-        raise ArgumentInvalid(f"a name has 1 to {NAME_CHARACTERS_MAX} characters, in one line")
-    return name
 
 
 async def names(store: EntryStore) -> dict[PublicKey, str]:

@@ -227,7 +227,7 @@ class Conversation(Members):
         return documents.title_of(await self._held())
 
     async def rename(self, title: str) -> None:
-        """Set the title for all members.
+        """Set the title for all members, 1 to 64 characters in one line.
 
         >>> await trip.rename("A trip")
         >>> await trip.title()

@@ -13,7 +13,7 @@ from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened
 from antiphon.library.io.to_its_end import to_its_end
-from replica.conversation import Invitation, decode_invitation, is_address
+from replica.conversation import Invitation, check_name, decode_invitation, is_address
 from replica.errors import Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
@@ -88,15 +88,15 @@ class Replica:
     ) -> Conversation:
         """Return the conversation of this name that this key began; begin it if there is none.
 
-        The name is the title in the shared document. `system` and `sampling` count for a
-        new one. A linked hub is asked first, so that another device of this key
-        finds it too; of two begun apart the older one is returned.
+        The name is the title in the shared document, 1 to 64 characters in one line. `system`
+        and `sampling` count for a new one. A linked hub is asked first, so that another device of
+        this key finds it too; of two begun apart the older one is returned.
 
         >>> found = await me.conversation("Lisbon", system="Be brief.")
         >>> await found.title()
         'Lisbon'
         """
-        documents.check_title(check_text(name, "the name"))
+        check_name(check_text(name, "the name"))
         if system is not None:
             check_text(system, "the system text")
         if not isinstance(sampling, Sampling | None):

@@ -3,11 +3,12 @@
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import antiphon
-from replica.io.documents import TITLE_BYTES_MAX
+from replica.log import Text
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
@@ -28,14 +29,26 @@ async def test_a_cancelled_call_has_begun_the_conversation_of_its_name(tmp_path:
         assert await trip.title() == "trip"
 
 
-async def test_a_name_that_the_document_has_no_room_for_begins_nothing(tmp_path: Path):
+@pytest.mark.parametrize("name", ["", " trip", "a\nb", "\x1b[31mred", "x" * 65])
+async def test_a_name_that_no_line_shows_begins_nothing(tmp_path: Path, name: str):
     async with antiphon.aio.open(tmp_path) as me:
-        with pytest.raises(ArgumentInvalid, match="at most 32,768 bytes"):
-            await me.conversation("é" * TITLE_BYTES_MAX)
+        with pytest.raises(ArgumentInvalid, match="a name has 1 to 64 characters"):
+            await me.conversation(name)
         assert await me.conversations() == ()
-        longest = await me.conversation("x" * TITLE_BYTES_MAX)
-        assert await longest.title() == "x" * TITLE_BYTES_MAX
-        await longest.rename("y" * TITLE_BYTES_MAX)
+        longest = await me.conversation("é" * 64)
+        with pytest.raises(ArgumentInvalid, match="a name has 1 to 64 characters"):
+            await longest.rename(name)
+        assert await longest.title() == "é" * 64
+
+
+@pytest.mark.parametrize("content", ["", " \n", (), [Text("")]])
+async def test_an_empty_message_is_not_said(tmp_path: Path, content: Any):
+    async with antiphon.aio.open(tmp_path, host="ab" * 32) as me:
+        trip = await me.conversation("trip")
+        for call in (trip.say, trip.ask):
+            with pytest.raises(ArgumentInvalid, match="the message is empty"):
+                await call(content)
+        assert await trip.history() == ()
 
 
 async def test_two_devices_that_began_a_name_apart_use_the_older_one_once_they_have_met(lab: Lab):
