@@ -40,7 +40,10 @@ def register(app: typer.Typer) -> None:
 
     @command(group, "list")
     async def list_(session: Session, conversation: ConversationArgument = None) -> None:
-        """List the members of a conversation, with your names for them."""
+        """List the members, with your names for them, as of the last contact with the hub.
+
+        `antiphon status` asks the hub first.
+        """
         async with session.reading() as store:
             chosen = await session.choose(store, conversation)
             held, names = (
@@ -68,37 +71,39 @@ def register(app: typer.Typer) -> None:
             await petnames.set_name(replica, found, name)
             session.out.note(f"{short(found)} is {name}")
 
-    @command(group, "remove")
-    async def remove(
-        session: Session,
-        member: Annotated[str, typer.Argument(metavar="MEMBER", help="A name, or a key's digits.")],
-        conversation: ConversationArgument = None,
-        *,
-        yes: Annotated[
-            bool, typer.Option("--yes", "-y", help="Do not ask; leave also as the last owner.")
-        ] = False,
-    ) -> int:
-        """Remove a member for good; what they wrote until now stays.
+    command(group, "remove")(remove)
 
-        Only an owner can, and only keys granted after their own. With your own key you leave the
-        conversation yourself, which is asked first.
-        """
-        async with session.replica() as replica:
-            chosen = await session.choose(replica.store, conversation)
-            held = await replica.load(chosen)
-            await session.sync(replica, chosen)
-            found = _find(held, member, await petnames.names(replica.store))
-            if found == replica.public and not yes and not _leaves(session, held):
-                session.out.note("you are still a member")
-                return 1
-            await begin.remove(replica, chosen, found, leave_ownerless=yes)
-            if not await session.sync(replica, chosen):
-                await session.say_offline(replica, held)
-            if session.out.as_json:
-                session.out.emit({"conversation": chosen.hex(), "removed": found.hex()})
-            else:
-                session.out.show(f"{short(found)} is no member any more")
-        return 0
+
+async def remove(
+    session: Session,
+    member: Annotated[str, typer.Argument(metavar="MEMBER", help="A name, or a key's digits.")],
+    conversation: ConversationArgument = None,
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; leave also as the last owner.")
+    ] = False,
+) -> int:
+    """Remove a member for good; what they wrote until now stays.
+
+    Only an owner can, and only keys granted after their own. With your own key you leave the
+    conversation yourself, which is asked first.
+    """
+    async with session.replica() as replica:
+        chosen = await session.choose(replica.store, conversation)
+        held = await replica.load(chosen)
+        await session.sync(replica, chosen)
+        found = _find(held, member, await petnames.names(replica.store))
+        if found == replica.public and not yes and not _leaves(session, held):
+            session.out.note("you are still a member")
+            return 1
+        await begin.remove(replica, chosen, found, leave_ownerless=yes)
+        if not await session.sync(replica, chosen):
+            await session.say_offline(replica, held)
+        if session.out.as_json:
+            session.out.emit({"conversation": chosen.hex(), "removed": found.hex()})
+        else:
+            session.out.show(f"{short(found)} is no member any more")
+    return 0
 
 
 def _leaves(session: Session, held: Conversation) -> bool:
