@@ -342,6 +342,10 @@ async def load_from(store: EntryStore, conversation: ConversationId) -> Conversa
     return await asyncio.to_thread(Conversation.restore, conversation, loaded.entries, loaded.lost)
 
 
+_SHOWN = 4
+"""Ids that the error of an ambiguous beginning names."""
+
+
 def find_entry(held: Conversation, prefix: str) -> EntryId:
     """Return the entry with this id prefix. Raises EntryUnknown, PrefixAmbiguous."""
     return EntryId(only_match(prefix, held.log.entries, "entry here", EntryUnknown))
@@ -361,6 +365,7 @@ def only_match(
     if not found:
         raise unknown(f"no {noun} begins with {wanted}")
     if len(found) > 1:
-        shown = ", ".join(short(id_) for id_ in sorted(found)[:4])
+        shown = ", ".join(short(id_) for id_ in sorted(found)[:_SHOWN])
+        shown += ", …" if len(found) > _SHOWN else ""
         raise PrefixAmbiguous(f"{len(found)} ids begin with {wanted}: {shown}")
     return found[0]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import main as entry
+from antiphon.cli.errors import EntryUnknown, PrefixAmbiguous
+from antiphon.cli.session import only_match
 from antiphon.cli.turn import TEXT_BYTES_MAX
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment
@@ -278,3 +280,10 @@ def test_an_unreachable_hub_is_named_by_its_last_cause(world: World, me: Termina
     result = me.run("delete", "--hub", "--yes")
     assert result.stderr.startswith("error: the hub does not answer: ")
     assert "ipv4" not in result.stderr
+
+
+@pytest.mark.parametrize(("count", "ends"), [(4, "030000000000"), (5, "030000000000, …")])
+def test_ids_that_are_left_out_are_said(count: int, ends: str) -> None:
+    ids = [bytes([n]) + bytes(31) for n in range(count)]
+    with pytest.raises(PrefixAmbiguous, match=f"{count} ids begin with 0: .*{ends}$"):
+        only_match("0", ids, "entry here", EntryUnknown)

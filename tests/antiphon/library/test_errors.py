@@ -7,6 +7,7 @@ from antiphon.library.errors import (
     RunUnfinished,
     ToolUnsuitable,
 )
+from replica.refusals import NoHost
 
 
 def test_an_open_call_names_itself_and_its_effect():
@@ -18,3 +19,7 @@ def test_an_open_call_names_itself_and_its_effect():
 def test_each_reason_is_a_word_of_its_own():
     kinds = (CallOpen, ReplicaClosed, RunTooLong, RunUnfinished, ToolUnsuitable)
     assert len({kind.reason for kind in kinds}) == len(kinds)
+
+
+def test_a_program_without_a_host_reads_how_to_name_one():
+    assert "antiphon.open(…, host=KEY)" in NoHost.next_step
