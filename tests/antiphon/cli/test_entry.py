@@ -1,0 +1,38 @@
+"""Ctrl-C while the command starts."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from antiphon.cli.entry import EXIT_INTERRUPTED
+from tests.antiphon.cli.processes import ROOT
+
+INTERRUPTED = """
+import sys
+
+class CtrlC:
+    def find_spec(self, name, *_rest):
+        if name == "{module}":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+sys.argv = ["antiphon", "list"]
+from antiphon.cli.entry import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["antiphon.cli.main", "typer", "antiphon.cli.send"])
+def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(module=module)],
+        check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "")
+
+
+def test_the_installed_command_begins_there() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["antiphon"] == "antiphon.cli.entry:main"
