@@ -194,7 +194,10 @@ def sha256(path: Path) -> bytes:
 
 
 def quarantine(whole: Path) -> int | None:
-    """Rename a blob whose bytes no longer match; return its bytes, None if they match."""
+    """Rename a blob whose bytes no longer match; return its bytes, None if they match.
+
+    Its new name is durable once the folder was synced.
+    """
     # Another reader may have quarantined it already, and a writer written sound bytes since.
     if not whole.is_file() or sha256(whole).hex() == whole.name:
         return None
@@ -204,6 +207,6 @@ def quarantine(whole: Path) -> int | None:
         blob=short(bytes.fromhex(whole.name)),
     )
     bad = whole.with_name(bad_name(whole.name))
+    size = whole.stat().st_size
     whole.replace(bad)
-    sync_folder(whole.parent)
-    return bad.stat().st_size
+    return size

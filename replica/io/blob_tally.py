@@ -76,9 +76,14 @@ class Tally:
             raise QuotaExceeded("the blobs of this conversation are too many or too large")
 
     def open(self, blob: str, size: int) -> None:
-        """Reserve the final size of an upload; `close`, `complete` or `drop` follows."""
+        """Reserve the final size of an upload; `close`, `complete`, `drop` or `keep` follows."""
         self._announced[blob] = size
         self._set(part_name(blob, size), size)
+
+    def keep(self, blob: str, size: int, announced: int) -> None:
+        """Take `open` back: the upload of another size that it was to replace stays."""
+        self.drop(part_name(blob, size))
+        self._announced[blob] = announced
 
     def close(self, blob: str, size: int, stored_bytes: int) -> None:
         """Count an upload by its bytes on disk; it may be resumed."""

@@ -22,6 +22,7 @@ from replica.io.blob_files import (
 )
 from replica.io.blob_tally import Tally
 from replica.io.disk import sync_folder
+from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobDigestMismatch, BlobOffsetInvalid
 
 SYNC_BYTES = 1024 * 1024
@@ -56,6 +57,8 @@ class BlobWriter:
         self._is_reserved = False
         self._stored: int | None = None
         """Bytes on disk now; None if there is no partial file."""
+        self._is_whole = False
+        """Whether the file has its final name, which may not be durable yet."""
         self._is_named = False
         """Whether the name of the partial file is durable."""
         self._busy = asyncio.Lock()
@@ -101,7 +104,8 @@ class BlobWriter:
     async def open(self, offset: int) -> None:
         """Find or create the partial file; called once, by `Blobs`."""
         async with self._busy:
-            await self._in_turn(self._open(offset))
+            # To its end: what it deletes and makes, and what the tally says, change together.
+            await self._in_turn(to_the_end(self._open(offset)))
 
     async def _in_turn(self, work: Awaitable[None]) -> None:
         """Do work under the lock; release the file after a failure or the last byte."""
@@ -114,18 +118,18 @@ class BlobWriter:
             self._release()
 
     def _release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
         if self._is_reserved:
             self._is_reserved = False
-            if self.state.complete:
+            if self._is_whole:
                 self.tally.complete(self.whole.name, self.size)
             elif self._stored is not None:
                 self.tally.close(self.whole.name, self.size, self._stored)
             else:
                 self.tally.drop(self._part.name)
         self._uploads.forget(self)
+        if file is not None:
+            file.close()
 
     async def _open(self, offset: int) -> None:
         announced, before = self.tally.announced(self.whole.name), BlobState(False, 0, 0)
@@ -149,7 +153,12 @@ class BlobWriter:
             self._stored = before.committed_bytes
         if announced is not None and announced != self.size:
             replaced = self._part.with_name(part_name(self.whole.name, announced))
-            await in_thread(unlink, replaced)
+            try:
+                await in_thread(unlink, replaced)
+            except BaseException:
+                self._is_reserved = False
+                self.tally.keep(self.whole.name, self.size, announced)
+                raise
             self.tally.drop(replaced.name)
         await in_thread(self._open_part)
 
@@ -193,5 +202,6 @@ class BlobWriter:
             self.state = BlobState(False, 0, self.size)
             raise BlobDigestMismatch(f"the {self.size} bytes do not have the digest")
         self._part.rename(self.whole)
+        self._is_whole = True
         sync_folder(self.whole.parent)
         self.state = BlobState(True, self.size, self.size)

@@ -26,9 +26,10 @@ from replica.io.blob_files import (
     state_of,
     unlink,
 )
-from replica.io.blob_tally import BlobQuota, Tallies
+from replica.io.blob_tally import BlobQuota, Tallies, Tally
 from replica.io.blob_writer import BlobWriter
 from replica.io.disk import sync_folder
+from replica.io.to_the_end import to_the_end
 from replica.refusals import BlobMissing, BlobTooLarge, ConversationDeleted, StoreLocked
 
 UPLOAD_LIFETIME_S = 24 * 3600
@@ -151,8 +152,11 @@ class Blobs:
             for whole, writer in list(self._writers.items()):
                 if whole.parent == folder:
                     await writer.close()
-            await in_thread(_delete, folder)
-            self._tallies.clear(conversation)
+            await to_the_end(self._delete(conversation, folder))
+
+    async def _delete(self, conversation: ConversationId, folder: Path) -> None:
+        await in_thread(_delete, folder)
+        self._tallies.clear(conversation)
 
     async def sweep(self, now_s: float) -> dict[ConversationId, int]:
         """Delete what nobody went on with, at a Unix time, and what has expired.
@@ -165,9 +169,12 @@ class Blobs:
             # In turn: none of the files is being opened, and the open ones are known.
             async with self._turn(conversation), self._tallies.held(conversation) as tally:
                 idle = [file for file in files if not self._is_open(file)]
-                gone = await in_thread(self._unlink_overdue, idle, now_s)
-                for name in gone:
-                    tally.drop(name)
+                gone: dict[str, int] = {}
+                try:
+                    await in_thread(self._unlink_overdue, idle, now_s, gone)
+                finally:  # also where the caller is cancelled, or the disk refuses one of them
+                    for name in gone:
+                        tally.drop(name)
             if gone:
                 deleted[conversation] = sum(gone.values())
         return deleted
@@ -213,10 +220,9 @@ class Blobs:
         return self._scope(conversation) / name_of(digest)
 
     async def _set_aside(self, conversation: ConversationId, whole: Path) -> None:
-        async with self._tallies.held(conversation) as tally:
-            size = await in_thread(quarantine, whole)
-            if size is not None:
-                tally.set_aside(whole.name, size)
+        # In turn: the blob is neither deleted nor written between the check and the renaming.
+        async with self._turn(conversation), self._tallies.held(conversation) as tally:
+            await to_the_end(_quarantine(whole, tally))
 
     def _note_bytes(self, conversation: ConversationId, size: int) -> None:
         if self._quota is not None:
@@ -238,15 +244,20 @@ class Blobs:
         except FileNotFoundError:
             return False
 
-    def _unlink_overdue(self, files: Iterable[Path], now_s: float) -> dict[str, int]:
-        """Delete files; return the names and bytes of those that are gone."""
-        gone = {}
+    def _unlink_overdue(self, files: Iterable[Path], now_s: float, gone: dict[str, int]) -> None:
+        """Delete files; add the names and bytes of those that are gone to `gone`."""
         for file in files:
             # Since it was found, an upload may have gone on, or a later time been set.
             if self._is_overdue(file, now_s):
                 with contextlib.suppress(StoreLocked):
                     gone[file.name] = unlink(file) or 0
-        return gone
+
+
+async def _quarantine(whole: Path, tally: Tally) -> None:
+    size = await in_thread(quarantine, whole)
+    if size is not None:
+        tally.set_aside(whole.name, size)
+        await in_thread(sync_folder, whole.parent)
 
 
 def _scopes(folder: Path) -> dict[ConversationId, Path]:

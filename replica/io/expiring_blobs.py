@@ -10,7 +10,9 @@ from typing import ClassVar
 
 from replica.ids import ConversationId, Digest
 from replica.io.blob_files import bad_name, in_thread, part_name, unlink
+from replica.io.blob_tally import Tally
 from replica.io.blobs import UPLOAD_LIFETIME_S, Blobs
+from replica.io.to_the_end import to_the_end
 
 
 class ExpiringBlobs(Blobs):
@@ -36,17 +38,22 @@ class ExpiringBlobs(Blobs):
         """Delete a blob, or its upload; return its bytes. Raises StoreError."""
         whole = self._path(conversation, digest)
         async with self._turn(conversation), self._tallies.held(conversation) as tally:
-            writer = self._writers.get(whole)
-            if writer is not None:
-                await writer.close()
-            names = [whole.name, bad_name(whole.name)]
-            announced = tally.announced(whole.name)
-            if announced is not None:
-                names.append(part_name(whole.name, announced))
-            removed = [await in_thread(unlink, whole.with_name(name)) for name in names]
-            for name in names:
-                tally.drop(name)
-        return sum(size or 0 for size in removed)
+            return await to_the_end(self._remove(whole, tally))
+
+    async def _remove(self, whole: Path, tally: Tally) -> int:
+        writer = self._writers.get(whole)
+        if writer is not None:
+            await writer.close()
+        names = [whole.name, bad_name(whole.name)]
+        announced = tally.announced(whole.name)
+        if announced is not None:
+            names.append(part_name(whole.name, announced))
+        removed_bytes = 0
+        for name in names:
+            size = await in_thread(unlink, whole.with_name(name))
+            removed_bytes += size or 0
+            tally.drop(name)  # at once: the next file may be one that the disk doesn't delete
+        return removed_bytes
 
 
 def _keep_until(whole: Path, expire_s: float) -> None:

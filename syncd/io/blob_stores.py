@@ -9,6 +9,7 @@ import structlog
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
 from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs
+from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -65,7 +66,9 @@ class BlobStores:
         """
         if expire_time_ms and expire_time_ms <= self._clock() * 1000:
             raise ArgumentInvalid("expire_time_ms: a time to come, or 0")
-        await self.sweep()  # so that nothing overdue counts against the quotas
+        # So that nothing overdue counts against the quotas. To its end, whatever becomes of the
+        # call: the sweep is that of the hub, and the next one is due a minute later.
+        await to_the_end(self.sweep())
         if not expire_time_ms:
             return await self._lasting.open_write(conversation, digest, size, offset)
         return await self._expiring.open_write(conversation, digest, size, offset)

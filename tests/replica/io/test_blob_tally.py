@@ -3,18 +3,21 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from replica import limits
+from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
 from replica.io import blob_tally
+from replica.io.blob_files import file_sizes
 from replica.io.blob_tally import Tallies, Tally
 from replica.io.blobs import Blobs
 from replica.io.expiring_blobs import ExpiringBlobs
-from replica.refusals import BlobDigestMismatch, BlobMissing, QuotaExceeded
+from replica.refusals import BlobDigestMismatch, BlobMissing, QuotaExceeded, StoreLocked
 
 ONE, TWO = ConversationId(b"1" * 32), ConversationId(b"2" * 32)
 
@@ -185,3 +188,111 @@ async def test_a_folder_that_many_ask_about_is_listed_once(
     first, second = await asyncio.gather(tallies.of(ONE), tallies.of(ONE))
     assert first is second
     assert len(listed) == 1
+
+
+async def _begin(blobs: Blobs, data: bytes, size: int) -> None:
+    """Leave an upload of `size` bytes that has these."""
+    async with await blobs.open_write(ONE, _digest(b"long"), size, 0) as writer:
+        await writer.write(data)
+
+
+async def _read_damaged(blobs: ExpiringBlobs, folder: Path) -> None:
+    (folder / _digest(b"whole").hex()).write_bytes(b"other")
+    with pytest.raises(BlobMissing):
+        _ = [part async for part in blobs.read(ONE, _digest(b"whole"))]
+
+
+async def _go_on(blobs: ExpiringBlobs) -> None:
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 2) as writer:
+        await writer.write(b"ng")
+
+
+CHANGES: dict[str, Callable[[ExpiringBlobs, Path], Awaitable[object]]] = {
+    "remove a blob": lambda blobs, _: blobs.remove(ONE, _digest(b"whole")),
+    "remove an upload": lambda blobs, _: blobs.remove(ONE, _digest(b"long")),
+    "sweep": lambda blobs, _: blobs.sweep(2.0**32),
+    "begin anew": lambda blobs, _: _begin(blobs, b"lon", 3),
+    "end": lambda blobs, _: _go_on(blobs),
+    "set aside": _read_damaged,
+    "delete all": lambda blobs, _: blobs.delete(ONE),
+}
+"""What changes files of the folder, which has the blob `whole` and an upload of `long`."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_cancelled_change_counts_what_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The change is cancelled once its thread has changed a file, before the loop knows of it."""
+    blobs, folder = ExpiringBlobs(tmp_path), tmp_path / ONE.hex()
+    await _write(blobs, ONE, b"whole")
+    await _begin(blobs, b"lo", 4)
+    loop = asyncio.get_running_loop()
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(changing.cancel)
+
+    for name in ("unlink", "replace", "rename"):
+        monkeypatch.setattr(os, name, _then(getattr(os, name), cancel))
+    changing = asyncio.ensure_future(CHANGES[change](blobs, folder))
+    with pytest.raises(asyncio.CancelledError):
+        await changing
+    tally = await blobs._tallies.of(ONE)
+    assert tally._sizes == file_sizes(folder)
+    assert tally.total == sum(file_sizes(folder).values())
+    assert tally.holders == 0
+
+
+def _then(work: Callable[..., object], also: Callable[[], object]) -> Callable[..., object]:
+    def both(*args: object, **kwargs: object) -> object:
+        result = work(*args, **kwargs)
+        also()
+        return result
+
+    return both
+
+
+@pytest.mark.parametrize("bad_sync", ["of the file", "of the folder"])
+async def test_a_failed_sync_leaves_no_file_that_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_sync: str
+) -> None:
+    sync = os.fsync
+    blobs, folder = Blobs(tmp_path), tmp_path / ONE.hex()
+    await _begin(blobs, b"lo", 4)
+
+    def refused(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        is_last = os.fstat(descriptor).st_size == 4 or list(folder.glob("*[0-9a-f]"))
+        if is_last and is_folder == (bad_sync == "of the folder"):
+            raise OSError(5, "the disk refuses")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 2) as writer:
+        with pytest.raises(StoreError):
+            await writer.write(b"ng")
+    assert not writer.state.complete
+    assert (await blobs._tallies.of(ONE))._sizes == file_sizes(folder)
+
+
+async def test_what_was_removed_before_a_locked_upload_counts_no_longer(tmp_path: Path) -> None:
+    blobs, folder = ExpiringBlobs(tmp_path), tmp_path / ONE.hex()
+    await _begin(blobs, b"lo", 4)
+    (folder / f"{_digest(b'long').hex()}.bad").write_bytes(b"bad")
+    mine = ExpiringBlobs(tmp_path)
+    await mine.stat(ONE, _digest(b"long"))
+    async with await blobs.open_write(ONE, _digest(b"long"), 4, 2):
+        with pytest.raises(StoreLocked):
+            await mine.remove(ONE, _digest(b"long"))
+    assert (await mine._tallies.of(ONE))._sizes == file_sizes(folder)
+
+
+async def test_an_upload_that_is_not_replaced_stays_known(tmp_path: Path) -> None:
+    """Another process writes it, and ends without another byte."""
+    other, mine = Blobs(tmp_path), Blobs(tmp_path)
+    await _begin(other, b"lo", 4)
+    async with await other.open_write(ONE, _digest(b"long"), 4, 2):
+        with pytest.raises(StoreLocked):
+            await mine.open_write(ONE, _digest(b"long"), 5, 0)
+    state = await mine.stat(ONE, _digest(b"long"))
+    assert (state.committed_bytes, state.size_bytes) == (2, 4)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -243,3 +244,28 @@ async def test_a_disk_that_refuses_ends_no_sweep(
     sweeps = asyncio.create_task(stores.all.run_sweeps())
     await until(lambda: not list(stores.folder.glob("*/*")))
     sweeps.cancel()
+
+
+async def test_a_sweep_goes_on_when_the_write_that_began_it_is_cancelled(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call goes away once the first of two conversations has lost its file."""
+    await stores.put(DATA, stores.now + 100)
+    other = ConversationId(b"o" * 32)
+    expire_ms = int(stores.now * 1000) + 100_000
+    async with await stores.all.open_write(other, DIGEST, len(DATA), 0, expire_ms) as writer:
+        await writer.write(DATA)
+    stores.now += 1_000
+    loop, unlink = asyncio.get_running_loop(), os.unlink
+    write = asyncio.ensure_future(
+        stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, expire_ms + 10**7)
+    )
+
+    def cancelling(path: Path) -> None:
+        unlink(path)
+        loop.call_soon_threadsafe(write.cancel)
+
+    monkeypatch.setattr(os, "unlink", cancelling)
+    with pytest.raises(asyncio.CancelledError):
+        await write
+    assert list(stores.folder.glob("*/*")) == []
