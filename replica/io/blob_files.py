@@ -128,6 +128,12 @@ def open_part(part: Path) -> FileIO:
     return file
 
 
+def set_expiry(file: FileIO, expire_time_ms: int) -> None:
+    """Set the Unix time at which a file expires: that of its modification (`ExpiringBlobs`)."""
+    time_ns = expire_time_ms * 1_000_000
+    os.utime(file.fileno(), ns=(time_ns, time_ns))
+
+
 def unlink(file: Path) -> int | None:
     """Delete a file; return its bytes, None if there was none.
 

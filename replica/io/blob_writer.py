@@ -16,6 +16,7 @@ from replica.io.blob_files import (
     in_thread,
     open_part,
     part_name,
+    set_expiry,
     sha256,
     state_of,
     unlink,
@@ -46,9 +47,15 @@ class BlobWriter:
     blob turns out not to match its digest.
     """
 
-    def __init__(self, whole: Path, size: int, tally: Tally, uploads: Uploads) -> None:
-        """Prepare an upload of `size` bytes to become the file `whole`."""
+    def __init__(
+        self, whole: Path, size: int, tally: Tally, uploads: Uploads, expire_time_ms: int = 0
+    ) -> None:
+        """Prepare an upload of `size` bytes to become the file `whole`, which expires then.
+
+        Without a time, its time of modification is that of its last byte.
+        """
         self.whole = whole
+        self._expire_time_ms = expire_time_ms
         self.size = size
         self.tally = tally
         self._part = whole.with_name(part_name(whole.name, size))
@@ -186,6 +193,9 @@ class BlobWriter:
         """Make the bytes durable, and the name of a file that stays a partial one."""
         stored = self._stored or 0
         if stored or stored == self.size:
+            if stored == self.size and self._expire_time_ms:
+                # Before the renaming: a whole file with another time could be swept at once.
+                set_expiry(file, self._expire_time_ms)
             os.fsync(file.fileno())
             if stored < self.size and not self._is_named:
                 sync_folder(self._part.parent)

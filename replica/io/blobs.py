@@ -95,9 +95,17 @@ class Blobs:
             raise BlobTooLarge(f"{size} bytes; at most {self._bytes_max} are accepted")
 
     async def open_write(
-        self, conversation: ConversationId, digest: Digest, size: int, offset: int
+        self,
+        conversation: ConversationId,
+        digest: Digest,
+        size: int,
+        offset: int,
+        expire_time_ms: int = 0,
     ) -> BlobWriter:
         """Begin or resume an upload of `size` bytes at `offset`, the committed size.
+
+        The time is for `ExpiringBlobs` alone: the Unix time at which the blob expires once it
+        is whole. Without one it expires with its last byte.
 
         A second writer of the same blob replaces the first, whose writes then
         fail. Offset 0 with another size than before begins anew, since the
@@ -112,7 +120,7 @@ class Blobs:
                 await writer.close()
             if conversation in self._deleted:
                 raise ConversationDeleted
-            writer = BlobWriter(whole, size, tally, self)
+            writer = BlobWriter(whole, size, tally, self, expire_time_ms)
             self._writers[whole] = writer
             tally.holders += 1
             await writer.open(offset)

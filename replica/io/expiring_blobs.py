@@ -1,18 +1,20 @@
 """Blobs that may be deleted after a time: derived state (spec/04-link §8).
 
 A whole blob's time of modification is the time at which it expires, so no second record can
-disagree with the file. One whose upload has just ended expires at once until that is set.
+disagree with the file. It is set before the file gets the name of a whole blob.
 """
 
 import os
+from io import FileIO
 from pathlib import Path
 from typing import ClassVar
 
 from replica.ids import ConversationId, Digest
-from replica.io.blob_files import bad_name, in_thread, part_name, unlink
+from replica.io.blob_files import bad_name, in_thread, part_name, set_expiry, unlink
 from replica.io.blob_tally import Tally
 from replica.io.blobs import UPLOAD_LIFETIME_S, Blobs
 from replica.io.to_the_end import to_the_end
+from replica.refusals import BlobMissing
 
 
 class ExpiringBlobs(Blobs):
@@ -27,12 +29,12 @@ class ExpiringBlobs(Blobs):
     async def keep_until(
         self, conversation: ConversationId, digest: Digest, expire_time_ms: int
     ) -> None:
-        """Set the Unix time at which a whole blob expires, unless a later one is set.
+        """Set the Unix time at which a whole blob expires durably, unless a later one is set.
 
-        Raises StoreError.
+        Raises BlobMissing if it is gone or was never whole, and StoreError.
         """
         async with self._turn(conversation):
-            await in_thread(_keep_until, self._path(conversation, digest), expire_time_ms / 1000)
+            await in_thread(_keep_until, self._path(conversation, digest), expire_time_ms)
 
     async def remove(self, conversation: ConversationId, digest: Digest) -> int:
         """Delete a blob, or its upload; return its bytes. Raises StoreError."""
@@ -56,9 +58,12 @@ class ExpiringBlobs(Blobs):
         return removed_bytes
 
 
-def _keep_until(whole: Path, expire_s: float) -> None:
+def _keep_until(whole: Path, expire_time_ms: int) -> None:
     try:
-        if whole.stat().st_mtime < expire_s:
-            os.utime(whole, (expire_s, expire_s))
-    except FileNotFoundError:  # incomplete, or removed meanwhile
-        return
+        file = FileIO(whole)
+    except FileNotFoundError as error:
+        raise BlobMissing("the blob was deleted meanwhile, or is not whole") from error
+    with file:
+        if os.fstat(file.fileno()).st_mtime_ns < expire_time_ms * 1_000_000:
+            set_expiry(file, expire_time_ms)
+            os.fsync(file.fileno())

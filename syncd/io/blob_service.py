@@ -107,8 +107,10 @@ class BlobService:
                 await self._permitted(first, context, Right.WRITE_BLOBS)
                 await writer.write(request.data)
                 self._driver.counters.bytes_in += len(request.data)
-        await self._blobs.finish(held.id, digest, expire_ms)
         state = writer.state
+        if state.complete:
+            # It may have been whole before, with an earlier time, and gone by now.
+            await self._blobs.finish(held.id, digest, expire_ms)
         return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)
 
     async def remove(self, request: pb.RemoveRequest, context: rpc.Context) -> pb.RemoveResponse:

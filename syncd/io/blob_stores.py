@@ -60,7 +60,7 @@ class BlobStores:
         offset: int,
         expire_time_ms: int,
     ) -> BlobWriter:
-        """Begin or resume an upload, as `Blobs.open_write` does; call `finish` after it.
+        """Begin or resume an upload, as `Blobs.open_write` does; call `finish` once it is whole.
 
         0 as time to expire at is never. Raises ArgumentInvalid for a time in the past.
         """
@@ -71,12 +71,15 @@ class BlobStores:
         await to_the_end(self.sweep())
         if not expire_time_ms:
             return await self._lasting.open_write(conversation, digest, size, offset)
-        return await self._expiring.open_write(conversation, digest, size, offset)
+        return await self._expiring.open_write(conversation, digest, size, offset, expire_time_ms)
 
     async def finish(
         self, conversation: ConversationId, digest: Digest, expire_time_ms: int
     ) -> None:
-        """Set the time at which a blob expires whose upload has ended; 0 is never."""
+        """See to it that a whole blob expires no earlier than then; 0 is never.
+
+        Raises BlobMissing if it is gone, and StoreError.
+        """
         if expire_time_ms:
             await self._expiring.keep_until(conversation, digest, expire_time_ms)
 

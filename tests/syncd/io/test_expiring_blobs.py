@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.v1 import blob_pb2 as pb
+from antiphon.v1.blob_pb2_grpc import BlobServiceStub
 from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, Digest
-from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs
+from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs, rpc
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
@@ -269,3 +271,50 @@ async def test_a_sweep_goes_on_when_the_write_that_began_it_is_cancelled(
     with pytest.raises(asyncio.CancelledError):
         await write
     assert list(stores.folder.glob("*/*")) == []
+
+
+async def test_a_whole_blob_expires_no_earlier_than_was_asked_for(stores: Stores) -> None:
+    """The hub looks for expired blobs behind the last byte, before the client ends its call."""
+    expire_ms = int(stores.now * 1000) + 500_000
+    async with await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, expire_ms) as writer:
+        assert (await writer.write(DATA)).complete
+        await stores.pass_time(SWEEP_EVERY_S)
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    await stores.pass_time(500)
+    assert await stores.all.stat(CONVERSATION, DIGEST) == NOTHING
+    with pytest.raises(BlobMissing):
+        await stores.all.finish(CONVERSATION, DIGEST, expire_ms)
+
+
+async def test_the_time_of_a_resumed_upload_is_the_last_one(stores: Stores) -> None:
+    for expire_s, data in ((900.0, DATA[:10]), (500.0, DATA[10:])):
+        at, expire_ms = DATA.index(data), int((stores.now + expire_s) * 1000)
+        async with await stores.all.open_write(
+            CONVERSATION, DIGEST, len(DATA), at, expire_ms
+        ) as writer:
+            await writer.write(data)
+    await stores.pass_time(400)
+    assert (await stores.all.stat(CONVERSATION, DIGEST)).complete
+    await stores.pass_time(200)
+    assert await stores.all.stat(CONVERSATION, DIGEST) == NOTHING
+
+
+async def test_a_hub_does_not_confirm_a_blob_that_is_gone(served: ServedHub) -> None:
+    """It is removed behind its last byte, before the client ends its call."""
+    blobs, expire_ms = BlobCalls(served.owner.calls), now_ms() + 60_000
+    data = DATA[:100]
+    digest = Digest(hashlib.sha256(data).digest())
+    first = pb.WriteRequest(
+        conversation=served.id, digest=digest, size_bytes=100, expire_time_ms=expire_ms
+    )
+
+    async def requests() -> AsyncIterator[pb.WriteRequest]:
+        yield first
+        yield pb.WriteRequest(data=data)
+        while not (await blobs.stat(served.id, digest)).complete:
+            pass
+        assert await blobs.remove(served.id, digest) == len(data)
+
+    stub = BlobServiceStub(served.owner.calls.channel)
+    with pytest.raises(BlobMissing):
+        await rpc.typed(stub.Write(requests(), metadata=served.owner.metadata))
