@@ -43,6 +43,7 @@ from replica.io import (
     keys,
     open_read_only,
     petnames,
+    require_content,
 )
 from replica.link import EntryFailed, Event, SyncState
 from replica.refusals import (
@@ -152,9 +153,10 @@ class Session:
             yield store
 
     def require_store(self) -> Path:
-        """Return the path of the store. Raises NothingHere if it does not exist."""
+        """Return the path of the store. Raises NothingHere if there is none, StoreCorrupt."""
         path = self.settings.store_path
         if not path.is_file():
+            require_content(path)  # it may be gone, which is damage
             raise NothingHere(f"{path} does not exist")
         return path
 

@@ -65,6 +65,7 @@ from replica.io.saved_acks import SavedAcks
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
 from replica.io.store_lock import require_free
+from replica.io.tail import require_content
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.io.to_the_end import look_at, to_the_end
 from replica.io.turns import (
@@ -165,6 +166,7 @@ __all__ = [
     "redeem",
     "repair_store",
     "replacing",
+    "require_content",
     "require_free",
     "require_link",
     "revoke_invitation",

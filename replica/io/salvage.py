@@ -1,29 +1,29 @@
 """What can be read of a damaged store, and a new store made of it (spec/04-link §10).
 
 Every entry is verified by its author's signature, so it does not matter in which
-state the file around it is. Nothing is deleted: the damaged files are set aside.
+state the file around it is. Nothing is deleted: the damaged files are set aside, once
+the new store is whole (DECISIONS D224, D405).
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 from replica.errors import EntryRefused
-from replica.ids import ID_BYTES, SIGNATURE_BYTES, EntryId
-from replica.io import high_water, schema
+from replica.ids import ID_BYTES, SIGNATURE_BYTES, ConversationId, EntryId
+from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
-from replica.io.disk import set_aside, typed_errors
+from replica.io.disk import typed_errors
 from replica.io.rows import checksum_of
-from replica.io.small_rows import HUB_KEY
+from replica.io.small_rows import HUB_KEY, TOMBSTONES
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
 from replica.io.transaction import Statement
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
-from replica.refusals import StoreCorrupt
+from replica.refusals import StoreCorrupt, ValueDamaged
 
-_SUFFIXES = ("", "-wal", "-shm", "-journal", ".mark")
 _CHUNK = 256
 """Entries of one transaction of the new store."""
 
@@ -36,6 +36,8 @@ class Salvaged:
     values: dict[str, bytes] = field(default_factory=dict)
     listed: set[tuple[bytes, bytes]] = field(default_factory=set)
     """Conversation and id of membership entries, as the store lists them a second time."""
+    tombstones: set[ConversationId] = field(default_factory=set)
+    """Conversations that any version of the tombstones names."""
 
     def receive(self, columns: Record) -> None:
         """Add the row of these columns if its own checks hold."""
@@ -48,6 +50,27 @@ class Salvaged:
             case [str() as key, bytes() as value, int() as checksum]:
                 if checksum == checksum_of(key.encode(), value):
                     self.values[key] = value
+                    if key in TOMBSTONES:
+                        self.tombstones |= _ids_in(value)
+
+    def add_older(self, older: "Salvaged") -> None:
+        """Add the entries and tombstones of files that the store has left behind.
+
+        Their values and listings may have been replaced or erased since.
+        """
+        self.tombstones |= older.tombstones
+        for id_, entry in older.entries.items():
+            known = self.entries.get(id_)
+            if known is None or known.body is None:
+                self.entries[id_] = entry
+
+    def erase_deleted(self) -> None:
+        """Drop what is of conversations with a tombstone, and put all tombstones into `values`."""
+        gone = self.tombstones
+        self.entries = {i: e for i, e in self.entries.items() if e.conversation not in gone}
+        self.listed = {one for one in self.listed if one[0] not in gone}
+        if gone:
+            self.values |= dict.fromkeys(TOMBSTONES, b"".join(sorted(gone)))
 
     def _add_entry(self, header: bytes, signature: bytes, body: object) -> None:
         if len(signature) != SIGNATURE_BYTES or not isinstance(body, bytes | None):
@@ -61,6 +84,12 @@ class Salvaged:
             is_useful = entry.body is not None or bare.header.kind not in CONTROL_KINDS
             if is_useful and (known is None or known.body is None):
                 self.entries[entry.id] = entry
+
+
+def _ids_in(value: bytes) -> set[ConversationId]:
+    """Return the conversations of a value under one of TOMBSTONES."""
+    starts = range(0, len(value) - ID_BYTES + 1, ID_BYTES)
+    return {ConversationId(value[at : at + ID_BYTES]) for at in starts}
 
 
 def _with_body(bare: Entry, body: bytes | None) -> Entry:
@@ -114,17 +143,33 @@ class _StoreInRepair(Store):
 async def repair_store(path: Path) -> StoreRepair:
     """Make the store usable; return what was done. No other process may hold it.
 
-    A store that reads is left as it is, but for entries found in a WAL that was set
-    aside. Raises StoreLocked or StoreError.
+    A store that reads is left as it is, but for entries of a WAL that SQLite did not read to
+    its end. A repair that was cut short is finished, or begun again. Raises StoreLocked or
+    StoreError; then what was not replaced yet is as it was.
     """
-    mark = high_water.read(path) or high_water.Mark()
+    with _locked(path):
+        is_finished = store_files.is_cut_short(path)
+        if is_finished:
+            store_files.put_in_place(path)
+        store_files.discard_unfinished(path)
     try:
         why = await _damage_of(path)
     except StoreCorrupt as error:
         why = error.detail
     if why:
-        return await _rebuild(path, mark, why)
-    return await _add_from_wals(path)
+        return await _rebuild(path, why)
+    return await (_report_finished(path) if is_finished else _add_lost_ends(path))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from the store. Raises StoreLocked, and OSErrors as StoreError."""
+    with typed_errors():
+        descriptor = store_lock.lock_name(path)
+        try:
+            yield
+        finally:
+            store_lock.unlock(descriptor)
 
 
 async def _damage_of(path: Path) -> str:
@@ -147,50 +192,94 @@ async def _damage_of(path: Path) -> str:
     return ""
 
 
-async def _rebuild(path: Path, mark: high_water.Mark, why: str) -> StoreRepair:
-    found = _read_pages(path, (path,))
-    aside = None
-    for suffix in _SUFFIXES:
-        file = path.with_name(f"{path.name}{suffix}")
-        if file.exists():
-            moved = set_aside(file)
-            aside = aside if suffix else moved
-    async with await _StoreInRepair.open(path) as store:
+async def _rebuild(path: Path, why: str) -> StoreRepair:
+    with _locked(path):
+        mark = high_water.read(path) or high_water.Mark()
+        found = _read_pages((path,), path.parent.glob(f"{path.name}-wal"))
+        for end in store_files.lost_ends(path):
+            found.add_older(_read_pages((path,), (end,)))
+        found.erase_deleted()
+        try:
+            await _write_draft(store_files.draft_of(path), found)
+            store_files.complete_draft(path)
+        except BaseException:
+            with suppress(OSError):  # the next repair deletes it
+                store_files.discard_unfinished(path)
+            raise
+        aside = store_files.put_in_place(path)
+    return _report(aside, mark, len(found.entries), why)
+
+
+async def _write_draft(draft: Path, found: Salvaged) -> None:
+    async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
         for key, value in found.values.items():
             await store.put_meta(key, value)
         await store.list_members(found.listed)
-    return StoreRepair(aside, len(found.entries), max(0, mark.stored - len(found.entries)), why)
 
 
-async def _add_from_wals(path: Path) -> StoreRepair:
-    wals = sorted(path.parent.glob(f"{path.name}-wal.damaged-*"))
-    lost = kept = 0
+def _report(aside: Path, mark: high_water.Mark, kept: int, why: str) -> StoreRepair:
+    lost = max(0, mark.stored - kept)
+    return StoreRepair(aside if aside.exists() else None, kept, lost, why)
+
+
+async def _report_finished(path: Path) -> StoreRepair:
+    """Return what the repair that was cut short would have returned."""
+    aside = store_files.newest_aside(path) or path
+    async with await Store.open(path) as store:
+        kept = sum(stored.entries for stored in await store.conversations())
+    mark = high_water.read(aside) or high_water.Mark()
+    return _report(aside, mark, kept, "a repair of it was cut short")
+
+
+async def _add_lost_ends(path: Path) -> StoreRepair:
+    kept = 0
     async with await _StoreInRepair.open(path) as store:
         await store.drop_damaged_values()
         lost = store.lost_count
-        if lost:
-            found = _read_pages(path, ())
-            held: set[EntryId] = set()
-            for stored in await store.conversations():
-                held |= {e.id for e in (await store.load(stored.conversation)).entries}
-            new = [entry for entry in found.entries.values() if entry.id not in held]
-            await _fill(store, new)
-            kept = len(new)
+        if ends := store_files.lost_ends(path):
+            older = Salvaged()
+            for end in ends:
+                older.add_older(_read_pages((), (end,)))
+            kept = await _add(store, older)
         store.forget_losses()
-    for wal in wals if kept >= lost else ():
-        wal.unlink()
+        with typed_errors():
+            store_files.set_lost_ends_aside(path)
     return StoreRepair(None, kept, max(0, lost - kept), "its end was lost" if lost else "")
 
 
-def _read_pages(path: Path, databases: Iterable[Path]) -> Salvaged:
-    """Read the pages of these databases and of all WALs beside `path`."""
+async def _add(store: Store, older: Salvaged) -> int:
+    """Add entries and tombstones to a sound store; return the number of entries added."""
+    known = await _tombstones(store)
+    lost = older.tombstones - known
+    older.tombstones |= known
+    older.erase_deleted()
+    if lost:
+        await store.put_meta(TOMBSTONES[0], older.values[TOMBSTONES[0]], *TOMBSTONES[1:])
+    held: set[EntryId] = set()
+    for stored in await store.conversations():
+        held |= {e.id for e in (await store.load(stored.conversation)).entries}
+    new = [entry for entry in older.entries.values() if entry.id not in held]
+    await _fill(store, new)
+    return len(new)
+
+
+async def _tombstones(store: Store) -> set[ConversationId]:
+    found: set[ConversationId] = set()
+    for key in TOMBSTONES:
+        with suppress(ValueDamaged):  # the other holds the same
+            found |= _ids_in(await store.get_meta(key) or b"")
+    return found
+
+
+def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:
+    """Read the pages of these files."""
     pages, found = Pages(), Salvaged()
     with typed_errors():
         for database in databases:
             if database.exists():
                 pages.add_database(database)
-        for wal in sorted(path.parent.glob(f"{path.name}-wal*")):
+        for wal in wals:
             pages.add_wal(wal)
     for columns in pages.records():
         found.receive(columns)

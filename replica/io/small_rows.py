@@ -19,6 +19,9 @@ _TIME = struct.Struct("<q")
 HUB_KEY = "hub key "
 """Beginning of the keys under which the pinned keys of hubs are stored."""
 
+TOMBSTONES = ("deleted conversations", "deleted conversations, again")
+"""Keys of the ids of conversations that were deleted at a hub: the same value under each."""
+
 Row = tuple[Any, ...]
 
 

@@ -17,9 +17,27 @@ _PID_BYTES_MAX = 20
 
 
 def lock(path: Path) -> int:
-    """Lock the store for this process; the lock ends by `unlock` or with the process.
+    """Lock the store for this process, and create its file if it is new.
 
-    Raises StoreLocked with the process id of its holder, StoreReadOnly, StoreCorrupt, OSError.
+    The lock ends by `unlock` or with the process. Raises StoreLocked with the process id of its
+    holder, StoreReadOnly, StoreCorrupt, OSError.
+    """
+    descriptor = lock_name(path)
+    try:
+        tail.require_content(path)
+        # SQLite would create the file readable to all. Done under the lock, because closing
+        # a descriptor of a database drops the locks SQLite holds on it in this process.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+    except BaseException:
+        close_file(descriptor)
+        raise
+    return descriptor
+
+
+def lock_name(path: Path) -> int:
+    """Lock the store whatever its files are, or whether they are there; as `lock` else.
+
+    Raises StoreLocked with the process id of its holder, StoreReadOnly, OSError.
     """
     make_folder(path.parent)
     try:
@@ -30,10 +48,6 @@ def lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        tail.require_content(path)
-        # SQLite would create the file readable to all. Done under the lock, because closing
-        # a descriptor of a database drops the locks SQLite holds on it in this process.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
     except BlockingIOError as error:
         holder = _words(_pid_in(descriptor))
         close_file(descriptor)

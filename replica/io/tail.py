@@ -4,8 +4,8 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from replica.io import high_water, schema
-from replica.io.disk import sync_folder
+from replica.io import high_water, schema, store_files
+from replica.io.disk import replacing
 from replica.io.high_water import Mark, MarkFile
 from replica.io.logger import get_logger
 from replica.log import entry_id
@@ -21,12 +21,16 @@ _log = get_logger()
 
 
 def require_content(path: Path) -> None:
-    """Refuse an empty file in which entries were stored. Raises StoreCorrupt."""
+    """Refuse an absent or empty file that can be no new store's. Raises StoreCorrupt."""
     if path.exists() and path.stat().st_size:
         return
+    if store_files.is_cut_short(path):
+        raise StoreCorrupt(f"{path} is missing: a repair of it was cut short")
     mark = high_water.read(path)
     if mark is not None and mark.stored:
         raise StoreCorrupt(f"{path} is empty, though {mark.stored:,} entries were stored in it")
+    if store_files.was_replaced(path):
+        raise StoreCorrupt(f"{path} is empty, though an earlier file of that name was repaired")
 
 
 async def note_loss(path: Path, file: MarkFile) -> None:
@@ -40,11 +44,8 @@ async def note_loss(path: Path, file: MarkFile) -> None:
     _log.error("the end of a store was lost", path=str(path), count=mark.lost - file.mark.lost)
     wal = path.with_name(f"{path.name}-wal")
     if wal.exists() and wal.stat().st_size:
-        number = 1
-        while (copy := path.with_name(f"{wal.name}.damaged-{number}")).exists():
-            number += 1
-        shutil.copy2(wal, copy)
-        sync_folder(path.parent)
+        with replacing(store_files.next_lost_end(path)) as copy, wal.open("rb") as lost:
+            shutil.copyfileobj(lost, copy)
     file.write(mark)
 
 

@@ -9,12 +9,10 @@ import asyncio
 import structlog
 
 from replica.ids import ID_BYTES, ConversationId
-from replica.io import Store
+from replica.io import Store, small_rows
 from replica.refusals import ValueDamaged
 
 log = structlog.get_logger()
-
-_COPIES = ("deleted conversations", "deleted conversations, again")
 
 
 class Tombstones:
@@ -29,13 +27,13 @@ class Tombstones:
     async def load(self) -> frozenset[ConversationId]:
         """Return the ids in either copy. Raises ValueDamaged if both are damaged, StoreError."""
         found, damaged = b"", []
-        for name in _COPIES:
+        for name in small_rows.TOMBSTONES:
             try:
                 found += await self._store.get_meta(name) or b""
             except ValueDamaged as error:
                 log.warning("tombstones damaged", detail=error.detail)
                 damaged.append(error)
-        if len(damaged) == len(_COPIES):
+        if len(damaged) == len(small_rows.TOMBSTONES):
             raise damaged[0]
         starts = range(0, len(found), ID_BYTES)
         self._ids.update(ConversationId(found[at : at + ID_BYTES]) for at in starts)
@@ -45,5 +43,5 @@ class Tombstones:
         """Store a tombstone; return once it is durable. After a StoreError there is none."""
         async with self._adds:  # each writes all, so none may begin before another has ended
             ids = b"".join(sorted({*self._ids, conversation}))
-            await self._store.put_meta(_COPIES[0], ids, *_COPIES[1:])
+            await self._store.put_meta(small_rows.TOMBSTONES[0], ids, *small_rows.TOMBSTONES[1:])
             self._ids.add(conversation)

@@ -3,17 +3,21 @@
 import random
 import shutil
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from replica.ids import Track
+from replica.ids import ConversationId, EntryId, Track
+from replica.io import store_files
 from replica.io.salvage import repair_store
+from replica.io.small_rows import TOMBSTONES
 from replica.io.sqlite_pages import Pages
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreLocked
-from tests.replica.io.test_high_water import killed_after
+from syncd.io.tombstones import Tombstones
+from tests.replica.io.test_high_water import break_frame, killed_after
 from tests.support.files import overwrite, query
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
@@ -133,3 +137,104 @@ async def test_of_a_small_value_the_last_version_is_kept(tmp_path: Path, seed: i
     assert (await repair_store(left)).aside is not None
     async with await Store.open(left) as store:
         assert {key: await store.get_meta(key) for key in values} == values
+
+
+# --- repairs after repairs ----------------------------------------------------------------
+
+
+def break_both(path: Path) -> None:
+    """Damage a database and its WAL so that SQLite reads neither."""
+    overwrite(path, 0, bytes(64))
+    overwrite(path.with_name("log.db-wal"), 0, b"no longer SQLite")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a store answers."""
+
+    entries: frozenset[EntryId]
+    values: tuple[bytes | None, ...]
+    deleted: frozenset[ConversationId]
+    listed: frozenset[EntryId]
+    lost: int
+
+
+async def held_in(path: Path) -> Held:
+    async with await Store.open(path) as store:
+        entries: set[EntryId] = set()
+        listed: set[EntryId] = set()
+        for stored in await store.conversations():
+            loaded = await store.load(stored.conversation)
+            entries |= {entry.id for entry in loaded.entries}
+            listed |= loaded.lost.membership
+        values = [await store.get_meta(key) for key in ("pin", "choice")]
+        deleted = await Tombstones(store).load()
+        lost = store.lost_count
+    return Held(frozenset(entries), tuple(values), deleted, frozenset(listed), lost)
+
+
+async def test_a_later_repair_brings_back_nothing_that_was_replaced_or_erased(path: Path) -> None:
+    first, second, third = (log(4, seed=seed) for seed in (1, 2, 3))
+    one, two, three = (entries[0].conversation for entries in (first, second, third))
+    await killed_after(path, [*first, *second, *third])
+    break_both(path)
+    assert (await repair_store(path)).kept == 15
+    async with await Store.open(path) as store:
+        await Tombstones(store).add(one)
+        await store.delete(one)
+        await store.delete(two)
+        await store.put_meta("pin", b"new")
+    overwrite(path, 0, bytes(64))
+    assert (await repair_store(path)).kept == 5
+    held = await held_in(path)
+    assert held.values == (b"new", None)
+    assert held.deleted == {one}
+    async with await Store.open(path) as store:
+        assert [stored.conversation for stored in await store.conversations()] == [three]
+
+
+async def test_tombstones_of_all_versions_are_kept(path: Path) -> None:
+    ids = [ConversationId(bytes([number]) * 32) for number in range(3)]
+    entries = log(3)
+    async with await Store.open(path) as store:
+        for number in range(3):
+            value = b"".join(ids[: number + 1])
+            await store.put_meta(TOMBSTONES[0], value, *TOMBSTONES[1:])
+        await store.append(entries)
+        left = path.parent.with_name("left")
+        shutil.copytree(path.parent, left)
+    # Of the newest version of both copies one byte is wrong; an older one is in the WAL too.
+    wal = left / "log.db-wal"
+    wal.write_bytes(wal.read_bytes().replace(ids[2], bytes(32)))
+    overwrite(left / "log.db", 0, bytes(64))
+    await repair_store(left / "log.db")
+    assert (await held_in(left / "log.db")).deleted == {*ids[:2]}
+
+
+async def test_a_deletion_in_the_lost_end_of_a_store_is_kept(path: Path) -> None:
+    entries, later = log(3), log(3, seed=2)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    async with await Store.open(path) as store:
+        await store.append(later[:1])
+        await Tombstones(store).add(entries[0].conversation)
+        await store.append(later[1:])
+        left = path.parent.with_name("left") / "log.db"
+        shutil.copytree(path.parent, left.parent)
+    overwrite(left.with_name("log.db-wal"), 32 + 24 + 2_000, b"wrong")
+    done = await repair_store(left)
+    assert (done.kept, done.lost) == (len(later), 0)
+    assert (await held_in(left)).deleted == {entries[0].conversation}
+
+
+async def test_a_wal_that_is_not_needed_is_kept_aside(path: Path) -> None:
+    entries = log(8)
+    await killed_after(path, entries)
+    break_frame(path, 4)
+    await repair_store(path)
+    aside = path.with_name("log.db.damaged-1.lost-1-wal")
+    before = aside.read_bytes()
+    for _ in range(2):
+        assert not (await repair_store(path)).why
+    assert aside.read_bytes() == before
+    assert store_files.lost_ends(path) == []
