@@ -13,7 +13,7 @@ from model_host.engine import compute_threads, torch_import
 if TYPE_CHECKING:
     from model_host.engine.any_format import open_model
     from model_host.engine.file_digest import file_sha256
-    from model_host.engine.model_file import ModelFile
+    from model_host.engine.model_file import ModelFile, naming
     from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT
     from model_host.engine.tokenizer import Tokenizer
     from model_host.engine.torch_engine import TorchEngine
@@ -26,6 +26,7 @@ __all__ = [
     "TorchEngine",
     "compute_threads",
     "file_sha256",
+    "naming",
     "open_model",
     "soonest_numerics",
     "torch_import",
@@ -37,6 +38,7 @@ _MODULES = {
     "Tokenizer": "tokenizer",
     "TorchEngine": "torch_engine",
     "file_sha256": "file_digest",
+    "naming": "model_file",
     "open_model": "any_format",
     "soonest_numerics": "weights",
 }

@@ -12,8 +12,7 @@ import structlog
 
 from model_host import sampler
 from model_host.contexts import Contexts
-from model_host.engine import ModelFile, Tokenizer, open_model
-from model_host.engine.model_file import naming
+from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name

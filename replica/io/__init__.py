@@ -62,6 +62,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
+from replica.io.small_rows import TOMBSTONES
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
 from replica.io.store_lock import require_free
@@ -87,6 +88,7 @@ __all__ = [
     "FILE_MODE",
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
+    "TOMBSTONES",
     "Asked",
     "BlobCalls",
     "BlobQuota",

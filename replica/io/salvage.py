@@ -133,7 +133,9 @@ class _StoreInRepair(Store):
                 and checksum == checksum_of(key, value)
             )
             if not is_sound and not bytes(key).startswith(HUB_KEY.encode()):
-                await self._commit.write([Statement(sql.DROP_META, [(key, value, checksum)])])
+                drops = (sql.DROP_META, sql.DROP_COPY)
+                row = (key, value, checksum)
+                await self._commit.write([Statement(drop, [row]) for drop in drops])
 
     def forget_losses(self) -> None:
         """Count losses from now on."""
@@ -214,7 +216,8 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
     async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
         for key, value in found.values.items():
-            await store.put_meta(key, value)
+            if key not in TOMBSTONES[1:]:
+                await store.put_meta(key, value, *(TOMBSTONES[1:] if key in TOMBSTONES else ()))
         await store.list_members(found.listed)
 
 

@@ -86,6 +86,11 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "ALTER TABLE meta ADD COLUMN checksum INTEGER",
         "ALTER TABLE acks ADD COLUMN checksum INTEGER",
     ),
+    # 3: second copies of small values, apart from the first.
+    (
+        "CREATE TABLE copies (key TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER NOT NULL)"
+        " WITHOUT ROWID",
+    ),
 )
 
 REBUILD_INDEX = (

@@ -92,13 +92,20 @@ LOAD_ACKS = """
 SELECT conversation, peer, lane, head, acked_ms, checksum FROM acks
 WHERE conversation = ?1 AND peer = ifnull(?2, peer)
 """
-GET_META = "SELECT key, value, checksum FROM meta WHERE key = ?"
-ALL_META = "SELECT key, value, checksum FROM meta"
+GET_META = """
+SELECT key, value, checksum FROM copies WHERE key = ?1
+UNION ALL SELECT key, value, checksum FROM meta WHERE key = ?1
+"""
+ALL_META = """
+SELECT key, value, checksum FROM copies UNION ALL SELECT key, value, checksum FROM meta
+"""
 DROP_META = """
 DELETE FROM meta WHERE CAST(key AS BLOB) IS CAST(?1 AS BLOB)
   AND CAST(value AS BLOB) IS CAST(?2 AS BLOB) AND checksum IS ?3
 """
+DROP_COPY = DROP_META.replace("meta", "copies")
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
+PUT_COPY = "INSERT OR REPLACE INTO copies VALUES (?, ?, ?)"
 
 
 def appending(entries: Sequence[Entry]) -> list[Statement]:

@@ -220,10 +220,14 @@ class Store:
     async def put_meta(self, key: str, value: bytes, *copies: str) -> None:
         """Store a small value under `key`; return once it is durable.
 
-        It is stored under the keys of its `copies` at once, or under none.
+        It is stored under the keys of its `copies` at once, or under none. These are in a table
+        of their own: no damage of one page hides both.
         """
-        rows = [small_rows.value_row(one, value) for one in (key, *copies)]
-        await self._commit.write([Statement(sql.PUT_META, rows)])
+        statements = [Statement(sql.PUT_META, [small_rows.value_row(key, value)])]
+        if copies:
+            rows = [small_rows.value_row(one, value) for one in copies]
+            statements.append(Statement(sql.PUT_COPY, rows))
+        await self._commit.write(statements)
 
     async def quarantined(self) -> list[Quarantined]:
         """List the rows that failed their digests and were not deleted since."""

@@ -18,6 +18,7 @@ from replica.io.hub_calls import pin
 from replica.io.keys import load_or_create, load_or_create_secret, public
 from replica.io.store import Store
 from replica.log.entry import Entry
+from syncd.io.tombstones import Tombstones
 from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
@@ -27,7 +28,6 @@ ADDRESS = "127.0.0.1:7411"
 HUB, DELETED = Writer(98).public, ConversationId(b"d" * 32)
 BLOB = b"a blob of some bytes" * 9
 BLOB_DIGEST = Digest(hashlib.sha256(BLOB).digest())
-TOMBSTONES = ("deleted conversations", "deleted conversations, again")
 CURRENT = "cli current"
 HEAD = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, Digest(b"p" * 32), Digest(b"c" * 32))
 TOKENS = [Choice(number) for number in (5, 70_000, 0, 3)]
@@ -67,8 +67,7 @@ async def build(folder: Path, kind: str) -> Truth:
             for at in range(0, len(log), 8):
                 await store.append(log[at : at + 8])
         if kind == "hub":
-            for name in TOMBSTONES:
-                await store.put_meta(name, DELETED)
+            await Tombstones(store).add(DELETED)
         else:
             await _fill_replica(store, logs)
         if kind == "killed":

@@ -32,3 +32,18 @@ async def test_a_hub_that_can_read_no_conversation_says_so(tmp_path: Path) -> No
         ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
     count_of_cells = (page - 1) * page_bytes + 3
     assert await judge(sound, truth, store, count_of_cells, 4) == "mended after STORE_CORRUPT"
+
+
+async def test_a_hidden_row_of_values_does_not_bring_a_deletion_back(tmp_path: Path) -> None:
+    """The copies of the tombstones lie in two tables: one page can't hide both."""
+    sound = tmp_path / "sound"
+    truth = await folders.build(sound, "hub")
+    store = Path("log") / "log.db"
+    for table in ("meta", "copies"):
+        with closing(sqlite3.connect(sound / store)) as connection:
+            asked = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+            ((page,),) = connection.execute(asked, [table]).fetchall()
+            ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+        cells = int.from_bytes((sound / store).read_bytes()[(page - 1) * page_bytes + 3 :][:2])
+        for place, mask in ((0, 1), (4, cells)):  # the kind of the page, and no cells
+            await judge(sound, truth, store, (page - 1) * page_bytes + place, mask)

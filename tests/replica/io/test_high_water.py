@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.io import high_water
+from replica.io import high_water, schema
 from replica.io.readonly import open_read_only
 from replica.io.salvage import repair_store
 from replica.io.store import Store
@@ -166,7 +166,7 @@ async def test_a_header_of_another_draft_is_damage_if_the_mark_knows_better(path
     entries = log(3)
     async with await Store.open(path) as store:
         await store.append(entries)
-    query(path, "PRAGMA user_version = 2003")
+    query(path, f"PRAGMA user_version = {schema.number() + 1}")
     with pytest.raises(StoreCorrupt, match="damaged"):
         await Store.open(path)
     done = await repair_store(path)
