@@ -13,10 +13,13 @@ from replica.ids import ConversationId, Digest
 from replica.io import rpc
 from replica.io.blob_files import BlobState
 from replica.io.hub_calls import HubCalls, Metadata
-from replica.refusals import BlobMissing, BlobOffsetInvalid
+from replica.refusals import BlobMissing, BlobOffsetInvalid, HubUnreachable
 
 ReadChunk = Callable[[int], bytes]
 """Return 1 to 262,144 bytes of a blob from an offset; it is called in a thread."""
+
+OFFSET_TRIES = 4
+"""Tries of a Write whose offset the hub refuses, since the committed size has changed."""
 
 
 class BlobCalls:
@@ -52,24 +55,32 @@ class BlobCalls:
     ) -> None:
         """Write a blob from its committed size on; `read` returns its bytes.
 
-        Of one that is complete a later time to expire at is set. Raises the refusals of the
-        hub, and HubUnreachable.
+        Of one that is complete a later time to expire at is set. Where the hub refuses the
+        committed size, since another upload of the blob was open and committed more, or the
+        call breaks off, it is asked for again, OFFSET_TRIES times at most. Raises the refusals of the hub, of which
+        BlobOffsetInvalid says that others still write this blob, and HubUnreachable.
         """
-        state = await self.stat(conversation, digest)
-        first = pb.WriteRequest(
-            conversation=conversation,
-            digest=digest,
-            size_bytes=size,
-            offset=state.committed_bytes if state.size_bytes == size else 0,
-            expire_time_ms=expire_time_ms,
-        )
-        try:
-            await self._write(first, read)
-        except BlobOffsetInvalid:  # those bytes are of the blob that is kept in the other way
-            if not first.offset:
-                raise
-            first.offset = 0
-            await self._write(first, read)
+        refused: int | None = None
+        for tries_left in reversed(range(OFFSET_TRIES)):
+            state = await self.stat(conversation, digest)
+            offset = state.committed_bytes if state.size_bytes == size else 0
+            if offset == refused:  # those bytes are of the blob that is kept in the other way
+                offset = 0
+            first = pb.WriteRequest(
+                conversation=conversation,
+                digest=digest,
+                size_bytes=size,
+                offset=offset,
+                expire_time_ms=expire_time_ms,
+            )
+            try:
+                await self._write(first, read)
+                break
+            except (BlobOffsetInvalid, HubUnreachable):
+                # gRPC hides a refusal that comes while data is sent: INTERNAL. Stat tells more.
+                if not tries_left:
+                    raise
+                refused = offset
 
     async def _write(self, first: pb.WriteRequest, read: ReadChunk) -> None:
         async def call(metadata: Metadata) -> None:

@@ -108,6 +108,19 @@ class BlobWriter:
             self._release()
             return self.state
 
+    async def make_way(self, offset: int, size: int) -> None:
+        """Close for another writer of the blob that would begin at `offset`.
+
+        Raises BlobOffsetInvalid if its offset is wrong, and stays open: of two writers that
+        both begin again and again, one goes on to its end.
+        """
+        async with self._busy:
+            if self._file is not None:
+                await self._in_turn(in_thread(self._sync, self._file))
+                if offset or size == self.size:
+                    _check_offset(self.state, offset, size)
+            self._release()
+
     async def open(self, offset: int) -> None:
         """Find or create the partial file; called once, by `Blobs`."""
         async with self._busy:
@@ -144,11 +157,7 @@ class BlobWriter:
             before = await in_thread(state_of, self.whole, announced)
         if offset == 0 and not before.complete and before.size_bytes != self.size:
             before = self.state
-        if (offset, self.size) != (before.committed_bytes, before.size_bytes):
-            raise BlobOffsetInvalid(
-                f"{before.committed_bytes} of {before.size_bytes} bytes are committed here,"
-                f" not {offset} of {self.size}"
-            )
+        _check_offset(before, offset, self.size)
         self.state = before
         if before.complete:
             return
@@ -215,3 +224,11 @@ class BlobWriter:
         self._is_whole = True
         sync_folder(self.whole.parent)
         self.state = BlobState(True, self.size, self.size)
+
+
+def _check_offset(state: BlobState, offset: int, size: int) -> None:
+    if (offset, size) != (state.committed_bytes, state.size_bytes):
+        raise BlobOffsetInvalid(
+            f"{state.committed_bytes} of {state.size_bytes} bytes are committed here,"
+            f" not {offset} of {size}"
+        )

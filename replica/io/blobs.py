@@ -108,16 +108,16 @@ class Blobs:
         is whole. Without one it expires with its last byte.
 
         A second writer of the same blob replaces the first, whose writes then
-        fail. Offset 0 with another size than before begins anew, since the
-        earlier size may have been wrong. Raises BlobTooLarge, QuotaExceeded,
-        BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid, StoreError, or
-        StoreLocked if another process writes the blob.
+        fail; one that is refused leaves it open. Offset 0 with another size than
+        before begins anew, since the earlier size may have been wrong. Raises BlobTooLarge,
+        QuotaExceeded, BlobOffsetInvalid, ConversationDeleted, ArgumentInvalid, StoreError,
+        or StoreLocked if another process writes the blob.
         """
         whole = self._path(conversation, digest)
         self.check_size(size)
         async with self._turn(conversation), self._tallies.held(conversation) as tally:
             while (writer := self._writers.get(whole)) is not None:
-                await writer.close()
+                await writer.make_way(offset, size)
             if conversation in self._deleted:
                 raise ConversationDeleted
             writer = BlobWriter(whole, size, tally, self, expire_time_ms)

@@ -163,6 +163,17 @@ async def test_a_second_writer_replaces_the_first(blobs: Blobs) -> None:
     assert (await second.write(data[50:])).complete
 
 
+async def test_a_writer_that_is_refused_leaves_the_open_one(blobs: Blobs) -> None:
+    digest, data = data_of(100)
+    first = await blobs.open_write(CONVERSATION, digest, 100, 0)
+    await first.write(data[:50])
+    for offset, size in ((0, 100), (40, 100), (50, 99)):
+        with pytest.raises(BlobOffsetInvalid, match="50 of 100"):
+            await blobs.open_write(CONVERSATION, digest, size, offset)
+    assert (await blobs.stat(CONVERSATION, digest)).committed_bytes == 50
+    assert (await first.write(data[50:])).complete
+
+
 async def test_a_cancelled_write_leaves_an_upload_that_resumes(blobs: Blobs) -> None:
     digest, data = data_of(4_000_000)
     writer = await blobs.open_write(CONVERSATION, digest, len(data), 0)
