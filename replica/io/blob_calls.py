@@ -57,8 +57,9 @@ class BlobCalls:
 
         Of one that is complete a later time to expire at is set. Where the hub refuses the
         committed size, since another upload of the blob was open and committed more, or the
-        call breaks off, it is asked for again, OFFSET_TRIES times at most. Raises the refusals of the hub, of which
-        BlobOffsetInvalid says that others still write this blob, and HubUnreachable.
+        call breaks off, it is asked for again, OFFSET_TRIES times at most. Raises the refusals
+        of the hub, of which BlobOffsetInvalid says that others still write this blob, and
+        HubUnreachable.
         """
         refused: int | None = None
         for tries_left in reversed(range(OFFSET_TRIES)):

@@ -21,7 +21,8 @@ from typing import ParamSpec, TypeVar
 
 from replica import limits
 from replica.ids import ID_BYTES, short
-from replica.io.disk import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.io.blob_folder import BlobFolder
+from replica.io.disk import FILE_MODE, make_folder, typed_errors
 from replica.io.logger import get_logger
 from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobMissing, BlobOffsetInvalid, StoreLocked
@@ -92,9 +93,17 @@ def file_sizes(folder: Path) -> dict[str, int]:
 # --- uploads ----------------------------------------------------------------------
 
 
-def state_of(whole: Path, announced: int | None) -> BlobState:
-    """Return the state of a blob, of which an upload of `announced` bytes is known, or none."""
+def state_of(
+    whole: Path, announced: int | None, folder: BlobFolder, *, is_counted: bool
+) -> BlobState:
+    """Return the state of a blob, of which an upload of `announced` bytes is known, or none.
+
+    A whole blob is counted if its name was there when the folder was listed, or is our own.
+    """
     if whole.is_file():
+        if not (is_counted and folder.is_synced):
+            # A process that renamed it may have been killed before it synced the folder.
+            folder.sync()
         size = whole.stat().st_size
         return BlobState(True, size, size)
     if announced is None:
@@ -108,7 +117,7 @@ def state_of(whole: Path, announced: int | None) -> BlobState:
         if size:
             # What a killed process wrote may not be durable yet, and what is reported must be.
             os.fsync(file.fileno())
-            sync_folder(whole.parent)
+            folder.sync()
         return BlobState(False, size, announced)
 
 

@@ -16,13 +16,16 @@ from typing import Protocol
 from replica import limits
 from replica.ids import ConversationId
 from replica.io.blob_files import (
+    BlobState,
     announced_in,
     bad_name,
     file_sizes,
     in_thread,
     name_of,
     part_name,
+    state_of,
 )
+from replica.io.blob_folder import BlobFolder
 from replica.refusals import QuotaExceeded
 
 FOLDERS_MAX = 256
@@ -42,8 +45,12 @@ class BlobQuota(Protocol):
 class Tally:
     """The files of one conversation's blobs."""
 
-    def __init__(self, sizes: dict[str, int], note: Callable[[int], None]) -> None:
+    def __init__(
+        self, sizes: dict[str, int], note: Callable[[int], None], folder: BlobFolder
+    ) -> None:
         """Start with the bytes of each file, by name; `note` is called with each new total."""
+        self.folder = folder
+        """The folder of the files, which is synced once before any of them is reported."""
         self._sizes = sizes
         self._announced = dict(filter(None, map(announced_in, sizes)))
         self._note = note
@@ -60,6 +67,13 @@ class Tally:
     def has(self, blob: str) -> bool:
         """Say whether there is a file of a blob, whole or an upload in progress."""
         return blob in self._sizes or blob in self._announced
+
+    async def state(self, whole: Path) -> BlobState:
+        """Return the durable state of a blob that nobody writes here. Raises StoreError."""
+        blob = whole.name
+        return await in_thread(
+            state_of, whole, self.announced(blob), self.folder, is_counted=blob in self._sizes
+        )
 
     def growth(self, blob: str, size: int) -> int:
         """Return the bytes that an open upload of `size` bytes adds to what is counted.
@@ -165,8 +179,11 @@ class Tallies:
 
     async def _list(self, conversation: ConversationId) -> None:
         try:
-            sizes = await in_thread(file_sizes, self._folder / name_of(conversation))
-            self._of[conversation] = Tally(sizes, lambda size: self._note(conversation, size))
+            path = self._folder / name_of(conversation)
+            sizes = await in_thread(file_sizes, path)
+            self._of[conversation] = Tally(
+                sizes, lambda size: self._note(conversation, size), BlobFolder(path)
+            )
             self._evict()
         finally:
             del self._listings[conversation]

@@ -18,11 +18,9 @@ from replica.io.blob_files import (
     part_name,
     set_expiry,
     sha256,
-    state_of,
     unlink,
 )
 from replica.io.blob_tally import Tally
-from replica.io.disk import sync_folder
 from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobDigestMismatch, BlobOffsetInvalid
 
@@ -154,7 +152,7 @@ class BlobWriter:
     async def _open(self, offset: int) -> None:
         announced, before = self.tally.announced(self.whole.name), BlobState(False, 0, 0)
         if offset or self.tally.has(self.whole.name):
-            before = await in_thread(state_of, self.whole, announced)
+            before = await self.tally.state(self.whole)
         if offset == 0 and not before.complete and before.size_bytes != self.size:
             before = self.state
         _check_offset(before, offset, self.size)
@@ -207,7 +205,7 @@ class BlobWriter:
                 set_expiry(file, self._expire_time_ms)
             os.fsync(file.fileno())
             if stored < self.size and not self._is_named:
-                sync_folder(self._part.parent)
+                self.tally.folder.sync()
                 self._is_named = True
         self.state = BlobState(False, stored, self.size)
 
@@ -222,7 +220,7 @@ class BlobWriter:
             raise BlobDigestMismatch(f"the {self.size} bytes do not have the digest")
         self._part.rename(self.whole)
         self._is_whole = True
-        sync_folder(self.whole.parent)
+        self.tally.folder.sync()
         self.state = BlobState(True, self.size, self.size)
 
 

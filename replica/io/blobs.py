@@ -23,7 +23,6 @@ from replica.io.blob_files import (
     open_whole,
     quarantine,
     read_chunk,
-    state_of,
     unlink,
 )
 from replica.io.blob_tally import BlobQuota, Tallies, Tally
@@ -87,7 +86,7 @@ class Blobs:
         writer = self._writers.get(whole)
         if writer is not None:
             return writer.state
-        return await in_thread(state_of, whole, tally.announced(whole.name))
+        return await tally.state(whole)
 
     def check_size(self, size: int) -> None:
         """Raise BlobTooLarge for more bytes than one blob may have."""
@@ -265,7 +264,7 @@ async def _quarantine(whole: Path, tally: Tally) -> None:
     size = await in_thread(quarantine, whole)
     if size is not None:
         tally.set_aside(whole.name, size)
-        await in_thread(sync_folder, whole.parent)
+        await in_thread(tally.folder.sync)
 
 
 def _scopes(folder: Path) -> dict[ConversationId, Path]:

@@ -12,7 +12,6 @@ from unittest import mock
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.blob_files import in_thread, state_of
 from replica.io.blob_writer import BlobWriter
 from replica.io.store import Store
 from replica.link import Authenticator, Entries, Fault, LinkedHost, greeting
@@ -381,8 +380,7 @@ def writes_a_blob_at_any_offset() -> Patch:
     open_ = BlobWriter._open
 
     async def anywhere(self: BlobWriter, offset: int) -> None:
-        announced = self.tally.announced(self.whole.name)
-        before = await in_thread(state_of, self.whole, announced)
+        before = await self.tally.state(self.whole)
         await open_(self, before.committed_bytes)
 
     return mock.patch.object(BlobWriter, "_open", anywhere)

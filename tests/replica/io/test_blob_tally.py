@@ -14,6 +14,7 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
 from replica.io import blob_tally
 from replica.io.blob_files import file_sizes
+from replica.io.blob_folder import BlobFolder
 from replica.io.blob_tally import Tallies, Tally
 from replica.io.blobs import Blobs
 from replica.io.expiring_blobs import ExpiringBlobs
@@ -142,7 +143,7 @@ async def test_an_upload_is_found_again_by_another_process(tmp_path: Path) -> No
 
 def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> None:
     noted: list[int] = []
-    tally = Tally({"a": 10}, noted.append)
+    tally = Tally({"a": 10}, noted.append, BlobFolder(Path()))
     tally.check("b", 90, 100)
     with pytest.raises(QuotaExceeded):
         tally.check("b", 91, 100)
@@ -159,7 +160,7 @@ def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> 
 
 
 def test_a_listing_counts_what_is_on_disk_and_finds_uploads() -> None:
-    tally = Tally({"a": 10, "b.90.part": 3, "c.bad": 7}, lambda _total: None)
+    tally = Tally({"a": 10, "b.90.part": 3, "c.bad": 7}, lambda _total: None, BlobFolder(Path()))
     assert (tally.total, tally.announced("a"), tally.announced("b")) == (20, None, 90)
     assert tally.announced("c") is None
 

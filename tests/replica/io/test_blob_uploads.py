@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from replica import limits
+from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
 from replica.io import blob_tally
 from replica.io.blob_files import BlobState
@@ -165,12 +166,68 @@ async def test_bytes_and_names_are_durable_before_they_are_reported(
         assert synced == []  # nothing is reported yet
         await writer.write(DATA[:50])
     assert writer.state.committed_bytes == 50
-    assert synced == [("file", 50), ("folder", 0)]
+    assert synced == [("file", 50), *[("folder", 0)] * 3]
     synced.clear()
-    # A process that was killed may have left bytes and a name that are not durable.
+    # A process that was killed may have left bytes, and names of the file and of the folders
+    # above it, that are not durable.
     assert (await Blobs(tmp_path).stat(ONE, DIGEST)).committed_bytes == 50
-    assert synced == [("file", 50), ("folder", 0)]
+    assert synced == [("file", 50), *[("folder", 0)] * 3]
     async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
         synced.clear()
         assert (await writer.write(DATA[50:])).complete
     assert synced == [("file", 100), ("folder", 1)]
+
+
+async def test_a_whole_blob_of_a_killed_process_is_durable_before_it_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes that made the folder and renamed the file did not live to sync the names."""
+    folder = tmp_path / "blobs" / ONE.hex()
+    folder.mkdir(parents=True)
+    (folder / DIGEST.hex()).write_bytes(DATA)
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    blobs, names = Blobs(tmp_path / "blobs"), [str(folder), str(folder.parent), str(tmp_path)]
+    whole = BlobState(True, 100, 100)
+    for _ in range(2):
+        assert await blobs.stat(ONE, DIGEST) == whole
+        assert synced == names
+    again = Blobs(tmp_path / "blobs")
+    async with await again.open_write(ONE, DIGEST, 100, 100) as writer:
+        assert writer.state == whole
+    assert synced == names * 2
+    # A whole file that came since may be that of another process.
+    (folder / OTHER.hex()).write_bytes(b"other")
+    assert (await again.stat(ONE, OTHER)).complete
+    assert synced == [*names * 2, str(folder)]
+
+
+async def test_a_name_whose_sync_failed_is_synced_before_it_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, sync = Blobs(tmp_path), os.fsync
+    synced: list[int] = []
+
+    def note(descriptor: int) -> None:
+        if files(tmp_path, DIGEST.hex()):
+            synced.append(descriptor)
+            if len(synced) < 3:
+                raise OSError(5, "the disk refuses")
+        sync(descriptor)
+
+    await begin(blobs, DATA[:50])
+    monkeypatch.setattr(os, "fsync", note)
+    async with await blobs.open_write(ONE, DIGEST, 100, 50) as writer:
+        with pytest.raises(StoreError):
+            await writer.write(DATA[50:])
+    with pytest.raises(StoreError):
+        await blobs.stat(ONE, DIGEST)
+    for _ in range(2):
+        assert (await blobs.stat(ONE, DIGEST)).complete
+        assert len(synced) == 3
