@@ -101,8 +101,9 @@ async def delete(
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
         at_hub = await replica.calls().delete(chosen) if hub else None
-        await replica.delete(chosen)
+        # The log last: without it, no later delete finds the blobs that a kill in between left.
         await Blobs(session.settings.blobs_path).delete(chosen)
+        await replica.delete(chosen)
     record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
     if session.out.as_json:
         session.out.emit(record)

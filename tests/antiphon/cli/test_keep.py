@@ -12,6 +12,7 @@ from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from replica.log.body import Message, Opaque, Speaker, Text
 from replica.log.bundle import decode_bundle
+from replica.refusals import StoreFull
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import flip_byte, query
 
@@ -254,6 +255,24 @@ def test_a_non_member_may_read_a_bundle_and_gets_the_next_step_to_join(
 
 def test_deleting_asks_first_and_needs_a_terminal_for_that(me: Terminal, talked: str) -> None:
     assert me.refused("delete", talked) == "NOT_CONFIRMED"
+    me.ok("delete", talked, "--yes")
+    assert me.refused("log", talked) == "ID_UNKNOWN"
+
+
+def test_a_deletion_that_is_cut_short_is_completed_by_the_next(
+    me: Terminal, talked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_arguments: object) -> None:
+        raise StoreFull
+
+    blobs = me.data_dir / "blobs" / talked
+    blobs.mkdir(parents=True)
+    (blobs / ("0" * 64)).write_bytes(b"what a blob holds")
+    with monkeypatch.context() as patched:
+        patched.setattr(Replica, "delete", full)
+        assert me.refused("delete", talked, "--yes") == "STORE_FULL"
+    assert not blobs.exists()
+    assert "the first message" in me.ok("log", talked)
     me.ok("delete", talked, "--yes")
     assert me.refused("log", talked) == "ID_UNKNOWN"
 
