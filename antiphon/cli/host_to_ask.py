@@ -39,7 +39,7 @@ async def host_to_ask(
     if address is not None:
         return HostAddress(address, None)
     hub_key = None
-    if session.settings.store_path.is_file():
+    if session.has_store():
         async with session.reading() as store:
             hub_key = await pinned_key(store, session.settings.hub)
     hosts = await linked_hosts(session.settings.hub, session.key(), hub_key)

@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
         """List the conversations held here; the one used last is marked."""
         statuses: list[ConversationStatus] = []
         current = None
-        if session.settings.store_path.is_file():
+        if session.has_store():
             async with session.reading() as store:
                 stored = [s.conversation for s in await store.conversations()]
                 current = await session.current(store, stored)
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
-    if prefix is None and not session.settings.store_path.is_file():
+    if prefix is None and not session.has_store():
         return []  # the hub's status is shown anyway
     async with session.reading() as store:
         if prefix is not None:

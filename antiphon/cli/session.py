@@ -155,10 +155,17 @@ class Session:
     def require_store(self) -> Path:
         """Return the path of the store. Raises NothingHere if there is none, StoreCorrupt."""
         path = self.settings.store_path
-        if not path.is_file():
-            require_content(path)  # it may be gone, which is damage
+        if not self.has_store():
             raise NothingHere(f"{path} does not exist")
         return path
+
+    def has_store(self) -> bool:
+        """Say whether there is a store. Raises StoreCorrupt if there was one and it is gone."""
+        path = self.settings.store_path
+        if path.is_file():
+            return True
+        require_content(path)
+        return False
 
     # --- which conversation -----------------------------------------------------
 

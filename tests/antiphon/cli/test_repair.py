@@ -84,6 +84,20 @@ def test_an_empty_file_is_said_and_filled_again(world: World, me: Terminal, talk
     assert me.record("verify", talked)["digest"] == digest
 
 
+def test_a_repair_that_was_cut_short_is_said_and_finished(
+    world: World, me: Terminal, talked: str
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    me.store_path.rename(me.store_path.with_name("log.db.new"))
+    for command in (["list"], ["log"], ["send", "x"]):
+        assert me.refused(*command) == "STORE_CORRUPT"
+    assert "antiphon repair" in me.run("list").stderr
+    assert not me.store_path.exists()
+    go_offline(world)
+    assert "cut short" in me.record("repair")["store"]
+    assert me.record("verify", talked)["digest"] == digest
+
+
 def test_a_lost_end_is_said_by_every_command_until_it_is_repaired(
     world: World, me: Terminal, talked: str
 ) -> None:
