@@ -17,7 +17,7 @@ from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
 from replica.io.rows import checksum_of
-from replica.io.small_rows import HUB_KEY, TOMBSTONES
+from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
 from replica.io.transaction import Statement
@@ -61,7 +61,8 @@ class Salvaged:
         self.tombstones |= older.tombstones
         for id_, entry in older.entries.items():
             known = self.entries.get(id_)
-            if known is None or known.body is None:
+            is_erased = ERASED + entry.conversation.hex() in self.values
+            if not is_erased and (known is None or known.body is None):
                 self.entries[id_] = entry
 
     def erase_deleted(self) -> None:
@@ -136,6 +137,19 @@ class _StoreInRepair(Store):
                 drops = (sql.DROP_META, sql.DROP_COPY)
                 row = (key, value, checksum)
                 await self._commit.write([Statement(drop, [row]) for drop in drops])
+
+    async def erased(self) -> dict[str, bytes]:
+        """Return the values that name conversations erased since the end was lost."""
+        return {key.decode(errors="replace"): b"" for key, *_ in await self._erased_rows()}
+
+    async def forget_erased(self) -> None:
+        """Drop these values: what they were erased from is read no more."""
+        if rows := await self._erased_rows():
+            await self._commit.write([Statement(sql.DROP_META, rows)])
+
+    async def _erased_rows(self) -> list[tuple[bytes, ...]]:
+        rows = await self._rows(sql.ALL_META)
+        return [r for r in rows if isinstance(r[0], bytes) and r[0].startswith(ERASED.encode())]
 
     def forget_losses(self) -> None:
         """Count losses from now on."""
@@ -216,8 +230,9 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
     async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
         for key, value in found.values.items():
-            if key not in TOMBSTONES[1:]:
-                await store.put_meta(key, value, *(TOMBSTONES[1:] if key in TOMBSTONES else ()))
+            if key in TOMBSTONES[1:] or key.startswith(ERASED):
+                continue  # written with the first; no later repair reads what they were erased from
+            await store.put_meta(key, value, *(TOMBSTONES[1:] if key in TOMBSTONES else ()))
         await store.list_members(found.listed)
 
 
@@ -241,13 +256,14 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
         await store.drop_damaged_values()
         lost = store.lost_count
         if ends := store_files.lost_ends(path):
-            older = Salvaged()
+            older = Salvaged(values=await store.erased())
             for end in ends:
                 older.add_older(_read_pages((), (end,)))
             kept = await _add(store, older)
         store.forget_losses()
         with typed_errors():
             store_files.set_lost_ends_aside(path)
+        await store.forget_erased()
     return StoreRepair(None, kept, max(0, lost - kept), "its end was lost" if lost else "")
 
 

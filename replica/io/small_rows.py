@@ -22,6 +22,9 @@ HUB_KEY = "hub key "
 TOMBSTONES = ("deleted conversations", "deleted conversations, again")
 """Keys of the ids of conversations that were deleted at a hub: the same value under each."""
 
+ERASED = "erased "
+"""Beginning of the keys that name conversations erased while a lost end is still to be read."""
+
 Row = tuple[Any, ...]
 
 

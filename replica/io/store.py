@@ -181,6 +181,9 @@ class Store:
     async def delete(self, conversation: ConversationId) -> None:
         """Erase entries, acks and quarantine of a conversation durably; overwrite their pages."""
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
+        if self.lost_count:  # a repair would bring back what the lost end has of it
+            erased = small_rows.value_row(small_rows.ERASED + conversation.hex(), b"")
+            statements.append(Statement(sql.PUT_META, [erased]))
         self._mark.write(self._mark.mark.without(conversation))
         await self._commit.write(statements, truncate=True)
 

@@ -238,3 +238,23 @@ async def test_a_wal_that_is_not_needed_is_kept_aside(path: Path) -> None:
         assert not (await repair_store(path)).why
     assert aside.read_bytes() == before
     assert store_files.lost_ends(path) == []
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+async def test_what_was_erased_is_not_taken_from_the_lost_end(path: Path, is_rebuilt: bool) -> None:
+    entries = log(8)
+    await killed_after(path, entries)
+    break_frame(path, 4)
+    async with await Store.open(path) as store:
+        assert store.lost_count
+        await store.delete(entries[0].conversation)
+        await store.put_meta("pin", b"kept")
+    if is_rebuilt:
+        overwrite(path, 0, bytes(64))
+    assert (await repair_store(path)).kept == 0
+    held = await held_in(path)
+    assert (held.entries, held.values) == (frozenset(), (b"kept", None))
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    overwrite(path, 0, bytes(64))
+    assert (await repair_store(path)).kept == len(entries)
