@@ -57,13 +57,7 @@ class HubStatus:
                 self._closed_by = None
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
-                log.warning(
-                    _failed_words(entry, is_own=is_own),
-                    reason=fault.reason,
-                    detail=fault.detail,
-                    conversation=short(conversation),
-                    entry=short(entry or b""),
-                )
+                _say_failed(conversation, entry, fault, is_own=is_own)
             case LinkClosed(fault):
                 self._states.clear()
                 self._closed_by = fault
@@ -129,8 +123,19 @@ class HubStatus:
         return synced and not self._core.holdings.expects_acks(conversation)
 
 
-def _failed_words(entry: EntryId | None, *, is_own: bool) -> str:
-    """Say who refused or failed: the hub, this replica an entry of the hub, or its store."""
+def _say_failed(
+    conversation: ConversationId, entry: EntryId | None, fault: Fault, *, is_own: bool
+) -> None:
+    """Log who refused or failed: the hub, this replica an entry of the hub, or its store."""
+    said = log.bind(
+        reason=fault.reason,
+        detail=fault.detail,
+        conversation=short(conversation),
+        entry=short(entry or b""),
+    )
     if not is_own:
-        return "the hub refused"
-    return "the store failed" if entry is None else "an entry of the hub was refused"
+        said.warning("the hub refused")
+    elif entry is None:
+        said.warning("the store failed")
+    else:
+        said.warning("an entry of the hub was refused")

@@ -74,10 +74,12 @@ def test_daemons_run_alone_show_their_golden_screens(folder: Path) -> None:
     model = tiny_model.write(folder / "tiny.gguf")
     with run_alone(["hub", "serve"], folder) as hub:
         hub.expect("\nhub ")
+        hub.expect("\n")
         address = hub.screen.text.split("\nhub ")[1].split()[0]
         options = ["--model", str(model), "--hub", address, "--numerics", "fp32"]
         with run_alone(["host", "serve", *options], folder) as host:
             host.expect("\nhost ")
+            host.expect("\n")  # else ^C is in the middle of the line
             assert host.leave(CTRL_C) == 0
             compare_broken("host serve", steady_log(host.screen.text))
         assert hub.leave(CTRL_C) == 0

@@ -57,7 +57,7 @@ def test_no_conversation_begins_where_the_hub_vouches_for_no_host(
     assert me.records("list") == []
     said = me.run("new").stderr
     assert "vouches for none of the model hosts linked to it (2)" in said
-    assert all(way in said for way in ("--host KEY", "pin one", "--host-key KEY"))
+    assert all(way in said for way in ("--host KEY", "pin it", "--host-key KEY"))
 
 
 def test_a_pinned_host_comes_before_a_vouched_one_and_a_named_one_before_both(
