@@ -10,7 +10,10 @@ from replica.errors import HostError
 from replica.ids import Digest
 
 WALL_S_MAX = 60.0
-"""Time in which a process must end; CPU time, which is limited more tightly, ends it before."""
+"""Time in which a process must end; CPU time, which is limited more tightly, ends it before.
+
+Where it does not, the machine is busy: the grammar is refused once, and checked again later.
+"""
 VERDICTS_KEPT = 1024
 PROCESSES_MAX = 2
 """Most processes at once: many requests with new grammars wait for one another."""
@@ -31,10 +34,14 @@ class GrammarChecker:
 
         Raises HostError where the process does not run.
         """
-        if source.digest not in self._problems:
+        problem = self._problems.get(source.digest)
+        if problem is None:
             async with self._places:
-                self._keep(source.digest, await _problem_of(source))
-        if problem := self._problems[source.digest]:
+                problem = await _problem_of(source)
+            if problem is None:
+                raise GrammarInvalid(_COSTLY, is_costly=True)
+            self._keep(source.digest, problem)
+        if problem:
             raise GrammarInvalid(problem, is_costly=problem == _COSTLY)
 
     def _keep(self, digest: Digest, problem: str) -> None:
@@ -43,7 +50,8 @@ class GrammarChecker:
             self._problems.popitem(last=False)
 
 
-async def _problem_of(source: GrammarSource) -> str:
+async def _problem_of(source: GrammarSource) -> str | None:
+    """Return what is wrong with a grammar, empty if nothing; None if the process took too long."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -56,7 +64,7 @@ async def _problem_of(source: GrammarSource) -> str:
         async with asyncio.timeout(WALL_S_MAX):
             problem, _ = await process.communicate(source.text.encode())
     except TimeoutError:
-        problem = b""
+        return None
     finally:
         if process.returncode is None:
             process.kill()

@@ -53,3 +53,12 @@ async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GrammarInvalid):
         await checker.check(bad)
     assert time.monotonic() - began < 0.1
+
+
+async def test_a_verdict_of_the_clock_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker, good = GrammarChecker(), lark('start: "a"')
+    with monkeypatch.context() as busy:
+        busy.setattr(grammar_checker, "WALL_S_MAX", 0.0)
+        with pytest.raises(GrammarInvalid, match="too much"):
+            await checker.check(good)
+    await checker.check(good)
