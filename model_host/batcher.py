@@ -10,7 +10,7 @@ may be called from another one.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from model_host.audit import Restored
 from model_host.engine_api import Engine, Logits, Slice
@@ -86,9 +86,20 @@ class Batcher:
         """Compute a run that has not finished, from the next step on."""
         self._jobs.add(job)
 
+    def keep(self, ids: Sequence[int], conversation: bytes, seconds: float) -> int:
+        """Keep the cached prefix of a context for a time; return its length in tokens.
+
+        Beside all that is kept there is room for one whole context. Raises
+        CacheBudgetExceeded or CacheBusy.
+        """
+        now, room = self._clock(), self._engine.config.context_tokens
+        self._pool.cached.expire_pins(now)
+        return self._pool.cached.pin(ids, conversation, now + seconds, room_tokens=room)
+
     def step(self) -> Events:
         """Compute one step, and return its events, in order."""
         events: Events = []
+        self._pool.cached.expire_pins(self._clock())
         self._jobs.end_cancelled(events)
         self._jobs.open_more(events)
         batch = self._batch(events)

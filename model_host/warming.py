@@ -22,6 +22,8 @@ class Warmed:
     """Of these, tokens that the conversation's own pages held before the chunk (PAGE-8)."""
     restored_tokens: int = 0
     """Of these, tokens restored from a checkpoint with this chunk."""
+    kept_tokens: int = 0
+    """Of these, tokens that stay in memory for some time, once the context is whole."""
 
 
 def warm_chunk(

@@ -30,11 +30,16 @@ def register(app: typer.Typer) -> None:
         ] = None,
         host: HostOption = None,
         profile: ProfileOption = None,
+        keep: Annotated[
+            int,
+            typer.Option(metavar="MINUTES", min=0, max=60, help="Keep it in the host's memory."),
+        ] = 0,
     ) -> None:
         """Let the model host compute the conversation so far, and no answer.
 
         The next answer then begins sooner. The host does it while it has no
-        answer to compute; Ctrl-C ends it.
+        answer to compute; Ctrl-C ends it. With --keep, other conversations
+        can't push it out of the host's memory for so many minutes.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
@@ -44,16 +49,13 @@ def register(app: typer.Typer) -> None:
             check_role(replica, held)
             place = (await session.choices(replica.store, chosen)).place(held)
             entry = last_of(held, place) if at is None else find_entry(held, at)
-            linked = _linked(
-                replica,
-                held,
-                find_key(host, held.log.membership.roles) if host is not None else None,
-            )
+            wanted = find_key(host, held.log.membership.roles) if host is not None else None
+            linked = _linked(replica, held, wanted)
             named = (
                 named_profile(linked.info.profiles, profile).digest if profile is not None else None
             )
             async with HostCalls(linked.info.address, replica.key, linked.key) as calls:
-                warmed = await calls.warm(chosen, entry, profile=named)
+                warmed = await calls.warm(chosen, entry, profile=named, keep_s=60 * keep)
             if session.out.as_json:
                 session.out.emit(
                     {
@@ -63,18 +65,27 @@ def register(app: typer.Typer) -> None:
                         "context_tokens": warmed.context_tokens,
                         "cached_tokens": warmed.cached_tokens,
                         "restored_tokens": warmed.restored_tokens,
+                        "kept_tokens": warmed.kept_tokens,
                     }
                 )
                 return
             session.out.show(
                 warmed_words(warmed.context_tokens, warmed.cached_tokens, warmed.restored_tokens)
             )
+            if keep:
+                session.out.show(kept_words(warmed.kept_tokens, keep))
 
 
 def warmed_words(context: int, cached: int, restored: int) -> str:
     """Return the sources of a context's tokens as text."""
     found = f"{cached:,} were cached, {restored:,} restored"
     return f"{context:,} tokens: {found}, {context - cached - restored:,} computed"
+
+
+def kept_words(tokens: int, minutes: int) -> str:
+    """Return how much of a context stays in memory, and for how long, as text."""
+    unit = "minute" if minutes == 1 else "minutes"
+    return f"{tokens:,} tokens stay in the host's memory for {minutes} {unit}"
 
 
 def last_of(held: Conversation, place: Place) -> EntryId:

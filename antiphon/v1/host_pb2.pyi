@@ -550,22 +550,28 @@ class WarmRequest(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    KEEP_S_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     profile: _builtins.bytes
     """Digest of the profile that computes, 32 bytes; unset for the host's default."""
     at: _builtins.bytes
     """Entry whose context is computed, 32 bytes, as in CountTokensRequest."""
+    keep_s: _builtins.int
+    """Seconds for which its pages stay in memory, at most 3,600, unless they are
+    evicted by Evict or with the profile; 0 for as long as they would anyway.
+    """
     def __init__(
         self,
         *,
         conversation: _builtins.bytes = ...,
         profile: _builtins.bytes = ...,
         at: _builtins.bytes = ...,
+        keep_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "conversation", b"conversation", "profile", b"profile"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "conversation", b"conversation", "keep_s", b"keep_s", "profile", b"profile"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -580,22 +586,26 @@ class WarmResponse(_message.Message):
     CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     RESTORED_TOKENS_FIELD_NUMBER: _builtins.int
+    KEPT_TOKENS_FIELD_NUMBER: _builtins.int
     context_tokens: _builtins.int
     """Tokens of the context."""
     cached_tokens: _builtins.int
     """Of these, tokens that the conversation's own pages held."""
     restored_tokens: _builtins.int
     """Of these, tokens restored from a checkpoint."""
+    kept_tokens: _builtins.int
+    """Of these, tokens that stay in memory for keep_s."""
     def __init__(
         self,
         *,
         context_tokens: _builtins.int = ...,
         cached_tokens: _builtins.int = ...,
         restored_tokens: _builtins.int = ...,
+        kept_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "context_tokens", b"context_tokens", "restored_tokens", b"restored_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "context_tokens", b"context_tokens", "kept_tokens", b"kept_tokens", "restored_tokens", b"restored_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -217,11 +217,18 @@ class EngineThread:
     # --- derived state ----------------------------------------------------------------
 
     async def warm(
-        self, ids: Sequence[int], domain: bytes, conversation: bytes, namespace: bytes | None
+        self,
+        ids: Sequence[int],
+        domain: bytes,
+        conversation: bytes,
+        namespace: bytes | None,
+        *,
+        keep_s: int = 0,
     ) -> Warmed:
         """Compute the next chunk of a context once no thread computes an answer.
 
-        With the namespace of stored pages, a stored prefix is restored instead. Raises
+        With the namespace of stored pages, a stored prefix is restored instead. Behind the
+        last chunk the context is kept in memory for `keep_s` seconds. Raises
         CacheBudgetExceeded or CacheBusy.
         """
 
@@ -233,6 +240,9 @@ class EngineThread:
             from_store = restore if namespace is not None else None
             warmed = warm_chunk(self.engine, self._pool, ids, domain, conversation, from_store)
             _audit_restored(self._batcher, self._auditor)
+            if keep_s and warmed.tokens == len(ids):
+                kept = self._batcher.keep(ids, conversation, keep_s)
+                return replace(warmed, kept_tokens=kept)
             return warmed
 
         return await self._calls.call(work, when_idle=True)

@@ -10,9 +10,12 @@ from model_host.io.profiles import Profiles
 from model_host.io.rendering import Rendering
 from model_host.prospect import gather_at
 from replica.io import rpc
+from replica.refusals import ArgumentInvalid
 
 WARMS_MAX = 4
 """Most computations at once; they advance in turn."""
+KEEP_S_MAX = 3_600
+"""Longest time for which a context stays in memory once it is computed."""
 
 
 class Warm:
@@ -36,8 +39,10 @@ class Warm:
         """Restore or compute for a member who may write requests, until done or cancelled.
 
         The caller's role is checked before each chunk. Raises NotAllowed, ProfileUnknown,
-        ContextTooLong, CacheBusy or RateLimited.
+        ContextTooLong, CacheBudgetExceeded, CacheBusy or RateLimited.
         """
+        if request.keep_s > KEEP_S_MAX:
+            raise ArgumentInvalid(f"keep_s: at most {KEEP_S_MAX} seconds")
         held, peer = await self._callers.member(request.conversation, context)
         check_asker(held, peer)
         offer = offer_of(self._profiles.offers, request.profile)
@@ -45,7 +50,7 @@ class Warm:
             branch = gather_at(held, entry_of(request.at), offer.contexts)
             ids = await self._rendering.run(partial(rendered_ids, branch, offer), peer)
             offer.room.check(len(ids), is_all=True)
-            done = cached = restored = 0
+            done = cached = restored = kept = 0
             async with self._profiles.using(offer) as loaded:
                 await self._hub_tier.fetch(held, loaded, (*ids, 0))
                 while done < len(ids):
@@ -53,10 +58,15 @@ class Warm:
                     # The readers, and with them the domain, may change between two chunks.
                     domain = loaded.namespaces.pages(held)
                     stored = loaded.namespaces.stored(held) if not done else None
-                    warmed = await loaded.thread.warm(ids, domain, held.id, stored)
+                    warmed = await loaded.thread.warm(
+                        ids, domain, held.id, stored, keep_s=request.keep_s
+                    )
                     if not done:
                         cached, restored = warmed.own_tokens, warmed.restored_tokens
-                    done = warmed.tokens
+                    done, kept = warmed.tokens, warmed.kept_tokens
         return pb.WarmResponse(
-            context_tokens=len(ids), cached_tokens=cached, restored_tokens=restored
+            context_tokens=len(ids),
+            cached_tokens=cached,
+            restored_tokens=restored,
+            kept_tokens=kept,
         )

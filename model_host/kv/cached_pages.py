@@ -11,13 +11,17 @@ from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv.lineage import Lineage
 from model_host.kv.lookup import Conversation, Match, chain
 from model_host.kv.prefix import PrefixIndex
+from model_host.kv.sequences import total_groups
 from model_host.kv.slabs import SLAB_GROUPS, Slabs
 from model_host.kv.unpinned import UnpinnedSource
 
 CONVERSATIONS_MAX = 16384
 """Conversations with cached pages that are kept, besides pinned and running ones."""
 PINS_MAX = 1024
-"""Most pins of a pool; together they hold at most half of its memory."""
+"""Most pins of a pool; together they hold at most half of its memory.
+
+Each is of one conversation and expires, so that none holds them for good.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +110,31 @@ class CachedPages:
             raise CacheBusy("The conversation's KV cache is in use.")
         return self._index.forget(user)
 
-    def pin(self, ids: Sequence[int], conversation: bytes, until: float) -> int:
+    def pin(
+        self, ids: Sequence[int], conversation: bytes, until: float, *, room_tokens: int = 0
+    ) -> int:
         """Keep the cached prefix of a context until a time; return its length in tokens.
 
-        The time is in seconds of the caller's clock; see `expire_pins`. Raises
-        CacheBudgetExceeded if pins would hold more than half of the memory, or are too many.
+        The time is in seconds of the caller's clock; see `expire_pins`. Beside all pins there
+        is room for a context of `room_tokens`, so that no run fails because of them. Raises
+        CacheBudgetExceeded for a prefix that alone is over half of the memory, and CacheBusy
+        if pins together would be, or are too many; nothing is pinned then.
         """
         user, found = self._own(ids, conversation)
         if user is None or found.node is None:
             return 0
-        more = sum(not node.pins for node in chain(found.node))
-        slabs = self._holds.pinned_slabs + more
-        if 2 * slabs * SLAB_GROUPS > self._slabs.capacity_groups:
-            raise CacheBudgetExceeded(f"{slabs} pinned slabs are over half of the host's memory.")
-        if len(self._holds.pins) >= PINS_MAX:
-            raise CacheBudgetExceeded(f"The host keeps at most {PINS_MAX} pins.")
+        nodes = list(chain(found.node))
+        capacity = self._slabs.capacity_groups
+        groups_max = max(0, min(capacity // 2, capacity - total_groups(room_tokens)))
+        slabs_max = groups_max // SLAB_GROUPS
+        if len(nodes) > slabs_max:
+            raise CacheBudgetExceeded(
+                f"{len(nodes)} slabs to keep; the host keeps at most {slabs_max}."
+            )
+        slabs = self._holds.pinned_slabs + sum(not node.pins for node in nodes)
+        is_new = (user, found.node) not in self._holds.pins
+        if slabs > slabs_max or (is_new and len(self._holds.pins) >= PINS_MAX):
+            raise CacheBusy(f"The host keeps {slabs_max} slabs in {PINS_MAX} contexts at most.")
         self._holds.pin(user, found.node, until)
         return found.tokens
 

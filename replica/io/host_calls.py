@@ -99,10 +99,16 @@ class HostCalls:
         at: EntryId,
         *,
         profile: Digest | None = None,
+        keep_s: int = 0,
         timeout_s: float = WARM_TIMEOUT_S,
     ) -> pb.WarmResponse:
-        """Let the host compute a context without an answer; cancelling the call ends that."""
-        request = pb.WarmRequest(conversation=conversation, profile=profile or b"", at=at)
+        """Let the host compute a context without an answer; cancelling the call ends that.
+
+        With `keep_s`, at most 3,600, its pages stay in memory for so many seconds.
+        """
+        request = pb.WarmRequest(
+            conversation=conversation, profile=profile or b"", at=at, keep_s=keep_s
+        )
         response: pb.WarmResponse = await self._call("Warm", request, timeout_s=timeout_s)
         return response
 

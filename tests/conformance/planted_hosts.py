@@ -324,6 +324,10 @@ def warms_without_the_store() -> Patch:
     )
 
 
+def keeps_nothing() -> Patch:
+    return mock.patch.object(Batcher, "keep", lambda self, ids, conversation, seconds: 0)
+
+
 def evicts_what_is_in_use() -> Patch:
     def evict(self, conversation):
         return 1
@@ -381,6 +385,7 @@ HOSTS = [
     Planted(answers_calls_twice, "refusals/repeated-call"),
     Planted(holds_nothing_back, "answers/stop-string"),
     Planted(evicts_what_is_in_use, "calls/evict-beside-an-answer"),
+    Planted(keeps_nothing, "calls/kept"),
     Planted(names_requests_to_anyone, "calls/stats"),
     Planted(shows_the_cache_to_anyone, "calls/stats"),
     Planted(shows_shared_pages_to_members, "pages/shown-to-the-first-owner"),

@@ -16,7 +16,7 @@ from antiphon.cli.pages import show_pages
 from antiphon.cli.pages_travel import show_export, show_import
 from antiphon.cli.replay import ReplayUndecided, conclude, show
 from antiphon.cli.top_view import Timed, lines, notice
-from antiphon.cli.warm import warmed_words
+from antiphon.cli.warm import kept_words, warmed_words
 from replica.conversation import NO_TOKEN, Cause, Finding, Outcome, Receipt, ReplayMode
 from replica.errors import AntiphonError
 from replica.ids import Digest, EntryId
@@ -94,6 +94,7 @@ def travel(out: Output) -> None:
 
 def warm(out: Output) -> None:
     out.show(warmed_words(1_316, 1_024, 192))
+    out.show(kept_words(1_316, 30))
 
 
 def replay(out: Output) -> None:

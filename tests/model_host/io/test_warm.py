@@ -74,6 +74,30 @@ def evict(two: TwoProfiles):
     return pb.EvictRequest(conversation=two.talk.id, checkpoints=True)
 
 
+async def test_a_context_is_kept_beside_others_for_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    bytes_per_token = 2 * 2 * 2 * 16 * 4
+    async with two_profiles(tmp_path, kv_bytes_max=6 * 512 * bytes_per_token) as two:
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            assert not (await calls.warm(two.talk.id, said)).kept_tokens
+            warmed = await calls.warm(two.talk.id, said, keep_s=3_600)
+            assert warmed.kept_tokens == warmed.context_tokens
+            pool = two.host.thread._pool
+            (page,) = await two.host.thread.look(lambda *_: pool.cached.pages(two.talk.id))
+            now = two.host.thread._batcher._clock()
+            assert page.pinned_until is not None
+            assert 3_500 < page.pinned_until - now <= 3_600
+            monkeypatch.setattr(two.host.thread._batcher, "_clock", lambda: now + 3_601)
+            await two.talk.ask("x", tokens=1)
+            pages = await two.host.thread.look(lambda *_: pool.cached.pages(two.talk.id))
+            assert {each.pinned_until for each in pages} == {None}
+            with pytest.raises(ArgumentInvalid, match="keep_s"):
+                await calls.warm(two.talk.id, said, keep_s=3_601)
+
+
 async def test_another_profile_is_loaded_to_warm_it(tmp_path: Path):
     async with two_profiles(tmp_path) as two:
         said = (await two.talk.say(LONG)).id

@@ -100,9 +100,25 @@ def test_a_pin_covers_the_part_that_is_cached() -> None:
 def test_pins_hold_half_of_the_memory_at_most() -> None:
     given = Pooled(slabs=6)
     given.answer(range(1600))
-    with pytest.raises(CacheBudgetExceeded, match="half"):
+    with pytest.raises(CacheBudgetExceeded, match="4 slabs to keep; the host keeps at most 3"):
         given.pool.cached.pin(range(1600), A, 9.0)
     assert given.pool.cached.pin(range(1500), A, 9.0) == 1500
+    assert given.answer(range(7000, 7100), B) == 0
+    with pytest.raises(CacheBusy):
+        given.pool.cached.pin(range(7000, 7100), B, 9.0)
+    given.pool.cached.expire_pins(9.0)
+    assert given.pool.cached.pin(range(7000, 7100), B, 9.0) == 100
+
+
+def test_a_whole_context_has_room_beside_pins() -> None:
+    given = Pooled(slabs=6)
+    given.answer(range(1500))
+    room = {"room_tokens": 3 * 512 + 1}
+    with pytest.raises(CacheBudgetExceeded, match="keeps at most 2"):
+        given.pool.cached.pin(range(1500), A, 9.0, **room)
+    assert given.pool.cached.pin(range(1000), A, 9.0, **room) == 1000
+    assert given.answer(range(5000, 5000 + room["room_tokens"]), B) == 0
+    assert given.answer(range(1000)) == 1000
 
 
 def test_there_are_few_pins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +126,9 @@ def test_there_are_few_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Pooled()
     given.answer(range(600))
     assert given.pool.cached.pin(range(600), A, 9.0) == 600
-    with pytest.raises(CacheBudgetExceeded, match="at most 1 pins"):
+    with pytest.raises(CacheBusy, match="in 1 contexts"):
         given.pool.cached.pin(range(100), A, 9.0)
+    assert given.pool.cached.pin(range(600), A, 11.0) == 600
 
 
 def test_a_pinned_conversation_can_be_evicted() -> None:

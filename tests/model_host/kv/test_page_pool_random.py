@@ -232,7 +232,7 @@ class Trial(Checked):
         conversation, ids = self._known_context()
         try:
             tokens = self.pool.cached.pin(ids, conversation, self.now + self.rng.randrange(9))
-        except CacheBudgetExceeded:
+        except (CacheBudgetExceeded, CacheBusy):
             return
         assert tokens <= len(ids)
 

@@ -18,7 +18,7 @@ from replica.conversation import Outcome, ReplayMode, check_receipt
 from replica.ids import EntryId, tagged_sha256
 from replica.io import HostSample, public
 from replica.log import Role
-from replica.refusals import NotAllowed
+from replica.refusals import ArgumentInvalid, NotAllowed
 
 _case = CASES.theme("calls").shows
 CACHE_WORDS = ("tier", "prefix", "restore", "checkpoint", "archive")
@@ -166,6 +166,27 @@ async def evict_beside_an_answer(run: UnderTest) -> None:
         equal(reason, "CACHE_BUSY", "the answer to Evict")
         await talk.cancel(request)
         await talk.answer(request)
+
+
+KEEP_S_MAX = 3_600
+"""Most seconds that the protocol lets a caller ask for."""
+
+
+@_case("HOST-71", "PAGE-8")
+async def kept(run: UnderTest) -> None:
+    """A context that is kept is whole, and none is kept for longer than the protocol allows."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        request = await talk.ask()
+        answer = talk.held.order.generation_of(request)
+        assert answer is not None, "it is answered"
+        plain = await calls.warm(talk.held.id, answer)
+        equal(plain.kept_tokens, 0, "the tokens kept for a caller who asks for nothing")
+        found = await calls.warm(talk.held.id, answer, keep_s=KEEP_S_MAX)
+        equal(found.kept_tokens, found.context_tokens, "the tokens kept of a context")
+        again = await calls.warm(talk.held.id, answer)
+        equal(again.cached_tokens, again.context_tokens, "the tokens found of a kept context")
+        reason = await reason_of(calls.warm(talk.held.id, answer, keep_s=KEEP_S_MAX + 1))
+        equal(reason, ArgumentInvalid.reason, "the answer to a longer time")
 
 
 @_case("HOST-26", "HOST-71")
