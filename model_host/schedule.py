@@ -283,7 +283,7 @@ def _begin(
     held: Conversation, request: EntryId, runs: list[SealNode], waits: bool, now_ms: int
 ) -> Decision | None:
     """Decide about an unsealed request; None for others and until its turn comes."""
-    ready = None if request in held.order.seal_of else sealable(held, request)
+    ready = sealable(held, request)
     # A branch continues past a closed request, whose run may not have ended yet.
     if ready is None or _is_busy(ready.parent, runs):
         return None

@@ -39,7 +39,11 @@ MEANINGS = {
     "OWNERS_MAX": ("constant", "owners of a genesis", "BODY_MALFORMED"),
     "CUTS_MAX": ("constant", "cuts of a revocation", "BODY_MALFORMED"),
     "MEMBERSHIP_HEADS_MAX": ("constant", "membership heads in a body", "BODY_MALFORMED"),
-    "PARTS_MAX": ("constant", "parts of a body; beyond, it is void", "BODY_MALFORMED"),
+    "PARTS_MAX": (
+        "constant",
+        "parts of a body, without those of its tool results; beyond, it is void",
+        "BODY_MALFORMED",
+    ),
     "LABEL_BYTES_MAX": ("constant", "bytes of a label; beyond, its body is void", "BODY_MALFORMED"),
     "STOP_STRINGS_MAX": ("constant", "stop strings of a request", "BODY_MALFORMED"),
     "GRAMMAR_BYTES_MAX": (

@@ -79,7 +79,8 @@ def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
     """Return the request that is being answered, else the first that will be, behind `tip`."""
     order = held.order
     if tip is not None and tip.generation is None and not order.closing_cancels(tip.seal.request):
-        return tip.seal.request
+        # Behind a host that is gone, all wait until a CANCEL closes the tip's request.
+        return tip.seal.request if held.log.membership.is_host(tip.author) else None
     latest = tuple(islice(order.unanswered.latest(), OPEN_LOOKED_AT))
     unsealed = (held.log.entries[i] for i in reversed(latest) if i not in order.seal_of)
     return next((entry.id for entry in unsealed if _will_extend(held, entry, tip)), None)
@@ -87,8 +88,10 @@ def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
 
 def _will_extend(held: Conversation, request: Entry, tip: SealNode | None) -> bool:
     """Say whether the seal of a request without one will extend `tip` (ORD-11)."""
-    order = held.order
-    if not held.log.membership.is_visible(request) or order.closing_cancels(request.id):
+    order, membership, body = held.order, held.log.membership, held.order.request(request.id)
+    if body is None or not membership.is_host(body.host):
+        return False
+    if not membership.is_visible(request) or order.closing_cancels(request.id):
         return False
     basis = order.resolve_basis(request)
     queues = request.header.conflict == Conflict.QUEUE

@@ -12,7 +12,7 @@ from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId, PublicKey
 from replica.link import Fault
-from replica.log import Kind, Message, Request, Role
+from replica.log import Kind, Message, Request
 from replica.refusals import EntriesMissing, PendingFull, SeqGap
 
 
@@ -68,6 +68,6 @@ def warning_about(
         return BodyVoid()
     if log.entries[entry_id].header.kind != Kind.REQUEST or not isinstance(body, Request):
         return None
-    if not held.is_member(body.host) or Role.HOST not in log.membership.roles[body.host]:
+    if not log.membership.is_host(body.host):
         return HostUngranted()
     return None if body.host in linked else HostAbsent()

@@ -111,14 +111,17 @@ def _extends_rightly(
         return False
     first = log.entries[seal.entries[0]].header
     answered = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
-    return seal.prev_seal is None or answered or _is_closed(log, request, seal, membership)
+    return seal.prev_seal is None or answered or _is_closed(log, request, seal, chain, membership)
 
 
-def _is_closed(log: Log, request: Entry, seal: Seal, membership: NaiveMembership) -> bool:
-    """Say whether an ancestor of the request is a CANCEL that closes the extended seal."""
+def _is_closed(
+    log: Log, request: Entry, seal: Seal, chain: list[EntryId], membership: NaiveMembership
+) -> bool:
+    """Say whether C of ORD-6 has a CANCEL that closes the extended seal."""
     assert seal.prev_seal is not None
     asked = log.entries[_seal(log, seal.prev_seal).request]
-    for cancel in (log.entries[i] for i in _closure(log, request.id, set())):
+    unlisted = _closure(log, request.id, set(_context(log, chain)))
+    for cancel in (log.entries[i] for i in unlisted):
         names_it = cancel.header.kind == Kind.CANCEL and cancel.header.parents == (asked.id,)
         author = cancel.header.author
         may_close = author == asked.header.author or membership.owns(author)

@@ -54,7 +54,7 @@ class StatResponse(_message.Message):
     complete: _builtins.bool
     """All bytes are there and match the digest."""
     committed_bytes: _builtins.int
-    """Bytes committed so far; never shrinks."""
+    """Bytes committed so far; fewer only where a Write began anew with another size."""
     size_bytes: _builtins.int
     """Size of the whole blob; 0 where unknown."""
     def __init__(

@@ -1206,7 +1206,9 @@ class Hint(_message.Message):
     MEMBERSHIP_HEADS_FIELD_NUMBER: _builtins.int
     OPEN_REQUEST_FIELD_NUMBER: _builtins.int
     tip: _builtins.bytes
-    """The newest seal of the branch with the latest activity, 32 bytes; unset before the first."""
+    """The last seal of the branch with the latest activity, 32 bytes; unset before the first.
+    Its activity is the answer of that seal, in order(x) (03 §3), else the seal.
+    """
     basis: _builtins.bytes
     """Basis for the next conversation entry, 32 bytes; unset before the first seal."""
     lamport: _builtins.int

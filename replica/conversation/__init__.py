@@ -47,7 +47,7 @@ from replica.conversation.invitation import (
     noted,
 )
 from replica.conversation.keys import KeyedRun, call_digest, find_run, key_digest, repeats_call
-from replica.conversation.next_seal import Sealable, open_requests, sealable
+from replica.conversation.next_seal import Sealable, open_requests, seal_by_coverage, sealable
 from replica.conversation.obligations import Asked, Ledger
 from replica.conversation.place import (
     Place,
@@ -194,6 +194,7 @@ __all__ = [
     "result_place",
     "retry_place",
     "says_nothing",
+    "seal_by_coverage",
     "sealable",
     "sign_draft",
     "sign_receipt",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, PublicKey
-from replica.log import Conflict
+from replica.log import Conflict, Entry
 from replica.order import SealNode, context_digest, coverage, is_closed
 
 
@@ -39,7 +39,16 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
 
 
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
-    """Return the seal this request may get now, or None while its branch is busy (ORD-11).
+    """Return the seal that this request may get now, None for none (ORD-11).
+
+    Only a visible request without a seal and an answer gets one, from a host.
+    """
+    is_open = _may_be_sealed(held, held.log.entries[request_id])
+    return seal_by_coverage(held, request_id) if is_open else None
+
+
+def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None:
+    """Return the seal that coverage gives a request, whoever may write it; None while it waits.
 
     A request waits while the seal it would extend has no answer, unless it follows
     a CANCEL that closes the request of that seal. A queued request goes to the end
@@ -66,3 +75,15 @@ def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
         entries = coverage(log, order.nodes, request_id, parent, None, membership)
     digest = context_digest(log, parent, entries)
     return Sealable(request_id, parent, entries, heads, digest)
+
+
+def _may_be_sealed(held: Conversation, request: Entry) -> bool:
+    order, membership = held.order, held.log.membership
+    body = order.request(request.id)
+    is_open = request.id not in order.seal_of and order.generation_of(request.id) is None
+    return (
+        is_open
+        and body is not None
+        and membership.is_host(body.host)
+        and membership.is_visible(request)
+    )

@@ -48,7 +48,6 @@ from replica.log import (
     Part,
     Request,
     ResponseFormat,
-    Role,
     Sampling,
     Speaker,
     Text,
@@ -285,11 +284,7 @@ def choose_host(
     """
     held.require_whole()
     membership = held.log.membership
-    hosts = [
-        key
-        for key, roles in membership.roles.items()
-        if Role.HOST in roles and membership.is_member(key)
-    ]
+    hosts = list(filter(membership.is_host, membership.roles))
     if wanted is not None and wanted not in hosts:
         raise HostMissing(f"{short(wanted)} is not a host of this conversation")
     if not hosts:

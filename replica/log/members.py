@@ -50,6 +50,10 @@ class Membership:
         """Say whether `key` may read: it has a role and is not revoked."""
         return bool(self.roles.get(key)) and key not in self.kept
 
+    def is_host(self, key: PublicKey) -> bool:
+        """Say whether `key` may answer requests: it has the role HOST and is not revoked."""
+        return self.is_member(key) and Role.HOST in self.roles[key]
+
     def may_write(self, key: PublicKey, kind: int, *, critical: bool = False) -> bool:
         """Say whether the roles of `key` allow `kind`."""
         return bool(self.roles.get(key, frozenset()) & rules_of(kind, critical=critical).roles)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
 from replica.log import Seal
 
 FORKS_MAX = 64
@@ -53,7 +53,7 @@ class SealNode:
 
     id: EntryId
     seal: Seal
-    author: bytes
+    author: PublicKey
     parent: "SealNode | None"
     depth: int
     coverage: Coverage

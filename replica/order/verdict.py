@@ -155,12 +155,12 @@ def _check_prev(
 def is_closed(
     order: "Order", node: SealNode | None, request: Entry, membership: Membership
 ) -> bool:
-    """Say whether `request` reaches a CANCEL that closes the request of `node`.
+    """Say whether `request` reaches a CANCEL that closes the request of `node` (03 §3).
 
     It may then extend the seal without its answer, whether one comes or not.
     """
     if node is None:
         return False
     closing = order.cancels.closing_cancels(order.log.entries[node.seal.request], membership)
-    # The chain lists ancestors of its request alone, so the walk misses no CANCEL.
+    # What the chain lists is not walked again: a CANCEL that only lies behind it closes nothing.
     return bool(closing) and not uncovered_closure(order.log, request.id, node).isdisjoint(closing)

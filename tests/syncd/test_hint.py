@@ -3,11 +3,11 @@
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.log.body import Cancel, Request, Role, Sampling
+from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from syncd.hint import OPEN_LOOKED_AT, Answered, Hint, OwnHead, answers, hint_for
 from tests.support.sample import Sample
-from tests.support.stories import Story, answer
+from tests.support.stories import Story, answer, cut_at
 from tests.support.writers import Writer, said
 
 
@@ -23,6 +23,12 @@ class Asked(Sample):
         """Say something, ask, and let the host seal both."""
         message = self.say(self.genesis)
         return self.seal(self.host, self.ask(self.host, message), message)
+
+    def revoke(self, writer: Writer, *kept: Entry) -> None:
+        """Revoke a key; what it wrote up to the entries given stays."""
+        body = Member(Revocation(writer.public, tuple(cut_at(e) for e in kept)))
+        heads = self.at(*self.held.log.membership_heads())
+        self.add(self.owner.write(self.id, body, parents=heads, listed=kept))
 
     def hint(self) -> Hint:
         return hint_for(self.held, self.owner.public)
@@ -143,6 +149,25 @@ def test_a_refused_or_cancelled_request_is_not_open(asked: Asked) -> None:
     closed = asked.ask(asked.host, asked.genesis)
     assert asked.hint().open_request == closed.id
     asked.add(asked.owner.write(asked.held.id, Cancel(), parents=[closed]))
+    assert asked.hint().open_request is None
+
+
+def test_a_request_that_no_host_may_answer_is_not_open(asked: Asked) -> None:
+    stranger = Writer(9)
+    asked.ask(stranger, asked.genesis)
+    assert asked.hint().open_request is None
+    open_one = asked.ask(asked.host, asked.genesis)
+    assert asked.hint().open_request == open_one.id
+    asked.revoke(asked.host)
+    assert asked.hint().open_request is None
+
+
+def test_nothing_is_open_behind_the_seal_of_a_host_that_is_gone(asked: Asked) -> None:
+    seal = asked.sealed()
+    (first,) = seal.header.parents
+    asked.ask(asked.host, asked.held.log.entries[first])
+    assert asked.hint().open_request == first
+    asked.revoke(asked.host, seal)
     assert asked.hint().open_request is None
 
 

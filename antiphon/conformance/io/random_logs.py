@@ -11,7 +11,7 @@ from antiphon.conformance.naive_members import naive_covered, naive_membership
 from antiphon.conformance.naive_order import NaiveOrder, naive_order
 from antiphon.conformance.naive_tail import CoveredLog, naive_frontier, naive_tail
 from antiphon.conformance.questions import ORDERS, Case, arranged
-from replica.conversation import Conversation, sealable
+from replica.conversation import Conversation, seal_by_coverage
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, Track
 from replica.log import (
     Body,
@@ -146,7 +146,7 @@ class RandomLog:
             host = next((h for h in self.hosts if self._asks(request, h)), None)
             if host is None or request.id in self.held.order.seal_of:
                 continue
-            found = sealable(self.held, request.id)
+            found = seal_by_coverage(self.held, request.id)
             if found is not None and found.entries:
                 prev_seal = found.parent.id if found.parent is not None else None
                 self._seal(host, request, prev_seal, found.entries, found.membership_heads)
@@ -205,7 +205,7 @@ class RandomLog:
             body = Generation((1,), (Text("no"),), 2, FinishReason.STOP)
             self._write(author, body, [self.random.choice([request, *seals])])
             return
-        found = sealable(self.held, request.id)
+        found = seal_by_coverage(self.held, request.id)
         entries = found.entries if found is not None else ()
         others = self.random.sample(self._of(Kind.MESSAGE), min(1, len(self._of(Kind.MESSAGE))))
         if not entries or self.random.random() < 0.5:
@@ -312,7 +312,12 @@ def random_cases(seed: int) -> Iterator[Case]:
     raw = [_raw(entry) for entry in story.entries]
     fold, order = _expected_fold(story.log), _expected_order(story.log)
     seals, tips = sorted(order["seals"]), [one["tip"] for one in order["tails"]]
-    asked = {"seals": seals, "answers": sorted(order["answers"]), "sealable": [], "tails": tips}
+    asked = {
+        "seals": seals,
+        "answers": sorted(order["answers"]),
+        "sealable": [],
+        "tails": tips,
+    }
     for number in range(ORDERS):
         given = {"conversation": story.held.id.hex(), "entries": arranged(raw, number)}
         name = f"random-{seed}"

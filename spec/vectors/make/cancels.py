@@ -108,6 +108,54 @@ def void_answer() -> dict[str, object]:
     )
 
 
+def behind_listed() -> dict[str, object]:
+    s = History()
+    s.say("hello", BOB)
+    s.ask("ask", BOB, "hello")
+    s.cancel("cancel", BOB, "ask")
+    s.say("on", BOB, "cancel")
+    s.ask("beside", BOB, "on", conflict=FORK)
+    s.seal("seal", "beside", ["hello", "ask", "on", "beside"])
+    s.answer("answer", "seal")
+    s.seal("seal-ask", "ask", ["answer"], prev_seal="seal")
+    s.say("word", BOB, "answer", basis="seal-ask")
+    for name in ("queues", "forks"):
+        fields = {"conflict": FORK} if name == "forks" else {}
+        s.ask(name, BOB, "word", "beside", basis="seal-ask", host=IDA, **fields)
+    s.seal("skips", "queues", ["word", "queues"], prev_seal="seal-ask", by=IDA,
+           void="ANSWER_SKIPPED")  # fmt: skip
+    return s.vector(
+        "closed-behind-listed",
+        "a CANCEL that a request reaches only through entries which the chain lists closes nothing"
+        " for it: `beside` is listed, and `cancel` lies behind it",
+        tips=["seal-ask"],
+        answers={"ask": None, "queues": None},
+        sealable={"queues": None, "forks": None},
+    )
+
+
+def dropped_answer() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    names = ("answer", "later", "other")
+    for at, name in enumerate(names):
+        # The first that is written lies at the position of the seal, so coverage drops it.
+        fields = {"prev": None} if at == 0 else {"epoch": 1 + at}
+        s.answer(name, "seal", **fields)
+    assert s.sorted(*names)[0] == names[0], "rename one: the ids have another order"
+    s.ask("next", ADA, names[0], basis="seal")
+    return s.vector(
+        "first-answer-dropped",
+        "coverage drops the first answer, whose lane forks there: a queued request waits, also"
+        " though a later answer could be listed",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        sealable={"next": None},
+    )
+
+
 def of_tail() -> dict[str, object]:
     s = History()
     s.say("hello", ADA)

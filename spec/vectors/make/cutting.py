@@ -202,6 +202,20 @@ def _least_grant() -> dict[str, object]:
     )  # fmt: skip
 
 
+def _rank_of_no_role() -> dict[str, object]:
+    log = begin(ADA)
+    log.grant("owner-cal", ADA, CAL, OWNER)
+    log.grant("odd-bob", ADA, BOB, 9, parents=["owner-cal"])
+    log.grant("bob-by-cal", CAL, BOB, WRITER, parents=["odd-bob"])
+    log.revoke("cal-on-bob", CAL, BOB, [], parents=["bob-by-cal"])
+    log.write("words", BOB, MESSAGE, said("x"))
+    return vector(
+        "rank-of-no-role", "a grant of a number that is no role gives no rank either: the author"
+        " of the deeper grant may revoke it", log, void=("words",), uncovered=("words",),
+        members={ADA: ["OWNER"], CAL: ["OWNER"]},
+    )  # fmt: skip
+
+
 def _resigned_owner() -> dict[str, object]:
     log = begin()
     log.grant("before", BEA, BOB, WRITER)
@@ -336,7 +350,7 @@ CASES: tuple[Callable[[], dict[str, object]], ...] = (
     _branches, _branches_meet, _one_meets_both, _one_meets_both_turned,
     _roots, _both_and_both, _sides, _shorter, _longer,
     _none_then_some, _other_seq, _other_epoch, _granted_owner, _least_depth, _lesser_grant,
-    _least_grant, _resigned_owner, _self_grant, _role_table,
+    _least_grant, _rank_of_no_role, _resigned_owner, _self_grant, _role_table,
     _heads_few, _heads_many, _heads_host, _heads_owner, _heads_writer, _heads_void,
     _heads_one, _heads_enough,
 )  # fmt: skip

@@ -260,6 +260,22 @@ def _two_branches() -> dict[str, object]:
     )
 
 
+def _no_tip() -> dict[str, object]:
+    s = History()
+    s.say("hello", BOB)
+    s.ask("ask", BOB, "hello")
+    s.seal("void", "ask", ["ask"], void="COVERAGE_WRONG")
+    s.say("behind", BOB, "void")
+    return s.vector(
+        "no-tip-none-late",
+        "before the first seal that counts nothing is late: a message behind a void seal is in no"
+        " tail",
+        tips=[],
+        answers={"ask": None},
+        tails=[tail(None, ["hello", "ask"], ["ask"])],
+    )
+
+
 def _joined() -> dict[str, object]:
     s = _two_turns()
     s.ask("wait", BOB, "more", basis="seal-2")
@@ -277,5 +293,5 @@ def _joined() -> dict[str, object]:
 
 CASES = (
     _late, _unanswered, _branches, _first_seal, _apart, _behind_start, _kinds, _passed_over,
-    _side_answer, _listed_request, _void_seal, _two_branches, _joined,
+    _side_answer, _listed_request, _void_seal, _two_branches, _joined, _no_tip,
 )  # fmt: skip

@@ -286,6 +286,7 @@ def build() -> dict[str, object]:
         _refusal, seals.foreign_answer, _two_answers, seals.sealed_twice, seals.revoked_host,
         seals.revoked_writer, _tails, _meanwhile, seals.membership_heads, _spam, cancels.closed,
         cancels.by, cancels.answered, cancels.void_answer, cancels.of_tail,
+        cancels.behind_listed, cancels.dropped_answer, seals.not_open,
         readings.fork_behind_chain, readings.not_beyond_listed, readings.listed_request,
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,

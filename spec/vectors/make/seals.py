@@ -33,6 +33,29 @@ def alone() -> dict[str, object]:
     )
 
 
+def not_open() -> dict[str, object]:
+    """Requests that no host may seal."""
+    s = History()
+    s.say("hello", ADA)
+    s.ask("reader", EVE, "hello")
+    s.ask("no-host", ADA, "hello", host=BOB)
+    s.ask("refused", ADA, "hello")
+    s.answer("refusal", "refused")
+    s.ask("sealed", ADA, "hello")
+    s.seal("seal", "sealed", ["hello", "sealed"])
+    s.ask("gone", ADA, "hello", host=IDA)
+    s.say("on", ADA, "reader")
+    s.revoke("revoke-ida", BEA, IDA, [], parents=s.heads)
+    return s.vector(
+        "not-open",
+        "a void request, one that names no host or one that is revoked, a refused one and a sealed"
+        " one get no seal",
+        tips=["seal"],
+        answers={"sealed": None, "refused": "refusal"},
+        sealable=dict.fromkeys(("reader", "no-host", "refused", "sealed", "gone")),
+    )
+
+
 def unreached() -> dict[str, object]:
     """A seal whose first listed entry is a message that its request does not follow."""
     s = History()
