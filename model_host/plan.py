@@ -26,7 +26,7 @@ from model_host.room import Room
 from replica import limits
 from replica.conversation import Asked, Conversation, Sealable, sealable
 from replica.ids import SALT_BYTES, ConversationId, Digest, EntryId, short
-from replica.log import Generation, Projected, Request, Role, Seal, codec
+from replica.log import Generation, Projected, Request, Seal, codec
 from replica.order import SealNode
 
 
@@ -172,9 +172,7 @@ def listing_of(
         is_final = entry_id == entries[-1]
         items.append(ContextItem(entry_id, body, is_final, header.parents, header.author, answered))
     # By the heads that the seal names, so that every host renders its list alike.
-    roles = held.log.roster.at(heads).roles
-    owners = frozenset(key for key, held_roles in roles.items() if Role.OWNER in held_roles)
-    return Listing(tuple(items), owners)
+    return Listing(tuple(items), held.log.roster.at(heads).owner_keys())
 
 
 def _answered(held: Conversation, seal: EntryId) -> Asked:

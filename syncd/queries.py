@@ -43,12 +43,13 @@ def permitted(held: Conversation | None, peer: PublicKey, right: Right) -> Conve
     if held is None or not held.is_member(peer):
         # LINK-9: the same error for "no such conversation" and "not yours".
         raise ConversationUnknown
-    roles = held.log.membership.roles[peer]
+    membership = held.log.membership
+    roles, is_owner = membership.roles[peer], membership.is_owner(peer)
     if right is Right.WRITE_BLOBS and roles <= {Role.READER}:
         raise NotAllowed("readers write no blobs")
-    if right is Right.REMOVE_BLOBS and not roles & {Role.OWNER, Role.HOST}:
+    if right is Right.REMOVE_BLOBS and not is_owner and Role.HOST not in roles:
         raise NotAllowed("only owners and hosts remove blobs")
-    if right is Right.DELETE and Role.OWNER not in roles:
+    if right is Right.DELETE and not is_owner:
         raise NotAllowed("only an owner deletes a conversation")
     return held
 

@@ -6,10 +6,9 @@ from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import NothingAwaited
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
-from replica.conversation import Conversation, Place, awaited
+from replica.conversation import Conversation, Place, awaited, removal_of
 from replica.ids import EntryId, short
 from replica.io import Replica, turns
-from replica.log import Role
 from replica.refusals import NotAllowed
 
 
@@ -42,17 +41,17 @@ def register(app: typer.Typer) -> None:
 async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:
     """Cancel every request that `place` waits for, and return their ids.
 
-    Raises NothingAwaited, and NotAllowed if a request is another member's and this
-    key is no owner, since such a CANCEL has no effect.
+    Raises NothingAwaited, KeyRemoved, and NotAllowed if a request is another member's and
+    this key is no owner, since such a CANCEL has no effect.
     """
     waiting = awaited(held, place)
     if not waiting:
         raise NothingAwaited
-    is_owner = Role.OWNER in held.log.membership.roles.get(replica.public, ())
+    is_owner = held.log.membership.is_owner(replica.public)
     for request in waiting:
         author = held.log.entries[request].header.author
         if not is_owner and author != replica.public:
-            raise NotAllowed(
+            raise removal_of(held, replica.public) or NotAllowed(
                 f"only its author {short(author)} or an owner may cancel {short(request)}"
             )
     for request in waiting:

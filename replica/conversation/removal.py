@@ -9,7 +9,7 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.invitation import KeyRemoved
 from replica.errors import AntiphonError, RequestRefused
 from replica.ids import PublicKey, short
-from replica.log import Member, Revocation, Role
+from replica.log import Member, Revocation
 from replica.refusals import ConversationUnknown
 
 
@@ -54,12 +54,7 @@ def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> Anti
 def check_owner_stays(held: Conversation, leaving: PublicKey) -> None:
     """Refuse the removal of the last owner. Raises LastOwner."""
     membership = held.log.membership
-    owners = {
-        key
-        for key, roles in membership.roles.items()
-        if Role.OWNER in roles and membership.is_member(key)
-    }
-    if owners == {leaving}:
+    if {*filter(membership.is_owner, membership.roles)} == {leaving}:
         raise LastOwner(f"{short(leaving)} is the last owner of this conversation")
 
 

@@ -20,7 +20,6 @@ from replica.log import (
     Kind,
     Message,
     Part,
-    Role,
     Text,
     ToolCall,
     ToolDefinition,
@@ -154,8 +153,8 @@ def uncounted_results(held: Conversation, request: EntryId) -> frozenset[tuple[E
 
 
 def may_close(held: Conversation, call: OpenCall, author: PublicKey, *, is_error: bool) -> bool:
-    """Say whether a result that `author` writes would close an open call."""
-    return call.asked.may_close(author, _owners(held), is_error=is_error)
+    """Say whether a result of `author`, which `Author` lets a member alone write, closes a call."""
+    return call.asked.may_close(author, held.log.membership.owner_keys(), is_error=is_error)
 
 
 def is_last_open(held: Conversation, call: OpenCall) -> bool:
@@ -281,10 +280,6 @@ def _asked(held: Conversation, request: EntryId) -> Asked:
     return Asked(author, body.executor or author)
 
 
-def _owners(held: Conversation) -> set[PublicKey]:
-    return {key for key, roles in held.log.membership.roles.items() if Role.OWNER in roles}
-
-
 def _ledgers(
     held: Conversation, request: EntryId
 ) -> Iterator[tuple[Entry, Ledger, frozenset[int]]]:
@@ -292,7 +287,7 @@ def _ledgers(
 
     With each come the ledger behind it, and the indices of its results that don't count.
     """
-    asked, owners = _asked(held, request), _owners(held)
+    asked, owners = _asked(held, request), held.log.membership.owner_keys()
     answer = held.log.entries[_answer_of(held, request)]
     ledger = Ledger(asked=asked)
     for entry in (answer, *_messages_behind(held, answer.id)):

@@ -26,7 +26,6 @@ from replica.log import (
     Grant,
     Member,
     Revocation,
-    Role,
     Sampling,
     cuts_at_heads,
     range_fault,
@@ -125,8 +124,7 @@ def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> N
         raise ArgumentInvalid(f"{short(theirs)} is no member")
     if ours == theirs:
         return  # resigning
-    is_owner = Role.OWNER in membership.roles.get(ours, ()) and membership.is_member(ours)
-    if not is_owner or membership.ranks[ours] >= membership.ranks[theirs]:
+    if not membership.is_owner(ours) or membership.ranks[ours] >= membership.ranks[theirs]:
         raise NotAllowed(f"only an owner senior to {short(theirs)} can remove it")
 
 

@@ -110,8 +110,7 @@ async def revoke_invitation(replica: Replica, issued: Issued) -> None:
 
 
 def _require_owner(held: Conversation, key: PublicKey) -> None:
-    membership = held.log.membership
-    if Role.OWNER not in membership.roles.get(key, ()) or not membership.is_member(key):
+    if not held.log.membership.is_owner(key):
         raise NotAllowed("only an owner can invite")
 
 
@@ -200,7 +199,7 @@ async def _claim(
     if issued.claimed_by is None and grants_elsewhere(issued, held.log):
         issued = replace(issued, is_revoked=True)
         await update(replica.store, issued)
-    if Role.OWNER not in membership.roles.get(replica.public, ()):
+    if not membership.is_owner(replica.public):
         issued = replace(issued, is_revoked=True)
     verdict = judge(issued, newcomer, proof, membership, rpc.now_ms())
     if verdict is JoinVerdict.GRANTED:

@@ -17,8 +17,10 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
         return
     header, log = entry.header, held.log
     # The last fold: one more for each entry of a frame would cost too much.
-    roles = log.roster.last.roles.get(header.author, frozenset())
-    is_owners_change = header.track == Track.MEMBERSHIP and Role.OWNER in roles
+    membership = log.roster.last
+    roles = membership.roles.get(header.author, frozenset())
+    # Changes inside the cuts of an owner that was removed have effect, so a hub must hold them.
+    is_owners_change = header.track == Track.MEMBERSHIP and membership.has_owner_role(header.author)
     reserve = limits.MEMBERSHIP_RESERVE if is_owners_change else 0
     if len(log) >= entries_max + reserve:
         raise QuotaExceeded("the conversation is full")

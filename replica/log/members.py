@@ -54,6 +54,22 @@ class Membership:
         """Say whether `key` may answer requests: it has the role HOST and is not revoked."""
         return self.is_member(key) and Role.HOST in self.roles[key]
 
+    def is_owner(self, key: PublicKey) -> bool:
+        """Say whether `key` may act as an owner now: it has the role and is not revoked."""
+        return self.has_owner_role(key) and key not in self.kept
+
+    def has_owner_role(self, key: PublicKey) -> bool:
+        """Say whether `key` has the role of owner, revoked or not; for what it has written.
+
+        A revocation takes no role: inside its cuts the entries of the key keep their effect.
+        The caller looks at the cuts itself.
+        """
+        return Role.OWNER in self.roles.get(key, ())
+
+    def owner_keys(self) -> frozenset[PublicKey]:
+        """Return the keys that `has_owner_role` names."""
+        return frozenset(filter(self.has_owner_role, self.roles))
+
     def may_write(self, key: PublicKey, kind: int, *, critical: bool = False) -> bool:
         """Say whether the roles of `key` allow `kind`."""
         return bool(self.roles.get(key, frozenset()) & rules_of(kind, critical=critical).roles)
@@ -107,7 +123,7 @@ class Membership:
             return self.covers_author(author) or (
                 author in self.roles and is_plain_resignation(entry, member)
             )
-        return Role.OWNER in self.roles.get(author, ()) and self.satisfies_cuts(entry)
+        return self.has_owner_role(author) and self.satisfies_cuts(entry)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ for the answer, so a host that never answers blocks nobody.
 """
 
 from replica.ids import EntryId, PublicKey
-from replica.log import Entry, Membership, Role
+from replica.log import Entry, Membership
 
 
 class Cancels:
@@ -39,4 +39,4 @@ class Cancels:
 
 
 def _may_close(author: PublicKey, requester: PublicKey, membership: Membership) -> bool:
-    return author == requester or Role.OWNER in membership.roles.get(author, ())
+    return author == requester or membership.has_owner_role(author)

@@ -20,7 +20,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "replica/log/kinds.py": ("rules_of",),
     "replica/log/members.py": (
-        "Membership.is_member", "Membership.may_write", "Membership.satisfies_cuts",
+        "Membership.is_member", "Membership.has_owner_role", "Membership.may_write",
+        "Membership.satisfies_cuts",
         "Membership.covers", "Membership.covers_author", "Membership.is_visible",
         "Membership.counts", "Membership.may_seal_or_own", "_Fold.resolve_cuts",
         "_Fold._resignations_of", "_Fold.apply_changes", "_Fold._grant", "is_plain_resignation",

@@ -47,7 +47,6 @@ with uncollected():
         Generation,
         Join,
         Request,
-        Role,
         Sampling,
         Seal,
         Text,
@@ -269,8 +268,8 @@ async def scripted_host(
 def _open_calls(held: Conversation, ready: Sealable) -> tuple[str, ...]:
     """Return the open calls of a context, by the rule of every host (HOST-43)."""
     listed = held.order.context(ready.parent.id) if ready.parent is not None else []
-    ledger, roles = Ledger(), held.log.roster.at(ready.membership_heads).roles
-    owners = {key for key, held_roles in roles.items() if Role.OWNER in held_roles}
+    ledger = Ledger()
+    owners = held.log.roster.at(ready.membership_heads).owner_keys()
     for entry in (*listed, *map(held.log.entries.__getitem__, ready.entries)):
         body, answered = held.log.body(entry.id), None
         if isinstance(body, Generation):

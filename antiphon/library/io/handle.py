@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.library.errors import ReplicaClosed
 from replica.conversation import Conversation as Held
-from replica.conversation import Place, newest_place, place_at, place_on_branch
+from replica.conversation import Place, newest_place, place_at, place_on_branch, removal_of
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import Replica, begin, turns
 from replica.log import Body, CallKey, Grant, Role
@@ -74,7 +74,7 @@ class Handle:
     async def options(self, *, key: CallKey | None, **given: Any) -> turns.RequestOptions:
         """Return the options of a request; a conversation without a host is granted to one.
 
-        Raises NoHost, and HostMissing where this key may grant nothing.
+        Raises NoHost, HostMissing and KeyRemoved.
         """
         held = await self._held()
         if not has_host(held):
@@ -83,9 +83,13 @@ class Handle:
         return begin.request_options(self.replica, held, key=key, **given)
 
     async def grant_host(self) -> None:
-        """Grant the conversation to the host pinned, or vouched for by the hub. Raises NoHost."""
-        if Role.OWNER not in (await self._held()).log.membership.roles[self.replica.public]:
-            raise turns.HostMissing
+        """Grant the conversation to the host pinned, or vouched for by the hub.
+
+        Raises NoHost, HostMissing for a member that is no owner, and KeyRemoved.
+        """
+        held, ours = await self._held(), self.replica.public
+        if not held.log.membership.is_owner(ours):
+            raise removal_of(held, ours) or turns.HostMissing()
         wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
         choice = await begin.choose_host_to_grant(self.replica, self._shared.pinned, None, wait_s)
         await begin.grant(self.replica, self.id, Grant(choice.key, Role.HOST))

@@ -11,10 +11,11 @@ import pytest
 import antiphon
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
-from replica.io import Store, issued_invitations
+from replica.io import Replica, Store, import_entries, issued_invitations
 from replica.io.invitations import POLL_S
 from tests.antiphon.library.conftest import Lab
 from tests.support.forms import joined
+from tests.support.writers import Writer
 
 
 @asynccontextmanager
@@ -129,6 +130,24 @@ async def test_the_last_owner_leaves_only_if_that_is_meant(lab: Lab):
         with pytest.raises(antiphon.AntiphonError) as gone:
             await trip.say("Too late.")
         assert gone.value.reason == "KEY_REMOVED"
+        with pytest.raises(antiphon.AntiphonError) as gone:
+            await trip.ask("Who grants a host now?")
+        assert gone.value.reason == "KEY_REMOVED"
+
+
+async def test_a_key_without_a_role_grants_no_host(lab: Lab):
+    """The log of others that it imported from a bundle."""
+    ada = Writer(1)
+    genesis = ada.genesis()
+    path = lab.folder / "me" / "log" / "log.db"
+    async with Replica.open(path, ada.key) as replica:
+        await import_entries(replica, (genesis,))
+    lab.hub = None
+    async with lab.open() as me:
+        theirs = await me.get(genesis.conversation)
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await theirs.ask("May I?")
+        assert refused.value.reason == "HOST_MISSING"
 
 
 async def test_an_owner_leaves_behind_another_one(lab: Lab):

@@ -12,6 +12,7 @@ from replica.conversation import Issued, JoinVerdict
 from replica.conversation.invitation import InviteRevoked
 from replica.ids import ConversationId
 from replica.io import begin, invite, issued_invitations, redeem, require_link
+from replica.io.invitations import _claim
 from replica.io.joining import await_grant, deposit
 from replica.io.replica import Replica
 from replica.log import Grant, Role
@@ -124,3 +125,14 @@ async def test_a_grant_that_the_store_does_not_know_voids_an_invitation(place: P
         assert record.is_revoked
         with pytest.raises(InviteRevoked):
             await await_grant(bob, issued.invitation, timeout_s=WAIT_S)
+
+
+async def test_an_owner_that_was_removed_lets_nobody_in(place: Place) -> None:
+    """Its removal may come while it waits for the hub, just before it judges the proof."""
+    async with place.ada() as ada:
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        await begin.remove(ada, conversation, ADA.public, leave_ownerless=True)
+        held, proof = await ada.load(conversation), issued.invitation.proof(BOB.public)
+        found, verdict = await _claim(ada, held, issued, BOB.public, proof)
+        assert (found.claimed_by, verdict) == (None, JoinVerdict.REVOKED)

@@ -318,6 +318,16 @@ def test_an_owner_is_senior_to_those_it_made_owners_and_no_one_is_to_itself() ->
     assert scene.log.membership.ranks[scene.third.public] == (2, 0)
 
 
+def test_a_removed_owner_keeps_its_role_and_owns_no_more() -> None:
+    scene, stranger = Ranks(), Writer(4)
+    keys = [writer.public for writer in (scene.first, scene.second, scene.third, stranger)]
+    scene.change(scene.first, Revocation(scene.second.public))
+    membership = scene.log.membership
+    assert [membership.is_owner(key) for key in keys] == [True, False, False, False]
+    assert [membership.has_owner_role(key) for key in keys] == [True, True, False, False]
+    assert membership.owner_keys() == {*keys[:2]}, "the grant to the third is behind the cut"
+
+
 @pytest.mark.parametrize("senior_first", [True, False])
 def test_the_rank_of_a_key_is_that_of_its_least_grant(senior_first: bool) -> None:
     scene, bob = Ranks(), Writer(4)
