@@ -15,7 +15,6 @@ from replica.conversation.chain import (
     find_written,
 )
 from replica.conversation.conversation import Conversation
-from replica.conversation.cuts import cuts_of
 from replica.conversation.drafts import (
     Draft,
     DraftStream,
@@ -160,7 +159,6 @@ __all__ = [
     "check_role",
     "check_slot",
     "check_verdict",
-    "cuts_of",
     "decode_invitation",
     "decode_new",
     "encode_invitation",

@@ -1,4 +1,8 @@
-"""The cuts of a revocation that keeps all that a key has written so far (spec/03-order §2)."""
+"""The cuts of a revocation that keeps all that a key has written so far (spec/03-order §2, ORD-4).
+
+Only covered entries are named: a cut at an entry of a reader would make its lane
+covered, and each lane so named is one more that all replicas compare for ever.
+"""
 
 from replica import limits
 from replica.ids import PublicKey
@@ -8,15 +12,16 @@ from replica.refusals import ArgumentInvalid
 
 
 def cuts_at_heads(log: Log, key: PublicKey) -> tuple[Cut, ...]:
-    """Return a cut at each head of the lanes of `key`. Raises ArgumentInvalid beyond the limit.
+    """Return a cut at each covered head of the lanes of `key`, sorted.
 
-    A forked lane has several, which keep all its branches.
+    A forked lane has several, which keep all its branches. Raises ArgumentInvalid beyond the
+    limit.
     """
-    cuts = [
-        Cut(position.lane.epoch, position.lane.track, position.seq, position.id)
-        for position in log.heads()
-        if position.lane.author == key
-    ]
+    cuts = tuple(
+        Cut(head.lane.epoch, head.lane.track, head.seq, head.id)
+        for head in log.heads()
+        if head.lane.author == key
+    )
     if len(cuts) > limits.CUTS_MAX:
         raise ArgumentInvalid(f"the key has {len(cuts)} lanes; a revocation has room for fewer")
-    return tuple(sorted(cuts, key=lambda cut: (cut.epoch, cut.track, cut.seq, cut.id)))
+    return cuts

@@ -3,7 +3,6 @@
 from random import Random
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.cuts import cuts_of
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
 from replica.log.body import (
@@ -21,6 +20,7 @@ from replica.log.body import (
     Text,
 )
 from replica.log.entry import Conflict
+from replica.log.revoking import cuts_at_heads
 from replica.order.node import SealNode
 from replica.order.tail import frontier
 from tests.simulation.replica_node import ReplicaNode
@@ -171,7 +171,7 @@ def revoke(owner: ReplicaNode, conversation: ConversationId, key: PublicKey) -> 
     if key == owner.public and not log.membership.covers_author(key):
         owner.writer.leave_as_reader(held)
         return
-    cuts = cuts_of(log, key)
+    cuts = cuts_at_heads(log, key)
     if owner.random.random() < 0.3:
         cuts = cuts[:1]  # other entries of the key become void
     parents = log.membership_heads() or (EntryId(conversation),)

@@ -7,10 +7,10 @@ for ever. Three ways were tried by which such lanes came back.
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.cuts import cuts_of
 from replica.ids import Track
 from replica.log.body import Body, Cut, Grant, Join, Member, Revocation, Role
 from replica.log.entry import Entry
+from replica.log.revoking import cuts_at_heads
 from tests.support.stories import cut_at
 from tests.support.writers import Writer
 
@@ -96,7 +96,8 @@ def test_lanes_do_not_come_back_as_resignations_in_many_epochs() -> None:
 
 def test_lanes_do_not_come_back_as_the_cuts_of_an_honest_revocation() -> None:
     scene = Reader()
-    scene.change(Member(Revocation(scene.eve.public, cuts_of(scene.held.log, scene.eve.public))))
+    cuts = cuts_at_heads(scene.held.log, scene.eve.public)
+    scene.change(Member(Revocation(scene.eve.public, cuts)))
     assert scene.covered == []
     assert not scene.is_member
 

@@ -3,10 +3,11 @@
 import pytest
 
 from replica import limits
-from replica.log.body import Member, Revocation, Role
+from replica.log.body import Join, Member, Revocation, Role
 from replica.log.revoking import cuts_at_heads
 from replica.refusals import ArgumentInvalid
 from tests.support.sample import Sample
+from tests.support.stories import cut_at
 from tests.support.writers import Writer, said
 
 
@@ -43,6 +44,26 @@ def test_all_lanes_are_kept_and_what_comes_later_is_void(sample: Sample) -> None
     assert not membership.is_member(first.public)
     assert [membership.is_visible(entry) for entry in before] == [True] * 3
     assert not membership.is_visible(after)
+
+
+def test_the_cuts_are_sorted_heads_and_drop_nothing_that_was_covered(sample: Sample) -> None:
+    last = [
+        sample.add(author.write(sample.id, said("x"), parents=[sample.genesis]))
+        for author in (bob(5), bob(1))
+        for _ in range(2)
+    ][1::2]
+    before = sample.held.log.covered() | set()
+    cuts = cuts_at_heads(sample.held.log, bob().public)
+    assert cuts == tuple(cut_at(entry) for entry in reversed(last))
+    revoke(sample)
+    assert before < sample.held.log.covered()
+
+
+def test_a_reader_is_cut_nowhere(sample: Sample) -> None:
+    eve = Writer(3)
+    sample.grant(eve, Role.READER)
+    sample.add(eve.write(sample.id, Join(), parents=[sample.genesis], track=3))
+    assert cuts_at_heads(sample.held.log, eve.public) == ()
 
 
 def test_a_forked_lane_keeps_no_more_than_it_has(sample: Sample) -> None:
