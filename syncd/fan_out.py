@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replica import limits
-from replica.conversation import Draft
+from replica.conversation import Draft, hosts_awaited
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
     DraftReceived,
@@ -30,7 +30,7 @@ from replica.link import (
 from replica.log import Entry, Kind
 from syncd.connected import Connected, LinkId
 from syncd.hint import Answered, Hint, answers, hint_for
-from syncd.shelf import HubShelf, hosts_awaited
+from syncd.shelf import HubShelf
 
 
 @dataclass(frozen=True, slots=True)

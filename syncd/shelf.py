@@ -7,15 +7,11 @@ about it causes a load.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 from replica import limits
-from replica.conversation import Conversation
+from replica.conversation import Conversation, hosts_awaited
 from replica.ids import ConversationId, Digest, PublicKey
 from replica.link import ListingItem
-
-AWAITED_LOOKED_AT = 256
-"""Requests without an answer that are looked at for the hosts they name, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +32,6 @@ class Known:
         keys = held.log.membership.roles
         members = frozenset(key for key in keys if held.is_member(key))
         return cls(held.log.digest, members, held.creator, frozenset(hosts_awaited(held)))
-
-
-def hosts_awaited(held: Conversation) -> Iterator[PublicKey]:
-    """Yield the hosts that the latest requests without an answer name."""
-    for request_id in islice(held.order.unanswered.latest(), AWAITED_LOOKED_AT):
-        request = held.order.request(request_id)
-        if request is not None:
-            yield request.host
 
 
 class Records:

@@ -1,6 +1,7 @@
 """One conversation as a whole: log, order and drafts, read and written (spec/01)."""
 
 from replica.conversation.author import Author
+from replica.conversation.awaited_hosts import hosts_awaited
 from replica.conversation.backlog import awaited
 from replica.conversation.chain import (
     CallStarted,
@@ -171,6 +172,7 @@ __all__ = [
     "grants_elsewhere",
     "has_not_called",
     "has_started",
+    "hosts_awaited",
     "is_address",
     "is_last_open",
     "judge",

@@ -5,9 +5,8 @@ Pure. selection.py decides which of them are open; this module tells it their us
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import islice
 
-from replica.conversation import Shelf
+from replica.conversation import Shelf, hosts_awaited
 from replica.core.current_link import CurrentLink
 from replica.core.follows import Follows
 from replica.core.holdings import HubHoldings
@@ -15,9 +14,6 @@ from replica.core.open_listed import Use
 from replica.core.selection import FollowPolicy, Selection, Turn
 from replica.ids import ConversationId, PublicKey
 from replica.link import ListingItem, SyncState
-
-REQUESTS_LOOKED_AT = 256
-"""Requests without an answer that are looked at, the latest ones."""
 
 
 class ListedFollows:
@@ -89,7 +85,4 @@ class ListedFollows:
             return Use.HELD
         if held is None:
             return Use.NONE
-        latest = islice(held.order.unanswered.latest(), REQUESTS_LOOKED_AT)
-        requests = map(held.order.request, latest)
-        is_asked = any(one is not None and one.host == self._key for one in requests)
-        return Use.ASKED if is_asked else Use.NONE
+        return Use.ASKED if self._key in hosts_awaited(held) else Use.NONE
