@@ -18,7 +18,7 @@ from time import process_time
 from antiphon.v1 import sync_pb2 as pb
 from bench.hostile_logs import ANY, Pen, Talk, said
 from bench.result import Goal, report, say, sized_parser
-from replica.conversation import MemoryShelf
+from replica.conversation import Conversation, MemoryShelf
 from replica.errors import AntiphonError
 from replica.ids import EntryId, Lane, Track
 from replica.limits import ENTRIES_PER_FRAME_MAX, VERSION
@@ -42,6 +42,7 @@ from syncd import queries
 from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.policy import Policy
+from syncd.shelf import Known
 
 SIZES = (100, 10_000)
 LONG = 100_000
@@ -333,7 +334,8 @@ def many_listings(n: int) -> Row:
     for i in range(count):
         talk = Talk(Pen(1_000 + i))
         talk.member(5, Role.READER)
-        hub.index(talk.id, talk.entries)
+        held = Conversation.restore(talk.id, talk.entries)
+        hub.index(talk.id, Known.of(held), held.creator)
     link_id = hub.connect(victim.public, 0.0)
     began = process_time()
     effects = hub.receive(link_id, Hello((VERSION,), follow=True), 0.0)

@@ -22,9 +22,15 @@ RESERVE_SHARE = 8
 """The last part of the disk, 1 in so many, is for creators below their share alone."""
 
 
+def disk_bytes(entries: int, size_bytes: int) -> int:
+    """Return the disk that so many entries of so many bytes together take, about."""
+    return size_bytes + ROW_BYTES * entries
+
+
 def stored_bytes(entries: Iterable[Entry]) -> int:
     """Return the disk that entries take, about."""
-    return sum(entry.size_bytes + ROW_BYTES for entry in entries)
+    sizes = [entry.size_bytes for entry in entries]
+    return disk_bytes(len(sizes), sum(sizes))
 
 
 class DiskQuota:

@@ -16,6 +16,7 @@ from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
     Close,
+    Effects,
     Entries,
     Fault,
     Frame,
@@ -34,7 +35,7 @@ from syncd.disk_quota import DiskQuota, stored_bytes
 from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
 from syncd.queries import Right
-from syncd.shelf import HubShelf
+from syncd.shelf import HubShelf, Known
 
 
 class Hub:
@@ -44,7 +45,8 @@ class Hub:
         """Start with an empty shelf and no links."""
         self.key = key
         self.policy = policy
-        self._shelf = HubShelf(policy.conversations_in_memory_max, policy.logs_bytes_max)
+        self.shelf = HubShelf(policy.conversations_in_memory_max, policy.logs_bytes_max)
+        """The conversations, for reading; links extend those in memory."""
         self._deleted: set[ConversationId] = set()
         self.bringers = Bringers(policy.conversations_per_creator_max)
         self.disk = DiskQuota(policy.disk_creator_bytes_max, policy.disk_bytes_max)
@@ -56,11 +58,6 @@ class Hub:
 
     # --- conversations ------------------------------------------------------
 
-    @property
-    def shelf(self) -> HubShelf:
-        """The conversations, for reading; links extend those in memory."""
-        return self._shelf
-
     def load(
         self, conversation: ConversationId, entries: Iterable[Entry], lost: Lost = NOTHING_LOST
     ) -> HubEffects:
@@ -69,41 +66,40 @@ class Hub:
         `entries` and `lost` are all that the store holds, possibly nothing. If two
         loads overlap, the first one counts.
         """
-        if conversation in self._shelf:
+        if conversation in self.shelf:
             return HubEffects()
         return self.hold(Conversation.restore(conversation, entries, lost))
 
     def hold(self, held: Conversation) -> HubEffects:
         """Put a restored conversation in memory; see `load`."""
-        out = FanOut(self.connected, self._shelf, 0.0)
-        if held.id in self._shelf:
+        out = FanOut(self.connected, self.shelf, 0.0)
+        if held.id in self.shelf:
             return out.build()
-        if held.id in self._deleted or not (held.log.entries or held.damage):
-            self._shelf.forget(held.id)
+        if held.id in self.deleted or not (held.log.entries or held.damage):
+            self.shelf.forget(held.id)
         else:
-            if not self._shelf.is_known(held.id):
+            if not self.shelf.is_known(held.id):
                 self.bringers.count(held.creator, held.id)
             self.disk.set_log(held.id, held.creator, stored_bytes(held.log.entries.values()))
-            self._shelf.load(held)
+            self.shelf.load(held)
             out.list_one(held.id)
         return out.build()
 
     def index(
         self,
         conversation: ConversationId,
-        entries: Iterable[Entry],
-        lost: Lost = NOTHING_LOST,
+        known: Known | None,
+        creator: PublicKey | None,
         size_bytes: int = 0,
     ) -> None:
         """Index a stored conversation of this size without holding it in memory.
 
-        Of `entries`, only control entries need bodies.
+        `known` is its record; with None it is read once somebody asks for it.
         """
-        if conversation not in self._deleted:
-            held = Conversation.restore(conversation, entries, lost)
-            self.disk.set_log(conversation, held.creator, size_bytes)
-            self.bringers.count(held.creator, held.id)
-            self._shelf.index(held)
+        if conversation not in self.deleted:
+            self.disk.set_log(conversation, creator, size_bytes)
+            self.bringers.count(creator, conversation)
+            self.shelf.apart.add(conversation, known)
 
     def needs_load(
         self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
@@ -113,7 +109,7 @@ class Hub:
         `message` is the peer's message about it; None for a query.
         """
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
-        return self._shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
+        return self.shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
 
     def evict(self, busy: Conversations) -> tuple[ConversationId, ...]:
         """Evict unused conversations beyond the policy's bound; return their ids.
@@ -121,7 +117,7 @@ class Hub:
         Conversations stay if they are open on a link or `busy`: their entries are not
         durable yet, or a caller has not used them since their load.
         """
-        return self._shelf.evict(lambda one: one in busy or self.connected.is_open(one))
+        return self.shelf.evict(lambda one: one in busy or self.connected.is_open(one))
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Drop the conversations whose last entries the disk refused.
@@ -130,9 +126,9 @@ class Hub:
         any answer about them. Their writers still hold the entries and send
         them again.
         """
-        out = FanOut(self.connected, self._shelf, 0.0)
+        out = FanOut(self.connected, self.shelf, 0.0)
         for conversation in sorted(lost - self._deleted):
-            self._shelf.invalidate(conversation)
+            self.shelf.invalidate(conversation)
             out.close(conversation, replace(fault, conversation=conversation))
         return out.build()
 
@@ -143,11 +139,10 @@ class Hub:
 
         Raises ConversationDeleted, ConversationUnknown, NotAllowed.
         """
-        gone = self._refusal(conversation)
-        if gone is not None:
-            raise gone
-        self._shelf.touch(conversation)
-        return queries.permitted(self._shelf.get(conversation), peer, right)
+        if conversation in self.deleted:
+            raise ConversationDeleted
+        self.shelf.touch(conversation)
+        return queries.permitted(self.shelf.get(conversation), peer, right)
 
     # --- deletion -------------------------------------------------------------
 
@@ -161,9 +156,9 @@ class Hub:
 
         Its bytes on the disk count until they are erased.
         """
-        out = FanOut(self.connected, self._shelf, 0.0)
+        out = FanOut(self.connected, self.shelf, 0.0)
         self._deleted.add(conversation)
-        self._shelf.forget(conversation)
+        self.shelf.forget(conversation)
         out.close(conversation, Fault.of(ConversationDeleted(), conversation))
         return out.build()
 
@@ -175,12 +170,8 @@ class Hub:
         The conversation stays closed on its links, and is loaded at the next request.
         """
         self._deleted.discard(conversation)
-        self._shelf.invalidate(conversation)
+        self.shelf.invalidate(conversation)
         return replace(deletion, send=tuple((i, _with_fault(f, fault)) for i, f in deletion.send))
-
-    def _refusal(self, conversation: ConversationId | None) -> ConversationDeleted | None:
-        """Return the refusal for a deleted conversation, the same for anyone (LINK-9)."""
-        return ConversationDeleted() if conversation in self._deleted else None
 
     # --- links ----------------------------------------------------------------
 
@@ -201,7 +192,7 @@ class Hub:
             Side.HUB,
             key=self.key,
             peer=peer,
-            shelf=self._shelf,
+            shelf=self.shelf,
             now=now,
             may_create=self.policy.may_create,
             entries_max=self.policy.entries_max,
@@ -223,29 +214,17 @@ class Hub:
         if link is None:
             return HubEffects()
         brought = [e.id for e in message.entries] if isinstance(message, Entries) else ()
-        out = FanOut(self.connected, self._shelf, now, brought)
-        conversation = conversation_of(message)
-        held = self._shelf.get(conversation) if conversation is not None else None
-        gone = self._refusal(conversation) or self.bringers.refusal(link.peer, message, held)
-        if gone is not None:
-            out.send(link_id, Fault.of(gone, conversation))
+        out = FanOut(self.connected, self.shelf, now, brought)
+        refusals = self._refusals(link.peer, message)
+        if refusals:
+            for fault in refusals:
+                out.send(link_id, fault)
             return out.build()
-        full = self.disk.refusal(link.peer, message, held)
-        if full is not None and isinstance(message, Entries):
-            for entry_id in message.ids:
-                out.send(link_id, Fault.of(full, conversation, entry_id))
-            return out.build()
-        is_new = conversation is not None and not self._shelf.is_known(conversation)
-        if conversation is not None:
-            self._shelf.touch(conversation)
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
-        effects = link.receive(message, now, frame_bytes)
+        effects = self._receive(link, message, now, frame_bytes)
+        conversation = conversation_of(message)
         if conversation is not None:
             self.connected.note_opened(link_id, conversation)
-            if effects.persist:
-                self.disk.add(self._shelf[conversation], effects.persist)
-            if is_new and self._shelf.is_known(conversation):
-                self.bringers.count(link.peer, conversation)
         if not was_ready and link.phase is Phase.READY:
             self.connected.note_greeted(link_id)
             out.welcome(link_id, effects, self.connected.hosts(self.policy.vouches_for))
@@ -268,32 +247,52 @@ class Hub:
         An admitted entry is durable once the effects are performed. Entries that
         would be pending are refused, since no link's quota covers them.
         """
-        before = self._shelf.get(message.conversation)
-        gone = (
-            self._refusal(message.conversation)
-            or self.bringers.refusal(peer, message, before)
-            or self.disk.refusal(peer, message, before)
-        )
-        if gone is not None:
-            return HubEffects(), dict.fromkeys(message.ids, Fault.of(gone, message.conversation))
-        is_new = not self._shelf.is_known(message.conversation)
-        self._shelf.touch(message.conversation)
-        out = FanOut(self.connected, self._shelf, now)
+        refusals = self._refusals(peer, message)
+        if refusals:
+            return HubEffects(), dict.fromkeys(message.ids, replace(refusals[0], entry=None))
+        out = FanOut(self.connected, self.shelf, now)
         link = self._new_link(peer, now, is_greeted=True)
-        effects = link.receive(message, now)
+        effects = self._receive(link, message, now)
         out.add(None, effects)
-        if effects.persist:
-            self.disk.add(self._shelf[message.conversation], effects.persist)
         link.handle_disconnect()  # pending entries must not stay without a link's quota
-        if is_new and self._shelf.is_known(message.conversation):
-            self.bringers.count(peer, message.conversation)
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
-        held = self._shelf.get(message.conversation)
+        held = self.shelf.get(message.conversation)
         return out.build(), queries.outcomes(message.ids, faults, held)
+
+    def _refusals(self, peer: PublicKey | None, message: Message) -> tuple[Fault, ...]:
+        """Return the faults of a message that no link may receive: one per entry for a full disk.
+
+        A deletion is told to anyone alike (LINK-9).
+        """
+        conversation = conversation_of(message)
+        held = self.shelf.get(conversation) if conversation is not None else None
+        if conversation in self.deleted:
+            return (Fault.of(ConversationDeleted(), conversation),)
+        too_many = self.bringers.refusal(peer, message, held)
+        if too_many is not None:
+            return (Fault.of(too_many, conversation),)
+        full = self.disk.refusal(peer, message, held)
+        if full is None or not isinstance(message, Entries):
+            return ()
+        return tuple(Fault.of(full, conversation, entry_id) for entry_id in message.ids)
+
+    def _receive(self, link: Link, message: Message, now: float, frame_bytes: int = 0) -> Effects:
+        """Let a link receive a message; count what it stores, and a conversation that it begins."""
+        conversation = conversation_of(message)
+        if conversation is None:
+            return link.receive(message, now, frame_bytes)
+        is_new = not self.shelf.is_known(conversation)
+        self.shelf.touch(conversation)
+        effects = link.receive(message, now, frame_bytes)
+        if effects.persist:
+            self.disk.add(self.shelf[conversation], effects.persist)
+        if is_new and self.shelf.is_known(conversation):
+            self.bringers.count(link.peer, conversation)
+        return effects
 
     def handle_deadlines(self, now: float) -> HubEffects:
         """Perform the due checks of every link."""
-        out = FanOut(self.connected, self._shelf, now)
+        out = FanOut(self.connected, self.shelf, now)
         for link_id, link in tuple(self.links.items()):
             out.add(link_id, link.handle_deadline(now))
         return out.build()

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from replica.conversation import Stored
 from replica.ids import KEY_BYTES, ConversationId, Digest, PublicKey, tagged_sha256
-from syncd.hub import Hub
 from syncd.shelf import HubShelf, Known
 
 NAME = "records of conversations"
@@ -30,13 +29,6 @@ def record_of(shelf: HubShelf, conversation: ConversationId) -> Known | None:
     if held is None:
         return shelf.apart.all.get(conversation)
     return None if held.damage else Known.of(held)
-
-
-def recall(hub: Hub, conversation: ConversationId, known: Known, size_bytes: int) -> None:
-    """Index a stored conversation of this size on disk by a record."""
-    hub.disk.set_log(conversation, known.creator, size_bytes)
-    hub.bringers.count(known.creator, conversation)
-    hub.shelf.apart.add(conversation, known)
 
 
 def pack(records: Iterable[tuple[Stored, Known]]) -> bytes:

@@ -26,7 +26,10 @@ class Known:
 
     @classmethod
     def of(cls, held: Conversation) -> "Known | None":
-        """Return the record of a conversation; None while its members are unknown."""
+        """Return the record of a conversation; None while its members are unknown.
+
+        Only control entries need bodies.
+        """
         if held.is_blocked:
             return None
         keys = held.log.membership.roles

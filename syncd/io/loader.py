@@ -16,7 +16,7 @@ from replica.link import STEP_ENTRIES, Entries, Message
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
 from replica.refusals import StoreCorrupt
 from syncd import records
-from syncd.disk_quota import ROW_BYTES
+from syncd.disk_quota import disk_bytes
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.pacer import Pacer
@@ -68,9 +68,10 @@ class Loader:
         for stored in await self._store.conversations():
             if stored.conversation in deleted:
                 continue
-            size = stored.size_bytes + ROW_BYTES * stored.entries
+            size = disk_bytes(stored.entries, stored.size_bytes)
             if stored in known and stored.entries > left:
-                records.recall(self._hub, stored.conversation, known[stored], size)
+                record = known[stored]
+                self._hub.index(stored.conversation, record, record.creator, size)
                 can_serve = True
                 continue
             left -= stored.entries
@@ -121,7 +122,8 @@ class Loader:
         if in_memory:
             self._put(restored(conversation, loaded))
         elif loaded:
-            self._hub.index(conversation, loaded.entries, loaded.lost, size_bytes)
+            held = Conversation.restore(conversation, loaded.entries, loaded.lost)
+            self._hub.index(conversation, Known.of(held), held.creator, size_bytes)
         if isinstance(refusal, StoreCorrupt):
             raise refusal
 

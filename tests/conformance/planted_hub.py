@@ -277,7 +277,7 @@ def says_which_mailboxes_are_known() -> Patch:
 
 
 def forgets_deletions() -> Patch:
-    return mock.patch.object(Hub, "_refusal", lambda self, conversation: None)
+    return mock.patch.object(Hub, "deleted", frozenset())
 
 
 # --- calls ------------------------------------------------------------------------------

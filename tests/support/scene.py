@@ -1,5 +1,7 @@
 """A conversation at a hub, with all its members on one in-memory network."""
 
+from collections.abc import Iterable
+
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, PublicKey, Track
 from replica.link.events import SyncState
@@ -9,9 +11,18 @@ from replica.log.entry import Entry
 from replica.testing import Network, Peer, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
+from syncd.shelf import Known
 from tests.support.writers import Writer, said
 
 HUB_KEY = Writer(99).public
+
+
+def index(
+    hub: Hub, conversation: ConversationId, entries: Iterable[Entry], size_bytes: int = 0
+) -> None:
+    """Index a stored conversation at a hub that starts and has no record of it."""
+    held = Conversation.restore(conversation, entries)
+    hub.index(conversation, Known.of(held), held.creator, size_bytes)
 
 
 class Scene:

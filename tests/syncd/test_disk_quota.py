@@ -9,7 +9,7 @@ from replica.refusals import QuotaExceeded
 from syncd.disk_quota import ROW_BYTES, DiskQuota, stored_bytes
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.scene import HUB_KEY, Scene
+from tests.support.scene import HUB_KEY, Scene, index
 from tests.support.writers import Writer, said
 
 ADA, BOB, EVE = (Writer(number).public for number in (1, 2, 3))
@@ -111,7 +111,7 @@ def test_a_restart_counts_what_is_stored_and_a_deletion_gives_it_back(scene: Sce
     hub.load(scene.id, entries)
     other = Writer(4).genesis()
     grant = Writer(4).write(other.conversation, Member(Grant(BOB, Role.READER)), parents=[other])
-    hub.index(other.conversation, [other, grant], size_bytes=70_000)
+    index(hub, other.conversation, [other, grant], size_bytes=70_000)
     assert hub.disk.total == stored_bytes(entries) + 70_000
     with pytest.raises(QuotaExceeded):
         hub.disk.check(Writer(4).public, 1)

@@ -13,7 +13,7 @@ from syncd.connected import LinkId
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.policy import Policy
-from tests.support.scene import HUB_KEY
+from tests.support.scene import HUB_KEY, index
 from tests.support.writers import Writer, said
 
 ADA, BOB, EVE = Writer(1), Writer(2), Writer(3)
@@ -157,7 +157,7 @@ def test_a_key_that_proves_its_grant_with_the_log_is_admitted(bounded: Bounded):
 def test_an_index_of_headers_lists_and_loads_like_an_evicted_conversation(bounded: Bounded):
     again = Hub(HUB_KEY, Policy(conversations_in_memory_max=2))
     for conversation, entries in bounded.disk.items():
-        again.index(conversation, entries)
+        index(again, conversation, entries)
     assert len(again.shelf) == 0
     assert again.shelf.listing(BOB.public) == bounded.hub.shelf.listing(BOB.public)
     assert again.needs_load(BOB.public, bounded.ids[0])
@@ -166,5 +166,5 @@ def test_an_index_of_headers_lists_and_loads_like_an_evicted_conversation(bounde
 
 def test_a_deleted_conversation_is_not_indexed_again(bounded: Bounded):
     bounded.hub.delete(bounded.ids[0])
-    bounded.hub.index(bounded.ids[0], bounded.disk[bounded.ids[0]])
+    index(bounded.hub, bounded.ids[0], bounded.disk[bounded.ids[0]])
     assert not bounded.hub.needs_load(ADA.public, bounded.ids[0])
