@@ -31,6 +31,11 @@ PENDING_LINK_BYTES_MAX = 4 * 1024 * 1024
 PENDING_ENTRY_BYTES_MIN = 1_024
 PENDING_BYTES_MAX = 64 * 1024 * 1024
 CONVERSATIONS_PER_LINK_MAX = 4_096
+ENTRIES_MAX = 1_000_000
+"""Entries of a conversation at a hub, unless its operator states another number."""
+LINKS_PER_KEY_MAX = 64
+"""Links and Watches of a key at a hub, likewise."""
+CONVERSATIONS_IN_MEMORY_MAX = 1_000
 MEMBERSHIP_RESERVE = 1_024
 """Membership entries owners may add to a full conversation, so that a revocation fits."""
 LANES_PER_KEY_MAX = 1_024

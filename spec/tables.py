@@ -64,6 +64,13 @@ MEANINGS = {
     ),
     "PENDING_BYTES_MAX": ("quota", "bytes of pending entries, all links of a hub", "PENDING_FULL"),
     "CONVERSATIONS_PER_LINK_MAX": ("quota", "conversations open on a link", "QUOTA_EXCEEDED"),
+    "ENTRIES_MAX": ("quota", "entries of a conversation", "QUOTA_EXCEEDED"),
+    "LINKS_PER_KEY_MAX": ("quota", "links and Watches of a key", "QUOTA_EXCEEDED"),
+    "CONVERSATIONS_IN_MEMORY_MAX": (
+        "quota",
+        "conversations in memory; unused ones are evicted",
+        "",
+    ),
     "MEMBERSHIP_RESERVE": (
         "quota",
         "membership entries of owners beyond a full conversation",

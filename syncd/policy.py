@@ -17,11 +17,11 @@ class Policy:
 
     creators: frozenset[PublicKey] | None = None
     """Keys that may create (or re-seed) conversations; None for everyone."""
-    entries_max: int = 1_000_000
+    entries_max: int = limits.ENTRIES_MAX
     """Entries one conversation may hold."""
-    links_per_key_max: int = 64
+    links_per_key_max: int = limits.LINKS_PER_KEY_MAX
     """Links one key may hold at a time."""
-    conversations_in_memory_max: int = 1_000
+    conversations_in_memory_max: int = limits.CONVERSATIONS_IN_MEMORY_MAX
     """Conversations held in memory at a time, but for those in use; the others are loaded when
     a member asks for them."""
     logs_bytes_max: int = limits.LOGS_BYTES_MAX

@@ -33,11 +33,11 @@ class HubConfig(BaseSettings):
     """Hex keys that may create conversations; empty: everyone."""
     host_keys: list[str] = Field(default_factory=list)
     """Hex keys of the operator's own model hosts, which the hub vouches for."""
-    entries_max: int = 1_000_000
+    entries_max: int = limits.ENTRIES_MAX
     """Entries one conversation may hold."""
-    links_per_key_max: int = 64
+    links_per_key_max: int = limits.LINKS_PER_KEY_MAX
     """Links one key may hold at a time."""
-    conversations_in_memory_max: int = Field(1_000, ge=1)
+    conversations_in_memory_max: int = Field(limits.CONVERSATIONS_IN_MEMORY_MAX, ge=1)
     """Conversations held in memory at a time, but for those in use."""
     logs_bytes_max: int = Field(limits.LOGS_BYTES_MAX, ge=1)
     """Bytes of memory of these; the heaviest creators' open ones are closed beyond it."""
