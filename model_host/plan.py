@@ -180,8 +180,7 @@ def _answered(held: Conversation, seal: EntryId) -> Asked:
     request_id = held.order.nodes[seal].seal.request
     request = held.order.request(request_id)
     assert request is not None, "a seal that counts names a request"
-    author = held.log.entries[request_id].header.author
-    return Asked(author, request.executor or author)
+    return Asked.of(held.log.entries[request_id].header.author, request)
 
 
 def _answers(held: Conversation, branch: Branch) -> Iterable[Answer]:

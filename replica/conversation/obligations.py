@@ -19,6 +19,11 @@ class Asked:
     requester: PublicKey
     executor: PublicKey
 
+    @classmethod
+    def of(cls, author: PublicKey, request: Request) -> "Asked":
+        """Return the keys behind a request of `author`, who executes unless it names another."""
+        return cls(author, request.executor or author)
+
     def may_close(self, author: PublicKey, owners: Set[PublicKey], *, is_error: bool) -> bool:
         """Say whether a result of `author` closes a call: its executor's, or an abandonment."""
         return author == self.executor or (is_error and author in {self.requester, *owners})
@@ -60,7 +65,7 @@ class Ledger:
         """
         match body:
             case Request():
-                return replace(self, asked=Asked(author, body.executor or author)), frozenset()
+                return replace(self, asked=Asked.of(author, body)), frozenset()
             case Generation():
                 opener = answered
             case Message():

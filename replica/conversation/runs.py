@@ -276,8 +276,7 @@ def offered_tools(held: Conversation, place: Place) -> tuple[ToolDefinition, ...
 def _asked(held: Conversation, request: EntryId) -> Asked:
     body = held.order.request(request)
     assert body is not None, "requests are admitted with their bodies"
-    author: PublicKey = held.log.entries[request].header.author
-    return Asked(author, body.executor or author)
+    return Asked.of(held.log.entries[request].header.author, body)
 
 
 def _ledgers(

@@ -274,9 +274,9 @@ def _open_calls(held: Conversation, ready: Sealable) -> tuple[str, ...]:
         body, answered = held.log.body(entry.id), None
         if isinstance(body, Generation):
             request_id = held.order.nodes[entry.header.parents[0]].seal.request
-            request, author = held.order.request(request_id), held.log.entries[request_id].header
+            request = held.order.request(request_id)
             assert request is not None, "a seal that counts names a request"
-            answered = Calling(author.author, request.executor or author.author)
+            answered = Calling.of(held.log.entries[request_id].header.author, request)
         author_key = entry.header.author
         ledger, _ = ledger.after(author_key, body, answered=answered, owners=owners)
     return ledger.open_calls

@@ -105,7 +105,7 @@ def _listings(seals: list[Vector]) -> list[Listing]:
 def _item(entry: Vector, asked: dict[str, Asked], *, is_final: bool) -> ContextItem:
     author, body = PublicKey(unhex(entry["author"])), _body(entry["body"])
     if isinstance(body, Request):
-        asked[entry["id"]] = Asked(author, body.executor or author)
+        asked[entry["id"]] = Asked.of(author, body)
     request = ((entry["body"] or {}).get("generation") or {}).get("request")
     return ContextItem(
         EntryId(unhex(entry["id"])),
