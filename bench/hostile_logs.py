@@ -38,6 +38,7 @@ from replica.log import (
     codec,
     entry_id,
     kind_of,
+    public_key,
     rules_of,
     salted,
     sign,
@@ -70,7 +71,7 @@ class Pen:
 
     def __post_init__(self) -> None:
         self.key = Ed25519PrivateKey.from_private_bytes(self.number.to_bytes(32, "big"))
-        self.public = PublicKey(self.key.public_key().public_bytes_raw())
+        self.public = public_key(self.key)
 
     def genesis(self) -> Entry:
         """Begin a conversation."""

@@ -28,9 +28,10 @@ from model_host.io.fetch import resolve
 from model_host.io.server import start as start_host
 from replica.conversation.place import newest_place
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.keys import load_or_create, public
+from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from replica.io.turns import RequestOptions, say_and_request
+from replica.log import public_key
 from replica.log.body import (
     Generation,
     Genesis,
@@ -90,7 +91,7 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
     config = replace(file.config, context_tokens=1_000_000)
     engine = ScriptedEngine(config, script)
     engine.file, engine.numerics = replace(file, config=config), "bf16"
-    host_key = public(load_or_create(folder / "host" / "identity.key"))
+    host_key = public_key(load_or_create(folder / "host" / "identity.key"))
     hub = await start_hub(
         HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", host_keys=[host_key.hex()])
     )

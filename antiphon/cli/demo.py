@@ -27,8 +27,8 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import HostCalls, Replica, RequestOptions, load_or_create, public, turns
-from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text
+from replica.io import HostCalls, Replica, RequestOptions, load_or_create, turns
+from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text, public_key
 
 MODEL = "SmolLM2-135M-Instruct"
 SYSTEM = "You are a helpful assistant."
@@ -86,7 +86,7 @@ class Demo:
         """Hold a conversation of three turns."""
         self.out.begin_step(1, "A conversation of three turns")
         host = self.daemons.host.ready.key
-        other = public(load_or_create(self.folder / "b" / "identity.key"))
+        other = public_key(load_or_create(self.folder / "b" / "identity.key"))
         created = await replica.create(Genesis((replica.public,), SAMPLING))
         self.conversation = created
         for grant in (Grant(host, Role.HOST), Grant(other, Role.WRITER)):

@@ -25,6 +25,7 @@ from replica.errors import AntiphonError
 from replica.ids import short
 from replica.io import HostCalls, Replica, keys, open_channel
 from replica.link import LinkedHost
+from replica.log import public_key
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
 
 PYTHON_MIN = (3, 11)
@@ -128,7 +129,7 @@ def _key(session: Session) -> Finding:
     if not path.exists():
         return Finding("ok", "key", "none yet (created when first needed)")
     try:
-        public = keys.public(keys.load_or_create(path))
+        public = public_key(keys.load_or_create(path))
     except AntiphonError as error:
         return Finding("fail", "key", f"{error.detail} [{error.reason}]", error.next_step)
     return Finding("ok", "key", public.hex())

@@ -14,6 +14,7 @@ from antiphon.cli.errors import FileUnusable, NotReplaced
 from antiphon.cli.session import Session
 from antiphon.cli.verify import read_file
 from replica.io import FILE_MODE, keys, sync_folder
+from replica.log import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid
 
 PASSPHRASE_VARIABLE = "ANTIPHON_PASSPHRASE"  # noqa: S105  # the name of a variable
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
         """Print your public key, which an owner can grant a role."""
         path = session.settings.key_path
         existed = path.exists()
-        public = keys.public(session.key()).hex()
+        public = public_key(session.key()).hex()
         if session.out.as_json:
             session.out.emit({"key": public, "file": str(path)})
             return
@@ -64,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _report(session: Session, file: Path, done: str) -> None:
-    public = keys.public(session.key()).hex()
+    public = public_key(session.key()).hex()
     if session.out.as_json:
         session.out.emit({"key": public, "file": str(file)})
     else:

@@ -19,6 +19,7 @@ from antiphon.cli.session import Session
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
 from replica.io import Replica, StoreRepair, keys, listed, repair_store, require_free
+from replica.log import public_key
 from replica.refusals import HubUnreachable
 
 SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret")
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
         path = session.settings.key_path
         key_words = keys.repair(path)
         if key_words:
-            session.out.note(f"{path} {key_words}; its key is {keys.public(session.key()).hex()}")
+            session.out.note(f"{path} {key_words}; its key is {public_key(session.key()).hex()}")
         for name in SECRETS:
             file = path.with_name(name)
             if keys.repair_secret(file):

@@ -46,6 +46,7 @@ from replica.io import (
     require_content,
 )
 from replica.link import EntryFailed, Event, SyncState
+from replica.log import public_key
 from replica.refusals import (
     ConversationDamaged,
     ConversationUnknown,
@@ -94,7 +95,7 @@ class Session:
 
     def own_key(self) -> PublicKey | None:
         """Return this replica's public key, if it has one."""
-        return keys.public(self.key()) if self.settings.key_path.is_file() else None
+        return public_key(self.key()) if self.settings.key_path.is_file() else None
 
     async def names(self, store: EntryStore, held: Conversation) -> Names:
         """Return the user's names for keys, and those proposed in a conversation."""
@@ -144,7 +145,7 @@ class Session:
 
     def public(self) -> PublicKey:
         """Return this replica's public key."""
-        return keys.public(self.key())
+        return public_key(self.key())
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[EntryStore]:

@@ -22,6 +22,7 @@ from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey
 from replica.io import keys, make_folder
+from replica.log import public_key
 
 READY_TIMEOUT_S = 300.0
 """Includes dequantising a model and testing its shapes on a small machine."""
@@ -213,7 +214,7 @@ class Supervisor:
     async def _start(self) -> None:
         # The host's own key file: created here if the host has not created it yet.
         identity = self.data_dir / "host" / "identity.key"
-        self._host_key = keys.public(keys.load_or_create(identity))
+        self._host_key = public_key(keys.load_or_create(identity))
         await self.hub.start()
         ready = await self.host.start()
         if ready.key != self._host_key:

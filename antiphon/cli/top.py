@@ -23,7 +23,8 @@ from antiphon.cli.output import brief, error_record
 from antiphon.cli.session import Session
 from antiphon.cli.top_view import Timed, lines, notice, record
 from replica.errors import AntiphonError
-from replica.io import HostCalls, keys
+from replica.io import HostCalls
+from replica.log import public_key
 
 INTERVAL_S = 1.0
 INTERVAL_MIN_S = 0.1
@@ -119,7 +120,7 @@ def _view(session: Session, poll: HostPoll, height: int) -> list[Text]:
         return notice(["the host is away; waiting for it", brief(poll.error)], width)
     if poll.now is None:
         return notice(["looking for the host"], width)
-    own = keys.public(session.key())
+    own = public_key(session.key())
     return lines(poll.now, poll.before, own, address=poll.address, width=width, height=height)
 
 

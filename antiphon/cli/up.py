@@ -14,7 +14,8 @@ from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
 from replica.ids import short
-from replica.io import is_loopback, keys
+from replica.io import is_loopback
+from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
 ListenOption = Annotated[
@@ -72,7 +73,7 @@ def register(app: typer.Typer) -> None:
             models=models,
             numerics=numerics or settings.numerics,
             host_module=settings.host_module,
-            operator=keys.public(session.key()),
+            operator=public_key(session.key()),
             report=session.out.note,
         )
         if settings.host_module == "model_host":

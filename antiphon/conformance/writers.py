@@ -22,6 +22,7 @@ from replica.log import (
     entry_id,
     kind_of,
     listed_ids,
+    public_key,
     rules_of,
     salted,
     sign,
@@ -45,7 +46,7 @@ class Writer:
         data = seed if isinstance(seed, bytes) else f"writer {seed}".encode()
         self._seed = hashlib.sha256(data).digest()
         self.key = Ed25519PrivateKey.from_private_bytes(self._seed)
-        self.public = PublicKey(self.key.public_key().public_bytes_raw())
+        self.public = public_key(self.key)
         self.epoch = epoch
         self._last: dict[tuple[ConversationId, Lane], Entry] = {}
         self._written = 0
@@ -55,7 +56,7 @@ class Writer:
         """Return the writer of a private key of 32 bytes. Raises ValueError for another width."""
         writer = cls(private_key, epoch)
         writer.key = Ed25519PrivateKey.from_private_bytes(private_key)
-        writer.public = PublicKey(writer.key.public_key().public_bytes_raw())
+        writer.public = public_key(writer.key)
         return writer
 
     def restored(self) -> "Writer":

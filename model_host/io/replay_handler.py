@@ -43,8 +43,9 @@ from model_host.replay import (
 from model_host.runner import Run
 from replica.conversation import Conversation, Finding, Receipt, ReplayMode, sign_receipt
 from replica.errors import HostError
-from replica.ids import ID_BYTES, EntryId, PublicKey, short
+from replica.ids import ID_BYTES, EntryId, short
 from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc
+from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -151,7 +152,7 @@ class ReplayHandler:
         receipt = receipt_of(
             collected,
             findings,
-            host=PublicKey(self._key.public_key().public_bytes_raw()),
+            host=public_key(self._key),
             mode=mode,
             profile=loaded.offer.profile.digest,
             numerics_class=loaded.numerics_class,

@@ -30,6 +30,7 @@ from replica.log import (
     is_plain_resignation,
     kind_of,
     listed_ids,
+    public_key,
     rules_of,
     salted,
     sign,
@@ -48,8 +49,7 @@ class Author:
 
     def __post_init__(self) -> None:
         """Derive the public key, which each header names."""
-        public = PublicKey(self.key.public_key().public_bytes_raw())
-        object.__setattr__(self, "public", public)
+        object.__setattr__(self, "public", public_key(self.key))
 
     def lane(self, track: int) -> Lane:
         """Return the lane this author writes on `track`."""

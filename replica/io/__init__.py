@@ -43,7 +43,7 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
-from replica.io.keys import load_or_create, load_or_create_secret, public
+from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.linked_hosts import linked_hosts
 from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
@@ -163,7 +163,6 @@ __all__ = [
     "petnames",
     "pin",
     "pinned_key",
-    "public",
     "read_settings",
     "redeem",
     "repair_store",

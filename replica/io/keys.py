@@ -23,10 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from replica.ids import PublicKey, short
+from replica.ids import short
 from replica.io import key_text
 from replica.io.disk import FILE_MODE, make_folder, set_aside, sync_folder, typed_errors
 from replica.io.key_refusals import BackupInvalid, KeyFileTaken
+from replica.log import public_key
 from replica.refusals import (
     ArgumentInvalid,
     KeyFileInvalid,
@@ -47,11 +48,6 @@ def load_or_create(path: Path) -> Ed25519PrivateKey:
     if existing is None:
         existing = _create(path, _to_text(Ed25519PrivateKey.generate(), NoEncryption()))
     return _from_text(existing, None, str(path))
-
-
-def public(key: Ed25519PrivateKey) -> PublicKey:
-    """Return the public half, 32 B."""
-    return PublicKey(key.public_key().public_bytes_raw())
 
 
 def backup(path: Path, passphrase: str) -> bytes:
@@ -87,8 +83,8 @@ def restore(path: Path, backup_text: bytes, passphrase: str) -> Ed25519PrivateKe
             set_aside(path)
     if held is None:
         _create(path, _to_text(key, NoEncryption()))
-    elif public(held) != public(key):
-        raise KeyFileTaken(f"{path} holds another key, {short(public(held))}")
+    elif public_key(held) != public_key(key):
+        raise KeyFileTaken(f"{path} holds another key, {short(public_key(held))}")
     return key
 
 
@@ -183,13 +179,13 @@ def _create(path: Path, content: bytes) -> bytes:
 
 def _to_text(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-    return key_text.encode(public(key), pem)
+    return key_text.encode(public_key(key), pem)
 
 
 def _from_text(text: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:
     named, pem = key_text.decode(text, what)
     key = _from_pem(pem, passphrase, what)
-    if public(key) != named:
+    if public_key(key) != named:
         raise KeyFileInvalid(f"{what} holds another key than the one it names")
     return key
 

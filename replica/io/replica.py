@@ -47,7 +47,7 @@ from replica.link import (
     HostInfo,
     LinkClosed,
 )
-from replica.log import Body, Conflict, Entry, Genesis
+from replica.log import Body, Conflict, Entry, Genesis, public_key
 from replica.refusals import HubUnreachable
 
 log = get_logger()
@@ -69,7 +69,7 @@ class Replica:
         """Use `Replica.open` instead; without `calls` the replica stays offline."""
         self.store = store
         self.key = key
-        self.public = PublicKey(key.public_key().public_bytes_raw())
+        self.public = public_key(key)
         self.acks = acks
         self._calls = calls
         self._listeners: list[Callable[[Event], None]] = []
@@ -114,7 +114,7 @@ class Replica:
         lists, with a policy those that it names. Raises StoreLocked, StoreVersionUnknown,
         ArgumentInvalid. An unreachable hub is no error.
         """
-        public = PublicKey(key.public_key().public_bytes_raw())
+        public = public_key(key)
         opening = (
             SharedStore.open(store_path, public, label)
             if shared and is_supported()

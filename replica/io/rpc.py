@@ -29,7 +29,7 @@ from replica.link import (
     check_items,
     prove,
 )
-from replica.log import parse
+from replica.log import parse, public_key
 from replica.refusals import FrameMalformed, PeerIdentityChanged, SlowReader
 
 log = get_logger()
@@ -273,7 +273,7 @@ async def obtain_ticket(
     Raises PeerIdentityChanged if the pinned key differs, ProofInvalid, HubUnreachable.
     """
     nonce = os.urandom(NONCE_BYTES)
-    public = PublicKey(key.public_key().public_bytes_raw())
+    public = public_key(key)
     first = await call(pb.AuthenticateRequest(client_key=public, client_nonce=nonce))
     raw = first.challenge
     if expected_server is not None and raw.hub_key != expected_server:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from replica.errors import EntryRefused
 from replica.ids import KEY_BYTES, PublicKey, pae
 from replica.limits import TICKET_LIFETIME_S
-from replica.log import verify
+from replica.log import public_key, verify
 from replica.refusals import ProofInvalid, Unauthenticated
 
 
@@ -76,7 +76,7 @@ class Authenticator:
     def __init__(self, key: Ed25519PrivateKey, secret: bytes) -> None:
         """`secret` authenticates nonces and tickets; a fresh one ends all tickets."""
         self._key = key
-        self.public = PublicKey(key.public_key().public_bytes_raw())
+        self.public = public_key(key)
         self._secret = secret
         # A client sends the same ticket with every call. Refused tickets are not cached.
         self._genuine = lru_cache(TICKETS_REMEMBERED)(self._open)
@@ -159,7 +159,7 @@ def prove(
     `expected_server` is the pinned key. None accepts any key at first contact,
     which is for loopback only.
     """
-    public = PublicKey(key.public_key().public_bytes_raw())
+    public = public_key(key)
     if expected_server is not None and challenge.server_key != expected_server:
         raise ProofInvalid("the server's key is not the one pinned for it")
     if challenge.certificate_digest != certificate_digest:

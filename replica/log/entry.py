@@ -141,6 +141,11 @@ def retry_salt(author: PublicKey, retry_id: bytes) -> bytes:
     return tagged_sha256(SALT_TAG, author + retry_id)[:SALT_BYTES]
 
 
+def public_key(key: Ed25519PrivateKey) -> PublicKey:
+    """Return the public half of a key, 32 B."""
+    return PublicKey(key.public_key().public_bytes_raw())
+
+
 def sign(header_bytes: bytes, key: Ed25519PrivateKey) -> bytes:
     """Sign a header, 64 B; deterministic (RFC 8032)."""
     return key.sign(pae(SIGNATURE_TAG, header_bytes))

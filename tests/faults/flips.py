@@ -26,6 +26,7 @@ from replica.io.hub_calls import pin, pinned_key
 from replica.io.salvage import repair_store
 from replica.io.saved_acks import SavedAcks
 from replica.io.store import Store
+from replica.log.entry import public_key
 from replica.refusals import BlobMissing, ValueDamaged
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
@@ -67,7 +68,7 @@ async def judge(sound: Path, truth: Truth, file: Path, at: int, mask: int) -> st
 
 async def _start(folder: Path, truth: Truth) -> str:
     """Use the folder as its process does; return the outcome if that works."""
-    if keys.public(keys.load_or_create(folder / "identity.key")) != truth.public:
+    if public_key(keys.load_or_create(folder / "identity.key")) != truth.public:
         raise Violation("another identity, without a word")
     if truth.kind == "hub":
         # One bit takes one row, or a page with rows of several conversations. Each that is not

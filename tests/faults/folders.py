@@ -15,9 +15,9 @@ from model_host.sampler_state import Choice
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.hub_calls import pin
-from replica.io.keys import load_or_create, load_or_create_secret, public
+from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.store import Store
-from replica.log.entry import Entry
+from replica.log.entry import Entry, public_key
 from syncd.io.tombstones import Tombstones
 from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
@@ -85,7 +85,7 @@ async def build(folder: Path, kind: str) -> Truth:
 
 
 def _public(key: Ed25519PrivateKey) -> PublicKey:
-    return public(key)
+    return public_key(key)
 
 
 async def _fill_replica(store: Store, logs: list[list[Entry]]) -> None:

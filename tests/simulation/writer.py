@@ -9,7 +9,7 @@ from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.log.body import Body, DocumentUpdate, Genesis, Member, Revocation
-from replica.log.entry import Conflict, Entry
+from replica.log.entry import Conflict, Entry, public_key
 from replica.log.kinds import Kind
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ EPOCH_MS = 1_700_000_000_000
 def key_of(name: str) -> tuple[Ed25519PrivateKey, PublicKey]:
     """Return the key of a name, the same in every seed."""
     key = Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32, b"*"))
-    return key, PublicKey(key.public_key().public_bytes_raw())
+    return key, public_key(key)
 
 
 class Unchecked(Author):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica.imports import uncollected
+from replica.log.entry import public_key
 
 with uncollected():
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,7 +36,7 @@ with uncollected():
     from replica.conversation.obligations import Ledger
     from replica.core import FollowPolicy
     from replica.errors import HostError
-    from replica.ids import ConversationId, Digest, EntryId, PublicKey, tagged_sha256
+    from replica.ids import ConversationId, Digest, EntryId, tagged_sha256
     from replica.io.daemon import stop_with_supervisor
     from replica.io.keys import load_or_create
     from replica.io.replica import Replica
@@ -239,7 +240,7 @@ class ScriptedHost:
 
 def host_info(key: Ed25519PrivateKey) -> HostInfo:
     """Return a scripted host's description of itself; it has no HostService."""
-    return HostInfo(PublicKey(key.public_key().public_bytes_raw()), "", (PROFILE,))
+    return HostInfo(public_key(key), "", (PROFILE,))
 
 
 @asynccontextmanager

@@ -12,13 +12,14 @@ from antiphon.conformance.questions import cases_of, differences
 from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica import refusals
-from replica.ids import Digest, PublicKey, tagged_sha256
+from replica.ids import Digest, tagged_sha256
 from replica.io.status import status_of
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.link.codec import draft_from_pb, entries_from_pb
 from replica.link.messages import Hello, HostInfo, Ping, ProfileInfo
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
+from replica.log.entry import public_key
 from syncd import watch
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
@@ -41,10 +42,6 @@ def key(data: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(data))
 
 
-def public(of_key: Ed25519PrivateKey) -> PublicKey:
-    return PublicKey(of_key.public_key().public_bytes_raw())
-
-
 @pytest.mark.parametrize("vector", of("entry"))
 def test_an_entry_is_what_the_transcript_says(vector: dict[str, Any]) -> None:
     cases = list(cases_of("entry", {"vectors": [vector]}))
@@ -59,14 +56,14 @@ def test_both_steps_of_the_proof_have_the_bytes_of_the_transcript() -> None:
     hub = Authenticator(key(step["hub_private_key"]), bytes.fromhex(step["hub_secret"]))
     ada = key(step["private_key"])
     nonce = bytes.fromhex(step["client_nonce"])
-    challenge = hub.challenge(public(ada), nonce, now_ms)
+    challenge = hub.challenge(public_key(ada), nonce, now_ms)
     assert challenge.server_nonce.hex() == step["hub_nonce"]
     assert challenge.signature.hex() == step["hub_signature"]
     proof = prove(ada, nonce, challenge, expected_server=hub.public, now_ms=now_ms)
     assert proof.hex() == step["client_signature"]
     requests = [pb.AuthenticateRequest.FromString(bytes.fromhex(r)) for r in step["requests"]]
     assert [r.SerializeToString().hex() for r in requests] == step["requests"]
-    ticket = hub.admit(public(ada), nonce, challenge.expire_time_ms, proof, now_ms)
+    ticket = hub.admit(public_key(ada), nonce, challenge.expire_time_ms, proof, now_ms)
     assert ticket.hex() == step["ticket"]
     first, second = (
         pb.AuthenticateResponse.FromString(bytes.fromhex(r)) for r in step["responses"]
@@ -81,11 +78,11 @@ class Play:
     def __init__(self) -> None:
         step = STEPS["authenticate"]
         self.ada, self.hal = (
-            public(key(step["private_key"])),
-            public(key(STEPS["seal"]["private_key"])),
+            public_key(key(step["private_key"])),
+            public_key(key(STEPS["seal"]["private_key"])),
         )
         policy = Policy(host_keys=frozenset({self.hal}))
-        self.hub = Hub(public(key(step["hub_private_key"])), policy)
+        self.hub = Hub(public_key(key(step["hub_private_key"])), policy)
         profile = Digest(
             pb.HostsResponse.FromString(raw("hosts", "response")).hosts[0].info.profiles[0].digest
         )

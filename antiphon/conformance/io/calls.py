@@ -33,6 +33,7 @@ from replica.link import (
     decode_frame,
     prove,
 )
+from replica.log import public_key
 
 PATIENCE_S = 20.0
 """Seconds to wait for an answer that comes at once."""
@@ -196,7 +197,7 @@ class Caller:
     ) -> None:
         """Call the hub at `address`, host:port; `enter` gets the ticket."""
         self.key = key
-        self.public = PublicKey(key.public_key().public_bytes_raw())
+        self.public = public_key(key)
         self.channel = channel or grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self.sync: Any = SyncServiceStub(self.channel)
         self.blobs: Any = BlobServiceStub(self.channel)

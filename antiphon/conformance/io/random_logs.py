@@ -12,7 +12,7 @@ from antiphon.conformance.naive_order import NaiveOrder, naive_order
 from antiphon.conformance.naive_tail import CoveredLog, naive_frontier, naive_tail
 from antiphon.conformance.questions import ORDERS, Case, arranged
 from replica.conversation import Conversation, seal_by_coverage
-from replica.ids import ConversationId, Digest, EntryId, PublicKey, Track
+from replica.ids import ConversationId, Digest, EntryId, Track
 from replica.log import (
     Body,
     Cancel,
@@ -42,6 +42,7 @@ from replica.log import (
     entry_id,
     kind_of,
     listed_ids,
+    public_key,
     rules_of,
     salted,
     send_order,
@@ -61,7 +62,7 @@ class _Writer:
 
     def __init__(self, name: str) -> None:
         self.key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
-        self.public = PublicKey(self.key.public_key().public_bytes_raw())
+        self.public = public_key(self.key)
         self.last: dict[tuple[int, int], Entry] = {}
         self.epoch = 1
 

@@ -21,6 +21,7 @@ from replica.log import (
     Text,
     codec,
     entry_id,
+    public_key,
 )
 
 Json = dict[str, Any]
@@ -97,7 +98,7 @@ class Recorder:
 
     def public(self, name: str) -> PublicKey:
         """Return the public key of a name."""
-        return PublicKey(self.key(name).public_key().public_bytes_raw())
+        return public_key(self.key(name))
 
     def begin(self, **roles: Role) -> list[str]:
         """Let ada begin the conversation and grant roles; return the labels."""

@@ -14,6 +14,7 @@ from antiphon.cli.main import app
 from replica.ids import PublicKey
 from replica.io import keys
 from replica.io.replica import Replica
+from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.background import Background
@@ -44,7 +45,7 @@ class World:
     @property
     def hub_config(self) -> HubConfig:
         """The hub's settings; the host's key is created if the host did not start yet."""
-        key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
+        key = public_key(keys.load_or_create(self.folder / "host" / "identity.key"))
         host_keys = [key.hex()] if self.vouches else []
         return HubConfig(data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys)
 

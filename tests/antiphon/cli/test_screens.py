@@ -21,7 +21,7 @@ import typer.main
 from antiphon.cli.doctor import Finding, _report
 from antiphon.cli.main import app
 from antiphon.cli.output import Output
-from replica.io import keys
+from replica.log.entry import public_key
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.inside_terminal import screen_after, screen_of
 from tests.antiphon.cli.picture import svg_of
@@ -273,7 +273,7 @@ def test_commands_in_a_row_show_their_golden_screen(
     story: tuple[World, Terminal, Terminal], name: str
 ) -> None:
     world, _, _ = story
-    away = keys.public(key_of_other(world)).hex()
+    away = public_key(key_of_other(world)).hex()
     second = ["--member", f"{away}:host"] if name == "cancel" else []
     shown = {}
     for columns in WIDTHS:

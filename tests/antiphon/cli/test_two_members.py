@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.rows import SIDE_LEAF
 from replica.io import keys
+from replica.log.entry import public_key
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.scripted_host import ScriptedHost
 
@@ -54,7 +55,7 @@ def gate(world: World) -> Iterator[Gate]:
 def pair(world: World) -> tuple[Terminal, Terminal]:
     """Return an owner and a writer of one conversation that has two hosts."""
     ada, bob = world.replica("ada"), world.replica("bob")
-    writer, host = bob.record("key", "show")["key"], keys.public(key_of_other(world)).hex()
+    writer, host = bob.record("key", "show")["key"], public_key(key_of_other(world)).hex()
     chosen = ada.ok("new", "--member", f"{writer}:writer", "--member", f"{host}:host").strip()
     clone_to(ada, bob, chosen)
     return ada, bob

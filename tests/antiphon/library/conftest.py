@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from replica.io import keys
+from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.forms import opened
@@ -33,7 +34,7 @@ class Lab:
 
     async def start_hub(self, *, vouches: bool = True) -> HubServer:
         """Start the hub; it vouches for the host."""
-        key = keys.public(keys.load_or_create(self.folder / "host" / "identity.key"))
+        key = public_key(keys.load_or_create(self.folder / "host" / "identity.key"))
         host_keys = [key.hex()] if vouches else []
         config = HubConfig(data_dir=self.folder / "hub", listen="127.0.0.1:0", host_keys=host_keys)
         self.hub = await start(config)

@@ -10,6 +10,7 @@ import antiphon
 from model_host.errors import HostError
 from replica.io import keys
 from replica.log.body import ToolCall
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, NotAllowed
 from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
@@ -127,7 +128,7 @@ async def test_a_key_is_found_on_another_device(lab: Lab, booking: Booking):
 async def test_two_devices_under_one_key_are_answered_once(lab: Lab):
     async with lab.open() as me:
         trip = await me.conversation("trip")
-        await trip.grant(keys.public(keys.load_or_create(lab.folder / "host/identity.key")), "host")
+        await trip.grant(public_key(keys.load_or_create(lab.folder / "host/identity.key")), "host")
         assert await me.sync()
     device = lab.folder / "device"
     device.mkdir()

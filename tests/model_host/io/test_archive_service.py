@@ -20,8 +20,9 @@ from model_host.kv.checkpoint import Manifest
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
 from replica.io.host_calls import HostCalls
-from replica.io.keys import load_or_create, public
+from replica.io.keys import load_or_create
 from replica.log.body import Grant, Member, Role, Sampling
+from replica.log.entry import public_key
 from replica.refusals import ConversationUnknown, NotAllowed
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
@@ -92,7 +93,7 @@ async def test_an_import_that_is_left_while_it_is_stored_ends_before_its_file(
 
 
 async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHost):
-    second = public(load_or_create(served.folder / "second" / "identity.key"))
+    second = public_key(load_or_create(served.folder / "second" / "identity.key"))
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         await grant(talk, second, Role.HOST)
@@ -127,7 +128,7 @@ def newest_request(talk: Talk):
 async def test_archives_that_were_changed_or_are_foreign_leave_nothing(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    third = public(load_or_create(served.folder / "third" / "identity.key"))
+    third = public_key(load_or_create(served.folder / "third" / "identity.key"))
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         other = await Talk.begin(served.replica, host.key)
@@ -166,7 +167,7 @@ async def test_readers_and_strangers_neither_export_nor_import(served: ServedHos
     reader = key_of(7)
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
-        await grant(talk, public(reader), Role.READER)
+        await grant(talk, public_key(reader), Role.READER)
         await talk.ask("Hello.", tokens=2)
         await served.kept(talk, host, 1)
         async with HostCalls(host.address, served.replica.key, host.key) as calls:

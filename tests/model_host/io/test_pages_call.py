@@ -7,8 +7,8 @@ from model_host.io.server import HostServer
 from replica.ids import ConversationId, EntryId
 from replica.io.host_calls import HostCalls
 from replica.io.host_views import ContextPages
-from replica.io.keys import public
 from replica.log.body import Grant, Member, Role
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
@@ -78,7 +78,7 @@ async def test_shared_pages_are_told_to_the_first_owner_alone(served: ServedHost
     async with served.host() as host:
         talks = [await Talk.begin(served.replica, host.key) for _ in range(2)]
         for talk in talks:
-            grant = Member(Grant(public(reader), Role.READER))
+            grant = Member(Grant(public_key(reader), Role.READER))
             heads = tuple(talk.held.log.membership_heads())
             await talk.replica.append(talk.id, grant, parents=heads)
             await talk.say(text)

@@ -13,7 +13,7 @@ from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, PublicKey
+from replica.ids import ConversationId
 from replica.io import rpc
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create, load_or_create_secret
@@ -21,6 +21,7 @@ from replica.io.replica import Replica
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.log.body import Grant, Member, Role
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, Unauthenticated
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
@@ -74,7 +75,7 @@ async def test_readers_evict_nothing_and_running_answers_are_not_evicted(
 ):
     talk, host = talk_and_host
     reader = key_of(7)
-    grant = Grant(PublicKey(reader.public_key().public_bytes_raw()), Role.READER)
+    grant = Grant(public_key(reader), Role.READER)
     heads = tuple(talk.held.log.membership_heads())
     await talk.replica.append(talk.id, Member(grant), parents=heads)
     await talk.say("Write a very long story about the sea.")

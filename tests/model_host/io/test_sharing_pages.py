@@ -7,9 +7,9 @@ import pytest
 
 from antiphon.v1 import host_pb2 as pb
 from replica.io.host_calls import HostCalls
-from replica.io.keys import public
 from replica.io.replica import Replica
 from replica.log.body import Genesis, Grant, Member, Role
+from replica.log.entry import public_key
 from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts
 from tests.support.talk import Talk, key_of
 
@@ -33,7 +33,8 @@ async def talk_with(hosts: TinyHosts, replica: Replica, *, shares: bool, **membe
     conversation = await replica.create(Genesis((replica.public,), shares_pages=shares))
     talk = Talk(replica, conversation, hosts.key("one"))
     grants = [Grant(talk.host, Role.HOST)]
-    grants += [Grant(public({"r": READER, "w": WRITER}[k]), role) for k, role in members.items()]
+    keys = {"r": READER, "w": WRITER}
+    grants += [Grant(public_key(keys[k]), role) for k, role in members.items()]
     for grant in grants:
         heads = tuple(talk.held.log.membership_heads()) or (conversation,)
         await replica.append(conversation, Member(grant), parents=heads)

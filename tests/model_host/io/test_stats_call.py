@@ -5,8 +5,9 @@ import pytest
 from model_host.io.config import HostConfig
 from model_host.io.server import start as start_host
 from replica.io.host_calls import HostCalls
-from replica.io.keys import load_or_create, public
+from replica.io.keys import load_or_create
 from replica.log.body import Grant, Member, Role
+from replica.log.entry import public_key
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
 
@@ -17,12 +18,12 @@ async def test_a_running_request_is_shown_to_members_and_operators_alone(served_
     config = HostConfig(
         data_dir=served_real.folder / "host",
         hub=served_real.hub.address,
-        operator_keys=[public(OPERATOR).hex()],
+        operator_keys=[public_key(OPERATOR).hex()],
     )
     async with start_host(config, served_real.engine) as host:
         talk = await Talk.begin(served_real.replica, host.key)
         heads = tuple(talk.held.log.membership_heads())
-        grant = Member(Grant(public(READER), Role.READER))
+        grant = Member(Grant(public_key(READER), Role.READER))
         await talk.replica.append(talk.id, grant, parents=heads)
         await talk.say("Write a very long story about the sea.")
         request = await talk.request(tokens=100)

@@ -7,9 +7,10 @@ import pytest
 
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
-from replica.ids import EntryId, PublicKey
+from replica.ids import EntryId
 from replica.io.host_calls import HostCalls
 from replica.log.body import Grant, Member, Role
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
 from tests.model_host.io.two_profiles import TwoProfiles, two_profiles
 from tests.support.talk import key_of
@@ -113,7 +114,7 @@ async def test_readers_warm_nothing(tmp_path: Path):
     async with two_profiles(tmp_path) as two:
         said = (await two.talk.say(LONG)).id
         reader = key_of(7)
-        grant = Grant(PublicKey(reader.public_key().public_bytes_raw()), Role.READER)
+        grant = Grant(public_key(reader), Role.READER)
         heads = tuple(two.talk.held.log.membership_heads())
         granted = await two.talk.replica.append(two.talk.id, Member(grant), parents=heads)
         await seen(two, said, granted.id)

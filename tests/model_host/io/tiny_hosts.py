@@ -9,9 +9,10 @@ from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from replica.ids import PublicKey
-from replica.io.keys import load_or_create, public
+from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from replica.log.body import Grant, Member, Role
+from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.io.two_profiles import KV_BYTES, write_model
@@ -28,7 +29,7 @@ class TinyHosts:
         self.model = model
 
     def key(self, name: str) -> PublicKey:
-        return public(load_or_create(self.folder / name / "identity.key"))
+        return public_key(load_or_create(self.folder / name / "identity.key"))
 
     @asynccontextmanager
     async def host(

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.io import key_text, keys
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
 
@@ -32,8 +33,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 def test_a_key_is_created_once_and_then_read(path: Path) -> None:
     key = keys.load_or_create(path)
-    assert keys.public(keys.load_or_create(path)) == keys.public(key)
-    Ed25519PublicKey.from_public_bytes(keys.public(key)).verify(key.sign(b"data"), b"data")
+    assert public_key(keys.load_or_create(path)) == public_key(key)
+    Ed25519PublicKey.from_public_bytes(public_key(key)).verify(key.sign(b"data"), b"data")
 
 
 def test_a_key_file_is_private_and_leaves_no_temporary_file(path: Path) -> None:
@@ -52,7 +53,7 @@ def test_processes_that_create_a_key_at_once_get_the_same(path: Path) -> None:
 
     def create(_: int) -> bytes:
         start.wait()
-        return keys.public(keys.load_or_create(path))
+        return public_key(keys.load_or_create(path))
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(create, range(8)))) == 1
@@ -105,17 +106,17 @@ def test_a_backup_restores_the_key_with_its_passphrase_only(path: Path, tmp_path
         keys.restore(other, pem, "wrong horse")
     assert not other.exists()
     for _ in range(2):
-        assert keys.public(keys.restore(other, pem, "correct horse")) == keys.public(key)
-    assert keys.public(keys.load_or_create(other)) == keys.public(key)
+        assert public_key(keys.restore(other, pem, "correct horse")) == public_key(key)
+    assert public_key(keys.load_or_create(other)) == public_key(key)
 
 
 def test_a_restore_never_replaces_another_key(path: Path, tmp_path: Path) -> None:
     keys.load_or_create(path)
     other = tmp_path / "other.pem"
-    mine = keys.public(keys.load_or_create(other))
+    mine = public_key(keys.load_or_create(other))
     with pytest.raises(KeyFileInvalid, match="another key"):
         keys.restore(other, keys.backup(path, "p"), "p")
-    assert keys.public(keys.load_or_create(other)) == mine
+    assert public_key(keys.load_or_create(other)) == mine
 
 
 def test_a_backup_needs_a_key_and_a_passphrase(path: Path) -> None:
@@ -159,7 +160,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def test_every_wrong_bit_of_a_key_file_is_noticed_and_can_be_corrected(path: Path) -> None:
-    mine = keys.public(keys.load_or_create(path))
+    mine = public_key(keys.load_or_create(path))
     sound = path.read_bytes()
     for bit in range(8 * len(sound)):
         write_private(path, flipped(sound, bit))
@@ -168,7 +169,7 @@ def test_every_wrong_bit_of_a_key_file_is_noticed_and_can_be_corrected(path: Pat
         assert "antiphon repair" in caught.value.next_step
     assert keys.repair(path)
     assert path.read_bytes() == sound
-    assert keys.public(keys.load_or_create(path)) == mine
+    assert public_key(keys.load_or_create(path)) == mine
     assert keys.repair(path) == ""
 
 
@@ -191,11 +192,11 @@ def test_every_wrong_bit_of_a_backup_is_noticed(path: Path, tmp_path: Path) -> N
 
 
 def test_a_restore_sets_a_damaged_file_aside(path: Path) -> None:
-    mine = keys.public(keys.load_or_create(path))
+    mine = public_key(keys.load_or_create(path))
     backup = keys.backup(path, "p")
     write_private(path, b"antiphon")
-    assert keys.public(keys.restore(path, backup, "p")) == mine
-    assert keys.public(keys.load_or_create(path)) == mine
+    assert public_key(keys.restore(path, backup, "p")) == mine
+    assert public_key(keys.load_or_create(path)) == mine
     assert path.with_name(f"{path.name}.damaged-1").read_bytes() == b"antiphon"
 
 
@@ -207,7 +208,7 @@ def test_a_key_without_a_checksum_is_refused_until_it_is_repaired(path: Path) ->
         keys.load_or_create(path)
     assert "antiphon repair" in caught.value.next_step
     assert keys.repair(path)
-    assert keys.public(keys.load_or_create(path)) == keys.public(key)
+    assert public_key(keys.load_or_create(path)) == public_key(key)
 
 
 def test_the_key_named_in_the_file_is_the_private_key_s(path: Path, tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_the_key_named_in_the_file_is_the_private_key_s(path: Path, tmp_path: Pa
 def test_a_backup_from_before_checksums_is_restored(path: Path, tmp_path: Path) -> None:
     key = keys.load_or_create(path)
     bare = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"p"))
-    assert keys.public(keys.restore(tmp_path / "other.key", bare, "p")) == keys.public(key)
+    assert public_key(keys.restore(tmp_path / "other.key", bare, "p")) == public_key(key)
 
 
 def test_a_secret_that_was_cut_off_is_made_anew_after_a_repair(path: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from replica.ids import PublicKey
-from replica.io.keys import public
 from replica.io.linked_hosts import linked_hosts
 from replica.io.replica import Replica
 from replica.io.tls_refusals import HubKeyUnknown
+from replica.log.entry import public_key
 from replica.refusals import HubUnreachable, PeerIdentityChanged
 from syncd.io.config import HubConfig
 from syncd.io.server import start
@@ -24,7 +24,7 @@ async def test_a_hub_names_its_hosts_to_a_key_without_a_store(tmp_path: Path):
     async with Replica.open(path, key, hub.address, host=host_info(key)) as host:
         assert await host.wait_for(lambda: host.hub.is_linked, 10)
         (found,) = await linked_hosts(hub.address, key_of(1), None)
-        assert (found.key, found.vouched) == (public(key), False)
+        assert (found.key, found.vouched) == (public_key(key), False)
     with pytest.raises(PeerIdentityChanged):
         await linked_hosts(hub.address, key_of(1), PublicKey(b"?" * 32))
     await hub.stop()

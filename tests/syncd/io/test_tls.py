@@ -12,20 +12,21 @@ import grpc
 import pytest
 
 from antiphon.v1 import sync_pb2 as pb
-from replica.io import Replica, Store, linked_hosts, pinned_key, public
+from replica.io import Replica, Store, linked_hosts, pinned_key
 from replica.io.certificate import CertificateFile, make_certificate
 from replica.io.grpc_server import listen
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_channel import open_channel
 from replica.io.tls_refusals import HubKeyUnknown, TlsRequired
 from replica.log import Genesis
+from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged, ProofInvalid
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.talk import key_of
 
 ME = key_of(1)
-FRIEND_KEY = public(key_of(2))
+FRIEND_KEY = public_key(key_of(2))
 
 
 @pytest.fixture

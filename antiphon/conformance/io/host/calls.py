@@ -16,8 +16,8 @@ from antiphon.conformance.io.host.talk import CASES, UnderTest, long_request
 from antiphon.v1 import host_pb2 as pb
 from replica.conversation import Outcome, ReplayMode, check_receipt
 from replica.ids import EntryId, tagged_sha256
-from replica.io import HostSample, public
-from replica.log import Role
+from replica.io import HostSample
+from replica.log import Role, public_key
 from replica.refusals import ArgumentInvalid, NotAllowed
 
 _case = CASES.theme("calls").shows
@@ -193,7 +193,7 @@ async def kept(run: UnderTest) -> None:
 async def readers(run: UnderTest) -> None:
     """A reader may neither evict what is cached nor let a context be computed."""
     async with run.talk() as talk, run.calls(talk, talk.stranger) as calls:
-        await talk.grant(public(talk.stranger), Role.READER)
+        await talk.grant(public_key(talk.stranger), Role.READER)
         request = await talk.ask()
         evict = pb.EvictRequest(conversation=talk.held.id)
         warm = pb.WarmRequest(conversation=talk.held.id, at=request)

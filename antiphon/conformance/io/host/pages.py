@@ -24,8 +24,8 @@ from antiphon.v1 import host_pb2 as pb
 from replica.conversation import Outcome, ReplayMode
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io import ContextPages, HostCalls, public
-from replica.log import Conflict, Message, Role, Speaker, Text, Usage
+from replica.io import ContextPages, HostCalls
+from replica.log import Conflict, Message, Role, Speaker, Text, Usage, public_key
 
 _case = CASES.theme("pages").shows
 AUDIT_S = 20.0
@@ -123,7 +123,7 @@ async def readers_that_change(run: UnderTest) -> None:
         _, before = await _own_and_shared(left, calls, said)
         if not before:
             raise NotApplicable("the host shares no pages between two conversations")
-        await moved.grant(public(Ed25519PrivateKey.generate()), Role.READER)
+        await moved.grant(public_key(Ed25519PrivateKey.generate()), Role.READER)
         usage = await _usage(moved, await moved.ask("More.", tokens=1))
         check(usage.cached_tokens >= before, "a conversation lost its pages to a new reader")
         _, shared = await _own_and_shared(left, calls, said)
