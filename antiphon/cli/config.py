@@ -5,17 +5,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import ConfigInvalid, FileUnusable
 from replica.conversation import is_address
 from replica.ids import PublicKey, key_from_hex
 from replica.io import saved_hub
+from replica.io.settings import ProgramSettings
 from replica.refusals import ArgumentInvalid
 
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
@@ -23,7 +19,7 @@ PORT_MAX = 65_535
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
 
 
-class Settings(BaseSettings):
+class Settings(ProgramSettings):
     """Settings of the `antiphon` command."""
 
     model_config = SettingsConfigDict(env_prefix="ANTIPHON_", extra="forbid")
@@ -88,18 +84,6 @@ class Settings(BaseSettings):
     def blobs_path(self) -> Path:
         """The blobs' folder."""
         return self.data_dir.expanduser() / "blobs"
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flags, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 def default_config_file() -> Path:

@@ -5,22 +5,17 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from replica.io import LogFormat
+from replica.io.settings import ProgramSettings
 from replica.limits import CONVERSATIONS_PER_LINK_MAX
 
 GIB = 1024**3
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
 
 
-class HostConfig(BaseSettings):
+class HostConfig(ProgramSettings):
     """Settings of `python -m model_host serve`."""
 
     model_config = SettingsConfigDict(
@@ -101,15 +96,3 @@ class HostConfig(BaseSettings):
             is_stated = bool(name) and behind in known
             found.append((name, known[behind]) if is_stated else (text, self.numerics))
         return tuple(found)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flags, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)

@@ -176,6 +176,7 @@ __all__ = [
     "save_hub",
     "saved_hub",
     "say_as_system",
+    "settings",
     "status",
     "stop_with_supervisor",
     "sync_folder",

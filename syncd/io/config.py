@@ -3,18 +3,14 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import SettingsConfigDict
 
 from replica import limits
 from replica.io import LogFormat
+from replica.io.settings import ProgramSettings
 
 
-class HubConfig(BaseSettings):
+class HubConfig(ProgramSettings):
     """Settings of `python -m syncd`."""
 
     model_config = SettingsConfigDict(
@@ -57,15 +53,3 @@ class HubConfig(BaseSettings):
     """Address of the Prometheus endpoint, [host:]port, on loopback without a host; empty: none."""
     log_format: LogFormat = "auto"
     """Form of the log on stderr: console or json; auto is console on a terminal, else json."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flags, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
