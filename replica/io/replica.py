@@ -37,6 +37,7 @@ from replica.io.on_demand import OnDemand
 from replica.io.processes import Processes
 from replica.io.saved_acks import SavedAcks
 from replica.io.shared_store import SharedStore
+from replica.io.sharing import delete
 from replica.io.store import Store
 from replica.io.writer import Writer, random_epoch
 from replica.limits import VERSION
@@ -161,9 +162,7 @@ class Replica:
 
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation from this replica."""
-        self._driver.do(self._core.forget(conversation))
-        await self.flush()
-        await self.store.delete(conversation)
+        await delete(self._driver, self.store, conversation)
 
     async def flush(self) -> None:
         """Wait until all that is in memory is durable and delivered. Raises StoreError."""

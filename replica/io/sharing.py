@@ -22,6 +22,13 @@ from replica.refusals import FrameMalformed
 log = get_logger()
 
 
+async def delete(driver: ReplicaDriver, store: EntryStore, conversation: ConversationId) -> None:
+    """Delete a conversation from a replica's memory, then from its store."""
+    driver.do(driver.core.forget(conversation))
+    await driver.flush()
+    await store.delete(conversation)
+
+
 class Sharing:
     """The part of a replica that the other processes of its store use; see Sharer."""
 
@@ -52,7 +59,7 @@ class Sharing:
                 slot = await self._writer.slot(conversation, frame.head["track"])
                 return LocalFrame({"slot": frames.slot_fields(slot)})
             case "delete":
-                await self.delete(frames.conversation_in(frame))
+                await delete(self._driver, self._store, frames.conversation_in(frame))
             case "put":
                 await self._store.put_meta(frame.head["key"], frame.blobs[0])
             case "acks":
@@ -63,12 +70,6 @@ class Sharing:
             case op:
                 raise FrameMalformed(f"no request '{op}' is known")
         return LocalFrame({})
-
-    async def delete(self, conversation: ConversationId) -> None:
-        """Delete a conversation from memory and store."""
-        self._forget(conversation)
-        await self._driver.flush()
-        await self._store.delete(conversation)
 
     async def _write(self, frame: LocalFrame) -> LocalFrame:
         conversation, chain = frames.conversation_in(frame), frames.chain_in(frame)
@@ -96,9 +97,6 @@ class Sharing:
         conversation = frames.conversation_in(frame)
         self._store.save_acks(conversation, peer, positions, frame.head["now_ms"])
 
-    def _forget(self, conversation: ConversationId) -> None:
-        self._driver.do(self._driver.core.forget(conversation))
-
     # --- in the others --------------------------------------------------------------------
 
     async def notice(self, frame: LocalFrame) -> None:
@@ -111,7 +109,7 @@ class Sharing:
                     # whose answer comes behind this announcement.
                     await self._driver.admit(conversation, frames.entries_in(frame), persist=False)
                 case "deleted":
-                    self._forget(conversation)
+                    self._driver.do(self._driver.core.forget(conversation))
                 case op:
                     raise FrameMalformed(f"no announcement '{op}' is known")
         except AntiphonError as error:
