@@ -11,12 +11,11 @@ from antiphon.cli.errors import NotAtTheHub, PrefixUnknown
 from antiphon.cli.output import brief
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import counted
-from antiphon.cli.session import Session, is_synced, only_match
+from antiphon.cli.session import Session, is_synced, only_match, refusals_of
 from replica.conversation import Conversation, refusal_of
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, short
-from replica.io import Replica, error_of, fetch_missing, listed, require_link
-from replica.link import EntryFailed, Event
+from replica.io import Replica, fetch_missing, listed, require_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +89,28 @@ def _ids(text: str) -> list[ConversationId]:
 
 async def fetch(session: Session, replica: Replica, conversation: ConversationId) -> Fetched:
     """Follow a conversation until it is in sync, is refused, or nothing more comes."""
-    refusals: list[AntiphonError] = []
-
-    def receive(event: Event) -> None:
-        match event:
-            case EntryFailed(failed, None, fault) if failed == conversation:
-                if not fault.retryable:
-                    refusals.append(error_of(fault))
-            case _:
-                pass
 
     def count() -> int:
         held = replica.shelf.get(conversation)
         return len(held.log) if held is not None else 0
 
-    def is_decided() -> bool:
-        return bool(refusals) or not replica.hub.is_linked or is_synced(replica, conversation)
+    with refusals_of(replica, conversation) as refusals:
 
-    stop = replica.listen(receive)
-    try:
-        await replica.follow(conversation)
-        first = before = count()
-        while not await replica.wait_for(is_decided, session.settings.sync_timeout_s):
-            if count() == before:
-                break
-            before = count()
-        is_complete = is_synced(replica, conversation) and count() > 0
-        if is_complete:
-            await fetch_missing(replica, conversation)
-    finally:
-        stop()
-        replica.unfollow(conversation)
+        def is_decided() -> bool:
+            return bool(refusals) or not replica.hub.is_linked or is_synced(replica, conversation)
+
+        try:
+            await replica.follow(conversation)
+            first = before = count()
+            while not await replica.wait_for(is_decided, session.settings.sync_timeout_s):
+                if count() == before:
+                    break
+                before = count()
+            is_complete = is_synced(replica, conversation) and count() > 0
+            if is_complete:
+                await fetch_missing(replica, conversation)
+        finally:
+            replica.unfollow(conversation)
     held = replica.shelf.get(conversation) if count() else None
     refusal = refusals[0] if refusals else None
     if held is not None and refusal is not None:

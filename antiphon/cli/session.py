@@ -6,8 +6,8 @@ reads the store.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,20 +220,9 @@ class Session:
 
         Raises the hub's refusal of the conversation.
         """
-        refusals: list[AntiphonError] = []
-
-        def receive(event: Event) -> None:
-            match event:
-                case EntryFailed(failed, None, fault) if failed == conversation:
-                    if not fault.retryable:
-                        refusals.append(error_of(fault))
-                case _:
-                    pass
-
         held = await replica.load(conversation)
         bare = _bodies_missing(held)
-        stop = replica.listen(receive)
-        try:
+        with refusals_of(replica, conversation) as refusals:
             await replica.follow(conversation)
 
             def is_decided() -> bool:
@@ -245,8 +234,6 @@ class Session:
             if not held.is_blocked and not held.is_member(replica.public):
                 timeout_s = min(timeout_s, STRANGER_S)
             await replica.wait_for(is_decided, timeout_s)
-        finally:
-            stop()
         if held.is_blocked:
             return False  # the caller reports the missing entries
         if refusals and held.is_member(replica.public):
@@ -329,6 +316,28 @@ def offline_words(waiting: int) -> str:
     if not waiting:
         return "offline: the hub is away; it has all entries written here"
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
+
+
+@contextmanager
+def refusals_of(
+    replica: Replica, conversation: ConversationId
+) -> Iterator[Sequence[AntiphonError]]:
+    """Yield the hub's refusals of a conversation as a whole, as they come; no passing ones."""
+    refusals: list[AntiphonError] = []
+
+    def receive(event: Event) -> None:
+        match event:
+            case EntryFailed(failed, None, fault) if failed == conversation:
+                if not fault.retryable:
+                    refusals.append(error_of(fault))
+            case _:
+                pass
+
+    stop = replica.listen(receive)
+    try:
+        yield refusals
+    finally:
+        stop()
 
 
 def is_synced(replica: Replica, conversation: ConversationId) -> bool:
