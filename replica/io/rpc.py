@@ -96,6 +96,13 @@ def _parsed(request: type[_Request], data: bytes) -> _Request:
     return parse(request, data, FrameMalformed)
 
 
+async def _each_parsed(
+    request: type[_Request], frames: AsyncIterator[bytes]
+) -> AsyncIterator[_Request]:
+    async for data in frames:
+        yield _parsed(request, data)
+
+
 def unary(
     request: type[_Request],
     handler: Callable[[_Request, Context], Awaitable[PbMessage]],
@@ -159,12 +166,9 @@ def client_stream(
     """Wrap an async handler of many messages that answers with one."""
 
     async def call(frames: AsyncIterator[bytes], context: Context) -> bytes:
-        async def parsed() -> AsyncIterator[_Request]:
-            async for data in frames:
-                yield _parsed(request, data)
-
         async with answering(context, on_refusal):
-            return (await handler(parsed(), context)).SerializeToString()
+            answer = await handler(_each_parsed(request, frames), context)
+            return answer.SerializeToString()
         raise AssertionError("a call that fails has ended")
 
     return grpc.stream_unary_rpc_method_handler(call)
@@ -173,16 +177,13 @@ def client_stream(
 def both_streams(
     request: type[_Request],
     handler: Callable[[AsyncIterator[_Request], Context], AsyncIterator[PbMessage]],
+    on_refusal: OnRefusal | None = None,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async generator that answers many messages with many."""
 
     async def call(frames: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
-        async def parsed() -> AsyncIterator[_Request]:
-            async for data in frames:
-                yield parse(request, data, FrameMalformed)
-
-        async with answering(context):
-            async for message in handler(parsed(), context):
+        async with answering(context, on_refusal):
+            async for message in handler(_each_parsed(request, frames), context):
                 yield message.SerializeToString()
 
     return grpc.stream_stream_rpc_method_handler(call)
