@@ -6,7 +6,7 @@ The state follows from the tokens alone: after a crash it is rebuilt by replayin
 Control tokens are never allowed, except those that end a turn, where the grammar may end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -145,18 +145,6 @@ class Grammars:
         Raises GrammarInvalid.
         """
         return Grammar(source, self._vocabulary, continued)
-
-
-def masks_along(grammar: Grammar, ids: Sequence[int]) -> Iterator[Mask]:
-    """Yield the mask under which each of an answer's recorded tokens was chosen.
-
-    A token is added when the next mask is asked for. Raises GrammarFailed behind a token
-    that the grammar does not allow.
-    """
-    for index in range(len(ids)):
-        if index:
-            grammar.advance(ids[index - 1])
-        yield grammar.mask()
 
 
 def _words_of(allowed: npt.NDArray[np.bool_]) -> Mask:

@@ -55,13 +55,6 @@ class Canvas:
         up = len(panel.rows) - 1 - panel.row
         return drawn + (f"\x1b[{up}A" if up else "") + "\r" + _right(panel.column)
 
-    def compose_line(self, text: str, panel: Panel | None) -> str:
-        """Return the bytes that write complete lines, which may be coloured and are not wrapped."""
-        drawn = self._erased() + ("\n" if self.column else "") + text + "\n"
-        self._text.start_line()
-        self._panel = None
-        return drawn + self.compose("", panel)
-
     def _erased(self) -> str:
         if self._panel is None:
             return ""

@@ -4,7 +4,7 @@ Pure. Lane heads suffice while lanes agree. Where one position holds different
 entries, all ids are exchanged instead.
 """
 
-from collections.abc import Container, Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
@@ -135,9 +135,9 @@ def lacking(log: Log, held: HeldLanes) -> Iterator[Entry]:
     return chain(early, late)
 
 
-def suffix(log: Log, held: Container[EntryId]) -> list[Entry]:
-    """Return the entries that a peer which holds `held` lacks, in send order."""
-    return [entry for entry in lacking(log, HeldLanes(log)) if entry.id not in held]
+def everything(log: Log) -> list[Entry]:
+    """Return the covered entries in send order: what a peer lacks that holds none."""
+    return list(lacking(log, HeldLanes(log)))
 
 
 def covered_ids(log: Log) -> Iterator[EntryId]:

@@ -32,7 +32,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
         # a hub that does not know the conversation does not begin it.
         channel.queue(held.remaining_membership())
         return True
-    everything = comparison.suffix(held.log, ())
+    everything = comparison.everything(held.log)
     channel.is_open = True
     channel.unacked = {entry.id for entry in everything}
     if channel.seedings > 1:

@@ -30,11 +30,6 @@ class Memory:
         self._channels: dict[LinkId, dict[ConversationId, int]] = {}
         self._of_channels: dict[LinkId, int] = {}
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all links and drafts."""
-        return self._accountant.total
-
     def begin(self, link_id: LinkId, peer: PublicKey, drop: Drop) -> None:
         """Add a link; `drop` ends it if it occupies too much."""
         self._drops[link_id] = peer, drop

@@ -8,7 +8,7 @@ import pytest
 from model_host.calls import CallingText
 from model_host.engine.tokenizer import Tokenizer
 from model_host.errors import GrammarFailed
-from model_host.grammar import Grammar, Grammars, Vocabulary, masks_along
+from model_host.grammar import Grammar, Grammars, Vocabulary
 from model_host.grammar_source import GrammarSource, source_for
 from model_host.refusals import GrammarInvalid
 from model_host.sampler_state import allowed_ids
@@ -159,32 +159,29 @@ def test_the_mask_at_each_recorded_token_is_the_one_it_was_chosen_under(
 ) -> None:
     source = of(FormatKind.JSON_SCHEMA, PERSON)
     ids = [*tokenizer.encode('{"name": "Ada Lovelace", "age": 36}')]
-    compiled = Grammars(tokenizer, {END, 0})
-    continued, recorded = ids[:3], ids[3:]
-    found = [mask.copy() for mask in masks_along(compiled.compile(source, continued), recorded)]
-    assert len(found) == len(recorded)
-    for count, mask in enumerate(found):
-        again = Grammar(source, vocabulary, ids[: 3 + count])
-        assert (again.mask() == mask).all()
+    replayed = Grammars(tokenizer, {END, 0}).compile(source, ids[:3])
+    for count in range(3, len(ids)):
+        again = Grammar(source, vocabulary, ids[:count])
+        assert (again.mask() == replayed.mask()).all()
+        replayed.advance(ids[count])
+    assert replayed.is_over
 
 
-def test_a_recorded_token_that_is_not_allowed_ends_the_masks_behind_it(
+def test_a_recorded_token_that_is_not_allowed_is_refused(
     vocabulary: Vocabulary, tokenizer: Tokenizer
 ) -> None:
-    masks = masks_along(Grammar(regex("ab+"), vocabulary), [*tokenizer.encode("a"), END, END])
-    next(masks)
-    mask = next(masks)
-    assert not allowed_ids(mask, tokenizer.token_count)[END]  # the caller sees it here
+    grammar = Grammar(regex("ab+"), vocabulary, tokenizer.encode("a"))
+    assert not allowed_ids(grammar.mask(), tokenizer.token_count)[END]  # the caller sees it here
     with pytest.raises(GrammarFailed):
-        next(masks)
+        grammar.advance(END)
 
 
-def test_an_answer_that_ends_its_turn_has_a_mask_for_each_token(
+def test_an_answer_that_is_complete_may_end_its_turn(
     vocabulary: Vocabulary, tokenizer: Tokenizer
 ) -> None:
-    ids = [*tokenizer.encode("ab"), END]
-    masks = list(masks_along(Grammar(regex("ab+"), vocabulary), ids))
-    assert allowed_ids(masks[-1], tokenizer.token_count)[END]
+    grammar = Grammar(regex("ab+"), vocabulary, tokenizer.encode("ab"))
+    assert allowed_ids(grammar.mask(), tokenizer.token_count)[END]
+    grammar.advance(END)
 
 
 def test_tokens_taken_back_leave_no_trace(vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:

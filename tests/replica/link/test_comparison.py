@@ -1,7 +1,7 @@
 """What a peer's heads say about its log (spec/05-reconcile §2)."""
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import HeldLanes, compare_heads, lacking, suffix
+from replica.link.comparison import HeldLanes, compare_heads, everything, lacking
 from replica.log.entry import Entry
 from replica.log.log import Log
 from tests.support.writers import Writer, said
@@ -81,8 +81,6 @@ def test_entries_admitted_during_a_walk_are_left_out() -> None:
     assert list(found) == entries[1:]
 
 
-def test_the_suffix_is_what_a_peer_lacks_in_send_order() -> None:
+def test_everything_is_what_a_peer_without_entries_lacks() -> None:
     entries = line(3, Writer(1))
-    log = log_of(entries)
-    assert suffix(log, [entries[0].id, entries[2].id]) == [entries[1], entries[3]]
-    assert suffix(log, ()) == entries
+    assert everything(log_of(entries)) == entries

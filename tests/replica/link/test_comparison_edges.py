@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import compare_heads, suffix
+from replica.link.comparison import compare_heads, everything
 from replica.log.body import Role
 from replica.log.entry import Entry
 from tests.support.sample import Sample
@@ -64,9 +64,9 @@ def test_a_head_of_an_unknown_lane_is_wanted(sample: Sample) -> None:
     assert (verdict.held, verdict.wanted, verdict.diverged) == (set(), {stranger.id}, ())
 
 
-def test_a_suffix_is_all_that_the_peer_lacks_with_membership_first(sample: Sample) -> None:
+def test_everything_comes_with_the_membership_first(sample: Sample) -> None:
     lane, bob = _lane(sample), Writer(2)
     sample.grant(bob, Role.WRITER)
     [grant] = sample.held.log.membership_heads()
-    found = suffix(sample.held.log, [sample.genesis.id, lane[0].id])
-    assert [entry.id for entry in found] == [grant, lane[1].id, lane[2].id]
+    found = [entry.id for entry in everything(sample.held.log)]
+    assert found == [sample.genesis.id, grant, *(entry.id for entry in lane)]

@@ -35,9 +35,10 @@ ID = GENESIS.conversation
 class Peers:
     """A hub with links of several keys, and those that it ended."""
 
-    def __init__(self, driver: HubDriver) -> None:
-        """Use a driver."""
+    def __init__(self, driver: HubDriver, accountant: Accountant) -> None:
+        """Use a driver, and the accountant of its memory."""
         self.driver = driver
+        self.accountant = accountant
         self.ended: list[tuple[LinkId, AntiphonError]] = []
 
     async def link(self, writer: Writer) -> LinkId:
@@ -61,7 +62,7 @@ async def peers(tmp_path: Path) -> AsyncIterator[Peers]:
         accountant = Accountant(holder_max=50_000, key_max=60_000, hub_max=100_000)
         driver.memory = Memory(driver.hub, accountant)
         await driver.start()
-        yield Peers(driver)
+        yield Peers(driver, accountant)
         await driver.stop()
 
 
@@ -75,19 +76,19 @@ async def test_the_heaviest_links_of_a_key_beyond_its_bound_are_ended(peers: Pee
     assert peers.ended[0][0] == heavy
     assert {error.reason for _, error in peers.ended} == {QuotaExceeded.reason}
     assert ada in peers.driver.hub.links
-    assert peers.driver.memory.total_bytes <= 100_000
+    assert peers.accountant.total <= 100_000
 
 
 async def test_queued_bytes_count_and_what_is_written_does_not(peers: Peers) -> None:
     eve = await peers.link(EVE)
-    before = peers.driver.memory.total_bytes
+    before = peers.accountant.total
     peers.driver.memory.note_queued(eve, 40_000)
-    assert peers.driver.memory.total_bytes == before + 40_000
+    assert peers.accountant.total == before + 40_000
     peers.driver.memory.note_queued(eve, 0)
-    assert peers.driver.memory.total_bytes == before
+    assert peers.accountant.total == before
     peers.driver.memory.note_queued(eve, 60_000)
     assert [link_id for link_id, _ in peers.ended] == [eve]
-    assert peers.driver.memory.total_bytes == 0
+    assert peers.accountant.total == 0
 
 
 async def test_drafts_count_no_more_once_their_conversation_has_left_memory(peers: Peers) -> None:
@@ -99,15 +100,15 @@ async def test_drafts_count_no_more_once_their_conversation_has_left_memory(peer
         driver.hub.shelf[ID].drafts[LANE[0].id] = DraftStream(ID, LANE[0].id, 1)
         await driver.receive(eve, Open(ID, Digest(bytes(32))), 100)
         driver.disconnect(eve)
-        assert driver.memory.total_bytes
+        assert peers.accountant.total
 
     await draft()
     driver.hub.shelf._in_memory_max = 0
     driver._evict()
-    assert driver.memory.total_bytes == 0
+    assert peers.accountant.total == 0
     await draft()
     await driver.delete(ADA.public, ID)
-    assert driver.memory.total_bytes == 0
+    assert peers.accountant.total == 0
 
 
 async def test_a_dropped_stream_ends_with_the_reason_alone() -> None:
