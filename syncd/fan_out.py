@@ -123,8 +123,9 @@ class FanOut:
         held = self._shelf[conversation]
         for peer, followers in self._connected.followers(held.log.membership.roles):
             item = self._shelf.listed(conversation, peer)
-            for link_id in followers if item is not None else ():
-                self._list(link_id, [item] if item is not None else [])
+            if item is not None:
+                for link_id in followers:
+                    self._list(link_id, [item])
 
     def list_awaited(self, conversation: ConversationId, hosts: Iterable[PublicKey]) -> None:
         """List a conversation again to hosts for which a request waits, unless it is open there."""

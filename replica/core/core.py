@@ -131,9 +131,7 @@ class ReplicaCore:
         known = self._follows.remove(conversation)
         self.listed.selection.remove(conversation)
         left = self.link.leave(conversation) if known else Effects()
-        return ReplicaEffects(
-            left.persist, left.send, left.deliver, _deadline(self._follows, self.link, self.listed)
-        )
+        return _with_deadline(left, self._follows, self.link, self.listed)
 
     def forget(self, conversation: ConversationId) -> ReplicaEffects:
         """Drop a conversation from memory and link; the driver deletes it from the store."""
@@ -191,9 +189,7 @@ class ReplicaCore:
     def send_draft(self, draft: Draft) -> ReplicaEffects:
         """Send a draft to the hub (hosts only); it is dropped while there is no link."""
         sent = self.link.send_draft(draft)
-        return ReplicaEffects(
-            sent.persist, sent.send, sent.deliver, _deadline(self._follows, self.link, self.listed)
-        )
+        return _with_deadline(sent, self._follows, self.link, self.listed)
 
     def disk_refused(self, lost: Conversations, fault: Fault, now: float) -> ReplicaEffects:
         """Drop the conversations whose last entries the disk refused from shelf and link.
@@ -258,14 +254,11 @@ class ReplicaCore:
             self.holdings.acks.note(conversation, positions)
         turn = self.listed.next(now)
         left = joined([effects, *map(self.link.leave, turn.close)])
-        return ReplicaEffects(
-            left.persist,
-            left.send,
-            left.deliver,
-            _deadline(self._follows, self.link, self.listed),
-            self._follows.begin_loads((*load, *turn.open)),
-            turn.close,
-            tuple((acked or {}).items()),
+        return replace(
+            _with_deadline(left, self._follows, self.link, self.listed),
+            load=self._follows.begin_loads((*load, *turn.open)),
+            closed=turn.close,
+            acked=tuple((acked or {}).items()),
         )
 
     def _drop(self, conversation: ConversationId) -> None:
@@ -274,6 +267,10 @@ class ReplicaCore:
         self.epochs.forget(conversation)
 
 
-def _deadline(follows: Follows, link: CurrentLink, listed: ListedFollows) -> float | None:
+def _with_deadline(
+    effects: Effects, follows: Follows, link: CurrentLink, listed: ListedFollows
+) -> ReplicaEffects:
+    """Return the effects of a link as a replica's, with the time at which it is to be woken."""
     due = (follows.wake_at, link.wake_at, listed.selection.wake_at)
-    return min((at for at in due if at is not None), default=None)
+    wake_at = min((at for at in due if at is not None), default=None)
+    return ReplicaEffects(effects.persist, effects.send, effects.deliver, wake_at)
