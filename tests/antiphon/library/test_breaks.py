@@ -224,13 +224,12 @@ async def test_a_tool_in_a_thread_ends_before_the_run_that_was_cancelled(one_for
 
     assert one_form.hub is not None
     async with aio.open(one_form.folder / "me", hub=one_form.hub.address) as me:
-        trip = await me.conversation("trip")
+        trip, other = await me.conversation("trip"), await me.conversation("other")
         asking = asyncio.create_task(trip.ask("Act.", tools=[act], key="job-17"))
         await began.wait()
         for _ in range(2):
             asking.cancel()
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await other.say("Durable behind the end of a run that does not wait for its tool.")
         is_kept = not asking.done()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):

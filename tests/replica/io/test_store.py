@@ -11,6 +11,7 @@ from replica.io import commit
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreFull, StoreLocked
+from tests.support.callers import until
 from tests.support.files import full_disk, query, wal_commits
 from tests.support.writers import Writer, said
 
@@ -284,8 +285,7 @@ async def test_acks_reach_the_disk_without_an_append(
     async with await Store.open(path) as store:
         peer = Writer(2).public
         store.save_acks(entries[0].conversation, peer, [position(entries[0])], now_ms=1)
-        while not await asyncio.to_thread(query, path, "SELECT 1 FROM acks"):
-            pass
+        await until(lambda: query(path, "SELECT 1 FROM acks") != [])
 
 
 async def test_acks_that_find_a_full_disk_are_written_once_space_is_freed(path: Path) -> None:
