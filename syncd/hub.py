@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from replica.commits import Conversations
 from replica.conversation import Conversation
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, PublicKey
 from replica.link import (
     Close,
     Effects,
@@ -34,6 +34,7 @@ from syncd.connected import Connected, LinkId
 from syncd.disk_quota import DiskQuota, stored_bytes
 from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
+from syncd.pushing import Outcomes, Pushing
 from syncd.queries import Right
 from syncd.shelf import HubShelf, Known
 
@@ -239,22 +240,25 @@ class Hub:
             self._pending_bytes_most = out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
 
-    def push(
-        self, peer: PublicKey, message: Entries, now: float
-    ) -> tuple[HubEffects, dict[EntryId, Fault | None]]:
-        """Append without a link; return per entry its fault, None if it is admitted.
+    def push(self, peer: PublicKey, message: Entries, now: float) -> tuple[HubEffects, Outcomes]:
+        """Append without a link, in one part; see Pushing."""
+        pushing = self.begin_push(peer, now)
+        effects = pushing.receive(message, now)
+        outcomes = pushing.outcomes(message.conversation)
+        pushing.end()
+        return effects, outcomes
 
-        An admitted entry is durable once the effects are performed. Entries that
-        would be pending are refused, since no link's quota covers them.
-        """
-        refusals = self._refusals(peer, message)
+    def begin_push(self, peer: PublicKey, now: float) -> Pushing:
+        """Begin a call that appends without a link."""
+        return Pushing(self._new_link(peer, now, is_greeted=True), self._push_part, self.shelf)
+
+    def _push_part(self, link: Link, message: Entries, now: float) -> tuple[HubEffects, Outcomes]:
+        refusals = self._refusals(link.peer, message)
         if refusals:
             return HubEffects(), dict.fromkeys(message.ids, replace(refusals[0], entry=None))
         out = FanOut(self.connected, self.shelf, now)
-        link = self._new_link(peer, now, is_greeted=True)
         effects = self._receive(link, message, now)
         out.add(None, effects)
-        link.handle_disconnect()  # pending entries must not stay without a link's quota
         faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
         held = self.shelf.get(message.conversation)
         return out.build(), queries.outcomes(message.ids, faults, held)

@@ -193,14 +193,17 @@ class HubDriver:
     async def _push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
         began = time.monotonic()
         self.throttle.check(peer, message.conversation, message)
-        outcomes: dict[EntryId, Fault | None] = {}
         durable = []
-        async for part in self._loader.parts(peer, message.conversation, message):
-            assert isinstance(part, Entries), "parts of entries are entries"
-            with self.throttle.charging(peer, message.conversation, part):
-                effects, found = self.hub.push(peer, part, time.monotonic())
-            outcomes |= found
-            durable.append(self._submit(effects, message.conversation))
+        pushing = self.hub.begin_push(peer, began)
+        try:
+            async for part in self._loader.parts(peer, message.conversation, message):
+                assert isinstance(part, Entries), "parts of entries are entries"
+                with self.throttle.charging(peer, message.conversation, part):
+                    effects = pushing.receive(part, time.monotonic())
+                durable.append(self._submit(effects, message.conversation))
+            outcomes = pushing.outcomes(message.conversation)
+        finally:
+            pushing.end()
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
         for entry_id in message.ids:  # of a stranger, the parts behind a refused one
             outcomes.setdefault(entry_id, refused)

@@ -1,0 +1,52 @@
+"""A Push in parts is one call: what a later part brings, an earlier one may need."""
+
+from replica.link.messages import Entries
+from replica.link.steps import STEP_ENTRIES
+from replica.log.body import Cut, Grant, Member, Revocation, Role
+from syncd.pushing import Outcomes
+from tests.support.scene import Scene
+from tests.support.writers import Writer, said
+
+
+def push(scene: Scene, *parts: Entries) -> Outcomes:
+    pushing = scene.hub.begin_push(scene.writer.public, 0.0)
+    for part in parts:
+        pushing.receive(part, 0.0)
+    outcomes = pushing.outcomes(scene.id)
+    pushing.end()
+    return outcomes
+
+
+def test_an_entry_waits_for_those_of_later_parts() -> None:
+    scene = Scene().begin()
+    line = scene.chain(3)
+    parts = [Entries(scene.id, (entry,)) for entry in reversed(line)]
+    assert push(scene, *parts) == dict.fromkeys(e.id for e in line)
+    assert all(e.id in scene.held.log.entries for e in line)
+
+
+def test_a_revocation_waits_for_the_entries_that_its_cuts_name() -> None:
+    scene = Scene().begin()
+    bob, owner = Writer(5), Writer(1, epoch=3)
+    grant = owner.write(scene.id, Member(Grant(bob.public, Role.WRITER)), parents=[scene.genesis])
+    line = scene.chain(STEP_ENTRIES)
+    last = bob.write(scene.id, said("x"), parents=[line[-1]])
+    cut = Cut(last.header.lane.epoch, last.header.lane.track, last.header.seq, last.id)
+    revocation = owner.write(
+        scene.id, Member(Revocation(bob.public, (cut,))), parents=[grant], listed=[last]
+    )
+    sent = (grant, revocation, *line)
+    outcomes = push(scene, Entries(scene.id, sent), Entries(scene.id, (last,)))
+    assert outcomes == dict.fromkeys(e.id for e in (*sent, last))
+    assert not scene.held.is_member(bob.public)
+
+
+def test_what_is_pending_at_the_end_is_refused_with_the_entries_it_lacks() -> None:
+    scene = Scene().begin()
+    first, second, third = scene.chain(3)
+    outcomes = push(scene, Entries(scene.id, (third,)), Entries(scene.id, (second,)))
+    assert {i: f and (f.reason, f.missing) for i, f in outcomes.items()} == {
+        second.id: ("ENTRIES_MISSING", (first.id,)),
+        third.id: ("ENTRIES_MISSING", (first.id,)),
+    }
+    assert not scene.held.log.pending
