@@ -28,11 +28,13 @@ class HubLink:
         """Link through `calls` for as long as `run` is awaited."""
         self.last_error: AntiphonError | None = None
         """The error that ended or prevented the last stream; None while the hub answers."""
+        self.has_ended = False
+        """Whether a bug has ended `run`, so that no stream will come again."""
         self._driver = driver
         self._calls = calls
 
     async def run(self) -> None:
-        """Connect, and reconnect with growing pauses, until cancelled."""
+        """Connect, and reconnect with growing pauses, until cancelled; raise what is a bug."""
         core = self._driver.core
         while True:
             fault = None
@@ -44,6 +46,11 @@ class HubLink:
                 self.last_error = error
                 # Also if there never was a link, so that callers waiting for the hub are notified.
                 fault = Fault.of(error)
+            except Exception:
+                log.exception("the hub link has ended")
+                self.has_ended, self.last_error = True, rpc.bug()
+                fault = Fault.of(self.last_error)
+                raise
             finally:
                 self._driver.do(core.disconnected(time.monotonic(), fault))
             await asyncio.sleep(core.reconnect_pause_s(random.random()))  # noqa: S311  # no secret

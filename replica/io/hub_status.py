@@ -102,6 +102,8 @@ class HubStatus:
     @property
     def lasting_error(self) -> AntiphonError | None:
         """The error that ended or prevented the last link, if waiting does not help."""
+        if self._link is not None and self._link.has_ended:
+            return self._link.last_error
         fault = self._closed_by
         return error_of(fault) if fault is not None and fault.reason in _LASTING else None
 

@@ -85,6 +85,7 @@ class Replica:
         )
         """The other processes on the store, if it is shared."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
+        self._linking: asyncio.Task[None] | None = None
         self.hub = HubStatus(self._core, self._link)
         """The state of the link and of each conversation on it."""
         self.is_closed = False
@@ -132,7 +133,9 @@ class Replica:
             replica._driver.start()
             await replica.processes.start()
             if replica._link is not None:
-                replica._driver.spawn(replica._link.run())
+                replica._linking = replica._driver.spawn(replica._link.run())
+                # run() has logged its error, and few programs await failed().
+                replica._linking.add_done_callback(lambda it: it.cancelled() or it.exception())
             try:
                 yield replica
             finally:
@@ -298,8 +301,12 @@ class Replica:
     # --- events and failures ------------------------------------------------------
 
     async def failed(self) -> None:
-        """Raise the error that ended the task that makes appends durable; else wait for ever."""
-        await self._driver.failed()
+        """Raise the error that ended the task that makes appends durable, or that of the link.
+
+        Waits for ever while both run.
+        """
+        vital = [asyncio.shield(self._linking)] if self._linking is not None else []
+        await asyncio.gather(self._driver.failed(), *vital)
 
     def _deliver(self, event: Event) -> None:
         if isinstance(event, EntriesAdmitted):

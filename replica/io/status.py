@@ -5,6 +5,7 @@ from typing import Any, NoReturn, cast
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -17,6 +18,7 @@ from replica.errors import (
     StoreError,
     Unavailable,
 )
+from replica.ids import EntryId
 from replica.limits import METADATA_BYTES_MAX
 from replica.link import Fault
 
@@ -119,23 +121,40 @@ def error_of(fault: Fault) -> AntiphonError:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
-    """Return the typed error behind a failed call."""
+    """Return the typed error behind a failed call, whatever bytes its trailer has."""
+    code = error.code()
+    try:
+        fault = _fault_of(error)
+    except (ValueError, DecodeError):  # not LINK-90; the peer may be any program
+        return refusals.HubUnreachable(f"{code.name.lower()}, with a malformed status")
+    if not fault.reason and code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return refusals.FrameTooLarge(fault.detail)  # gRPC's own limit
+    if not fault.reason:
+        return refusals.HubUnreachable(f"{code.name.lower()}: {error.details()}")
+    return error_of(fault)
+
+
+def _fault_of(error: grpc.aio.AioRpcError) -> Fault:
+    """Return the fault in the trailer of a failed call; its reason is "" where none is there.
+
+    Raises ValueError, DecodeError.
+    """
     reason, next_step, wait_s = "", "", 0.0
-    missing: tuple[bytes, ...] = ()
+    missing: tuple[EntryId, ...] = ()
     status = rpc_status.from_call(cast(Any, error))  # has the attributes that from_call reads
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         retry = error_details_pb2.RetryInfo()
         if detail.Unpack(info) and info.domain == DOMAIN:
             reason, next_step = info.reason, info.metadata.get("next_step", "")
-            missing = tuple(bytes.fromhex(m) for m in info.metadata.get("missing", "").split())
+            ids = info.metadata.get("missing", "").split()
+            missing = tuple(EntryId(bytes.fromhex(one)) for one in ids)
         elif detail.Unpack(retry):
             wait_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
-    if not reason and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return refusals.FrameTooLarge(error.details() or "")  # gRPC's own limit
-    if not reason:
-        return refusals.HubUnreachable(f"{error.code().name.lower()}: {error.details()}")
-    fault = Fault(reason, error.details() or "", next_step, retry_after_ms=int(wait_s * 1000))
-    known = error_of(fault)
-    known.missing = missing
-    return known
+    return Fault(
+        reason,
+        error.details() or "",
+        next_step,
+        missing=missing,
+        retry_after_ms=int(wait_s * 1000),
+    )

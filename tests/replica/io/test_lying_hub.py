@@ -1,5 +1,6 @@
 """A hub that lies to a real replica over gRPC, as the table in SECURITY.md lists it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from replica.conversation.drafts import Draft
 from replica.core import selection
 from replica.core.selection import OPENING_MAX
 from replica.ids import ConversationId, Digest, EntryId
-from replica.io import rpc
+from replica.io import hub_link, rpc
 from replica.io.grpc_server import listen
 from replica.io.replica import Replica
 from replica.limits import LISTING_ITEMS_MAX
@@ -59,11 +60,16 @@ class LyingHub:
         self.received: list[Message] = []
         self.address = ""
         self.marks = True
+        self.trailer: bytes | None = None
+        """The details of the status with which Authenticate ends, None if it succeeds."""
         self._context: Any = None
 
     async def authenticate(
-        self, request: pb.AuthenticateRequest, _context: rpc.Context
+        self, request: pb.AuthenticateRequest, context: rpc.Context
     ) -> pb.AuthenticateResponse:
+        if self.trailer is not None:
+            details = (("grpc-status-details-bin", self.trailer),)
+            await context.abort(grpc.StatusCode.ABORTED, "", details)
         return rpc.answer_authenticate(self.authenticator, request)
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
@@ -227,3 +233,30 @@ async def test_another_key_at_a_pinned_address_gets_no_link(tmp_path: Path, hub:
         assert replica.hub.last_error is not None
         assert replica.hub.last_error.reason == "PEER_IDENTITY_CHANGED"
         assert not replica.hub.is_linked
+
+
+async def test_a_malformed_status_is_an_error_like_any_other_and_the_link_comes_back(
+    tmp_path: Path, hub: LyingHub
+) -> None:
+    hub.trailer = b"\xff"
+    async with owner(tmp_path, hub.address) as (replica, _):
+        await until(lambda: replica.hub.last_error is not None)
+        assert replica.hub.last_error is not None
+        assert replica.hub.last_error.reason == "HUB_UNREACHABLE"
+        hub.trailer = None
+        await until(lambda: replica.hub.is_linked)
+
+
+async def test_a_bug_of_the_link_does_not_look_as_if_the_hub_were_away(
+    tmp_path: Path, hub: LyingHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with owner(tmp_path, hub.address) as (replica, _):
+        await until(lambda: replica.hub.is_linked)
+        monkeypatch.setattr(hub_link, "decode_frame", lambda _data, _way: {}["bug"])
+        await hub.say(Pong(1))
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(replica.failed(), 20)
+        await until(lambda: not replica.hub.is_linked)
+        assert replica.hub.last_error is not None
+        assert replica.hub.lasting_error is replica.hub.last_error
+        assert replica.hub.last_error.reason == "INTERNAL"

@@ -1,0 +1,59 @@
+"""The typed error of a failed call, whatever its trailer has (LINK-90, ERR-2)."""
+
+import grpc
+import pytest
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from replica.errors import AntiphonError
+from replica.ids import EntryId
+from replica.io.status import DOMAIN, from_rpc_error, status_of
+from replica.refusals import EntriesMissing, HubUnreachable
+
+CODE = grpc.StatusCode.FAILED_PRECONDITION
+HONEST = EntriesMissing("one", missing=[EntryId(b"e" * 32)], retry_after_s=1.5)
+
+
+def read(trailer: bytes, code: grpc.StatusCode = CODE, details: str = "one") -> AntiphonError:
+    """Return the error of a call that ended with these details."""
+    metadata = grpc.aio.Metadata(("grpc-status-details-bin", trailer))
+    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details)
+    return from_rpc_error(error)
+
+
+def status(**changed: str) -> status_pb2.Status:
+    """Return a status whose ErrorInfo has other metadata than an honest one."""
+    info = error_details_pb2.ErrorInfo(domain=DOMAIN, reason=HONEST.reason, metadata=changed)
+    packed = any_pb2.Any()
+    packed.Pack(info)
+    return status_pb2.Status(code=CODE.value[0], message="one", details=[packed])
+
+
+def damaged() -> status_pb2.Status:
+    """Return a status whose ErrorInfo is no message."""
+    built = status()
+    built.details[0].value = b"\xff"
+    return built
+
+
+def test_a_refusal_arrives_as_it_was_sent() -> None:
+    error = read(status_of(HONEST).SerializeToString())
+    assert isinstance(error, EntriesMissing)
+    assert (error.detail, error.missing, error.retry_after_s) == ("one", HONEST.missing, 1.5)
+
+
+@pytest.mark.parametrize(
+    "trailer",
+    [
+        b"\xff",
+        damaged().SerializeToString(),
+        status(missing="zz").SerializeToString(),
+        status_of(HubUnreachable("one")).SerializeToString(),
+        status_of(EntriesMissing("two")).SerializeToString(),
+    ],
+    ids=["no Status", "no ErrorInfo", "no ids", "another code", "another message"],
+)
+def test_a_malformed_status_is_a_typed_error_with_the_code_of_the_call(trailer: bytes) -> None:
+    error = read(trailer)
+    assert type(error) is HubUnreachable
+    assert error.detail == "failed_precondition, with a malformed status"
