@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
@@ -83,6 +84,13 @@ class Refusal:
 
 def refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
     """Return the refusal in a failed call's trailer. Raises Violation where it has none."""
+    try:
+        return _refusal_of(error)
+    except (ValueError, DecodeError) as cause:
+        raise Violation(f"a call ended with a malformed status: {cause}") from cause
+
+
+def _refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
     rich = rpc_status.from_call(cast(Any, error))  # has the attributes that from_call reads
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     details = rich.details if rich is not None else ()

@@ -1,6 +1,8 @@
 """Outcomes of cases: what a case raises says whether it failed, or was not run."""
 
+import grpc
 import pytest
+from google.rpc import status_pb2
 
 from antiphon.conformance.cases import Check, NotApplicable, Violation
 from antiphon.conformance.io.member import Overdue
@@ -37,6 +39,17 @@ async def test_what_a_case_raises_is_its_outcome(
 async def test_an_answer_that_the_case_did_not_foresee_fails_it_alone() -> None:
     outcome = await outcome_of(case(ZeroDivisionError("by the peer's 0")), None)
     assert outcome.problems == ("unexpected answer: ZeroDivisionError: by the peer's 0",)
+
+
+@pytest.mark.parametrize(
+    "trailer", [b"\xff", status_pb2.Status(code=3, message="another").SerializeToString()]
+)
+async def test_a_malformed_status_fails_its_case_alone(trailer: bytes) -> None:
+    metadata = grpc.aio.Metadata(("grpc-status-details-bin", trailer))
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, "one")
+    (problem,) = (await outcome_of(case(error), None)).problems
+    assert problem.startswith("a call ended with a malformed status: ")
 
 
 async def test_cases_run_in_order() -> None:
