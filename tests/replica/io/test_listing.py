@@ -1,0 +1,88 @@
+"""The list of a hub's conversations: whole, or an error (LINK-8)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from replica.ids import ConversationId, Digest
+from replica.io import rpc
+from replica.io.hub_calls import HubCalls
+from replica.io.linked_hosts import linked_hosts
+from replica.io.listing import listed
+from replica.io.store import Store
+from replica.link import Hello, Listing, ListingItem, Message, Ping, Pong, greeting
+from replica.link.codec import decode_frame, encode_frame
+from replica.refusals import HubUnreachable
+from tests.replica.io.test_lying_hub import LyingHub, lying
+from tests.support.writers import Writer
+
+OWNER = Writer(1)
+ID = ConversationId(b"c" * 32)
+ITEM = ListingItem(ID, Digest(bytes(32)), OWNER.public, awaited=False)
+
+
+class ScriptedHub(LyingHub):
+    """A hub that says these messages to each message, in turn, and then ends the link."""
+
+    script: tuple[tuple[Message, ...], ...] = ()
+    is_silent = False
+    """Whether it leaves the link open behind its script."""
+
+    async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
+        left = list(self.script)
+        async for data in frames:
+            self.received.append(decode_frame(data, "to_hub"))
+            for message in left.pop(0) if left else ():
+                await context.write(encode_frame(message, "to_client"))
+            if not left and not self.is_silent:
+                return
+
+
+@asynccontextmanager
+async def asking(
+    folder: Path, *script: tuple[Message, ...]
+) -> AsyncIterator[tuple[ScriptedHub, HubCalls]]:
+    hub = ScriptedHub()
+    hub.script = script
+    async with lying(hub), await Store.open(folder / "pins.db") as store:
+        calls = HubCalls(hub.address, OWNER.key, store)
+        try:
+            yield hub, calls
+        finally:
+            await calls.close()
+
+
+WELCOME = greeting.welcome(LyingHub().authenticator.public)
+
+
+async def test_a_list_is_whole_behind_a_pong_without_items_before_it(tmp_path: Path) -> None:
+    script = ((WELCOME,), (Listing((ITEM,)), Pong(0)), (), (Pong(0),), ())
+    async with asking(tmp_path, *script) as (hub, calls):
+        assert await listed(calls) == (ID,)
+        assert [type(one) for one in hub.received[:2]] == [Hello, Ping]
+
+
+async def test_a_list_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
+    async with asking(tmp_path, (WELCOME,), (Listing((ITEM,)),)) as (hub, calls):
+        with pytest.raises(HubUnreachable, match="the link ended before the end of the list"):
+            await listed(calls)
+        # The client may write before it learns of the end, and gRPC has an error of its own then.
+        hub.script = ((WELCOME,), (Listing((ITEM,)), Pong(0)))
+        with pytest.raises(HubUnreachable):
+            await listed(calls)
+
+
+async def test_a_silent_hub_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asking(tmp_path, (WELCOME,)) as (hub, calls):
+        hub.is_silent = True
+        await calls.authenticate()
+        monkeypatch.setattr(rpc, "CALL_TIMEOUT_S", 1.0)
+        with pytest.raises(HubUnreachable, match="the end of the list did not come in time"):
+            await listed(calls)
+        hub.script = ()
+        with pytest.raises(HubUnreachable, match="a Welcome did not come in time"):
+            await linked_hosts(hub.address, OWNER.key, None)
