@@ -4,7 +4,6 @@ A command either opens the replica, which other processes may have open too, or 
 reads the store.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -44,6 +43,7 @@ from replica.io import (
     open_read_only,
     petnames,
     require_content,
+    restored,
 )
 from replica.link import EntryFailed, Event, SyncState
 from replica.log import public_key
@@ -358,7 +358,7 @@ async def load_from(store: EntryStore, conversation: ConversationId) -> Conversa
     loaded = await store.load(conversation)
     if not loaded:
         raise ConversationUnknown(f"{short(conversation)} is not held here")
-    return await asyncio.to_thread(Conversation.restore, conversation, loaded.entries, loaded.lost)
+    return await restored(conversation, loaded)
 
 
 _SHOWN = 4

@@ -47,6 +47,7 @@ from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.linked_hosts import linked_hosts
 from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
+from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
@@ -170,6 +171,7 @@ __all__ = [
     "require_content",
     "require_free",
     "require_link",
+    "restored",
     "revoke_invitation",
     "rpc",
     "run_until_stopped",

@@ -17,6 +17,7 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.local_frames import WriteUnconfirmed
 from replica.io.logger import get_logger
+from replica.io.long_logs import restored
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
 from replica.link import EntriesAdmitted, Event, Fault, conversation_of
@@ -147,6 +148,12 @@ class ReplicaDriver:
         for conversation in effects.closed:
             self.evict(conversation)
 
+    async def forget(self, conversation: ConversationId) -> None:
+        """Drop a deleted conversation from memory, once a load of it has ended."""
+        with suppress(StoreError):  # whoever began the load gets it
+            await self.loading(conversation)
+        self.do(self.core.forget(conversation))
+
     def evict(self, conversation: ConversationId) -> None:
         """Drop a closed conversation from memory once its entries are durable."""
         if conversation in self._performer.writing:
@@ -200,18 +207,18 @@ class ReplicaDriver:
 
     async def _load(self, conversation: ConversationId) -> None:
         try:
-            acked = await self.acks.load(conversation)
             loaded = await self._store.load(conversation)
+            held = await restored(conversation, loaded) if loaded else None
+            # Read last: another hub may be linked meanwhile, whose acks count then.
+            acked = await self.acks.load(conversation)
         except StoreError as error:
             log.warning("could not read it", reason=error.reason, detail=error.detail)
             self.do(self.core.unreadable(conversation, Fault.of(error), time.monotonic()))
             raise
+        else:
+            self.do(self.core.loaded(conversation, held, acked, time.monotonic()))
         finally:
-            del self._loads[conversation]
-        held = None
-        if loaded:
-            held = Conversation.restore(conversation, loaded.entries, loaded.lost)
-        self.do(self.core.loaded(conversation, held, acked, time.monotonic()))
+            del self._loads[conversation]  # until now, entries of other processes wait for it
 
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from antiphon.v1 import invitation_pb2 as pb
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica.conversation import (
-    Conversation,
     EntryStore,
     Invitation,
     InviteExpired,
@@ -20,6 +19,7 @@ from replica.ids import PublicKey, short
 from replica.io import rpc
 from replica.io.disk import replacing, typed_errors
 from replica.io.hub_calls import HubCalls, pinned_key
+from replica.io.long_logs import restored
 from replica.io.replica import Replica
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
 
@@ -52,8 +52,7 @@ async def has_joined(store: EntryStore, invitation: Invitation, newcomer: Public
     loaded = await store.load(invitation.conversation)
     if not loaded:
         return False
-    args = (invitation.conversation, loaded.entries, loaded.lost)
-    return (await asyncio.to_thread(Conversation.restore, *args)).is_member(newcomer)
+    return (await restored(invitation.conversation, loaded)).is_member(newcomer)
 
 
 async def require_link(replica: Replica, timeout_s: float) -> None:

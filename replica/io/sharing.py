@@ -109,7 +109,7 @@ class Sharing:
                     # whose answer comes behind this announcement.
                     await self._driver.admit(conversation, frames.entries_in(frame), persist=False)
                 case "deleted":
-                    self._driver.do(self._driver.core.forget(conversation))
+                    await self._driver.forget(conversation)
                 case op:
                     raise FrameMalformed(f"no announcement '{op}' is known")
         except AntiphonError as error:

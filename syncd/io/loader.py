@@ -12,6 +12,7 @@ from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore, Loaded, Stored
 from replica.errors import EntryRefused, StoreError
 from replica.ids import ConversationId, PublicKey, short
+from replica.io import restored
 from replica.link import STEP_ENTRIES, Entries, Message
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
 from replica.refusals import StoreCorrupt
@@ -24,9 +25,6 @@ from syncd.parts import parts
 from syncd.shelf import Known
 
 log = structlog.get_logger()
-
-LONG_ENTRIES = 500
-"""Entries from which on a conversation is restored in a thread."""
 
 
 async def _verify(message: Entries, peer: PublicKey, pacer: Pacer) -> None:
@@ -120,7 +118,7 @@ class Loader:
             loaded = Loaded([], Lost(is_unreadable=True))
             refusal = error
         if in_memory:
-            self._put(restored(conversation, loaded))
+            self._put(await restored(conversation, loaded))
         elif loaded:
             held = Conversation.restore(conversation, loaded.entries, loaded.lost)
             self._hub.index(conversation, Known.of(held), held.creator, size_bytes)
@@ -188,13 +186,7 @@ class Loader:
     async def _load(self, conversation: ConversationId) -> None:
         try:
             loaded = await self._store.load(conversation)
-            # In a thread: a long log takes seconds, in which others are served.
-            is_long = len(loaded.entries) > LONG_ENTRIES
-            self._put(
-                await asyncio.to_thread(restored, conversation, loaded)
-                if is_long
-                else restored(conversation, loaded)
-            )
+            self._put(await restored(conversation, loaded))
         finally:
             del self._loads[conversation]
 
@@ -206,10 +198,3 @@ class Loader:
                 conversation=short(held.id),
                 count=len(held.damage.missing),
             )
-
-
-def restored(conversation: ConversationId, loaded: Loaded) -> Conversation:
-    """Restore a conversation, with its digest and the parents of the next entry."""
-    held = Conversation.restore(conversation, loaded.entries, loaded.lost)
-    held.prepare()
-    return held
