@@ -79,27 +79,10 @@ class Author:
 
         `parents` may be in any order; more than 64 must be joined first. A reader leaves
         by `Revocation(its key)` in a new epoch, with the genesis as only parent.
-        Raises ConversationDamaged, KeyRemoved, NotAllowed, CriticalKindUnknown, BodyTooLarge,
-        BodyMalformed.
+        Raises NotAllowed, and the errors of `content`.
         """
-        held.require_whole()
-        kind = kind_of(body)
-        if not self.may_write(held, body):
-            # Other replicas would carry the entry as void.
-            raise removal_of(held, self.public) or NotAllowed(
-                f"your role in this conversation allows no {kind.name} entry"
-            )
-        # Membership stays writable, so that the author of the entry can be revoked.
-        if not isinstance(body, Member) and _is_stopped(held.log):
-            raise CriticalKindUnknown
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
-        if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
-            # No other replica would admit it, nor the entries that follow it on this lane.
-            raise BodyTooLarge(f"the seal would list {len(body.entries)} entries")
-        content = salted(salt, codec.encode_body(body))
-        if len(content) > BODY_BYTES_MAX:
-            raise BodyTooLarge(f"the body would have {len(content)} bytes")
-        codec.decode_body(kind, content)  # nobody reads a body that does not parse
+        content, kind = self.content(held, body, salt), kind_of(body)
         track = rules_of(kind).track or _track_of(held, parents)
         seq, prev = held.next_position(self.lane(track))
         if not self.may_name(held, (*parents, *([basis] if basis else ()), *listed_ids(body))):
@@ -114,6 +97,31 @@ class Author:
         if isinstance(body, Member) and not self._may_resign(held, entry, body):
             raise NotAllowed("a reader leaves by the first entry of a lane, behind the genesis")
         return entry
+
+    def content(self, held: Conversation, body: Body, salt: bytes) -> bytes:
+        """Return the bytes of a body that this author may write now.
+
+        Raises ConversationDamaged, KeyRemoved, NotAllowed, CriticalKindUnknown, BodyTooLarge,
+        BodyMalformed.
+        """
+        held.require_whole()
+        kind = kind_of(body)
+        if not self.may_write(held, body):
+            # Other replicas would carry the entry as void.
+            raise removal_of(held, self.public) or NotAllowed(
+                f"your role in this conversation allows no {kind.name} entry"
+            )
+        # Membership stays writable, so that the author of the entry can be revoked.
+        if not isinstance(body, Member) and _is_stopped(held.log):
+            raise CriticalKindUnknown
+        if isinstance(body, Seal) and len(body.entries) > SEAL_ENTRIES_MAX:
+            # No other replica would admit it, nor the entries that follow it on this lane.
+            raise BodyTooLarge(f"the seal would list {len(body.entries)} entries")
+        content = salted(salt, codec.encode_body(body))
+        if len(content) > BODY_BYTES_MAX:
+            raise BodyTooLarge(f"the body would have {len(content)} bytes")
+        codec.decode_body(kind, content)  # nobody reads a body that does not parse
+        return content
 
     def _may_resign(self, held: Conversation, entry: Entry, body: Member) -> bool:
         if held.log.membership.may_write(self.public, Kind.MEMBER):

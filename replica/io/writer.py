@@ -42,18 +42,23 @@ class Writer:
     async def write(
         self, conversation: ConversationId, chain: Chain, *, send: bool = True, again: bool = False
     ) -> tuple[Entry, ...]:
-        """Write a chain with one fsync; return its entries once they are durable.
+        """Write a whole chain with one fsync; return its entries once they are durable.
 
         Without `send` the process that asked sends them to the hub. `again` says that the
         chain may be in the log already; it is not written twice then. Raises StoreFull,
-        BodyTooLarge, CriticalKindUnknown, NotAllowed, LaneMoved, CallStarted.
+        LaneMoved, CallStarted, and the errors of Author.write; nothing is written then.
         """
         held = await self._driver.load(conversation)
         public = Author(self._key, 0).public
         known = [find_written(held, public, new) if again else None for new in chain.entries]
+        author = self.author(held)
         if not any(known):
-            check_slot(held, chain, self.author(held).epoch)
+            check_slot(held, chain, author.epoch)
             check_calls(held, chain)
+        if len(chain.entries) > 1:  # all of them are written, or none
+            for new, found in zip(chain.entries, known, strict=True):
+                if found is None:
+                    author.content(held, new.body, new.salt)
         written, durable, parents = list[Entry](), [], chain.parents
         for number, (new, found) in enumerate(zip(chain.entries, known, strict=True)):
             entry = found or self._entry(held, new, chain, parents)
