@@ -3,17 +3,19 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 from antiphon.v1 import blob_pb2 as pb
 from antiphon.v1.blob_pb2_grpc import BlobServiceStub
+from replica import limits
 from replica.errors import Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import rpc
 from replica.io.blob_files import BlobState
 from replica.io.hub_calls import HubCalls, Metadata
-from replica.refusals import BlobMissing, BlobOffsetInvalid, HubUnreachable
+from replica.refusals import BlobMissing, BlobOffsetInvalid, HubUnreachable, SlowReader
 
 ReadChunk = Callable[[int], bytes]
 """Return 1 to 262,144 bytes of a blob from an offset; it is called in a thread."""
@@ -58,8 +60,8 @@ class BlobCalls:
         Of one that is complete a later time to expire at is set. Where the hub refuses the
         committed size, since another upload of the blob was open and committed more, or the
         call breaks off, it is asked for again, OFFSET_TRIES times at most. Raises the refusals
-        of the hub, of which BlobOffsetInvalid says that others still write this blob, and
-        HubUnreachable.
+        of the hub, of which BlobOffsetInvalid says that others still write this blob, SlowReader
+        if the hub takes no data for WRITE_TIMEOUT_S, and HubUnreachable.
         """
         refused: int | None = None
         for tries_left in reversed(range(OFFSET_TRIES)):
@@ -85,8 +87,13 @@ class BlobCalls:
 
     async def _write(self, first: pb.WriteRequest, read: ReadChunk) -> None:
         async def call(metadata: Metadata) -> None:
-            requests = _requests(first, read)
-            answer = await rpc.typed(self._stub.Write(requests, metadata=metadata))
+            try:
+                async with asyncio.timeout(limits.WRITE_TIMEOUT_S) as patience:
+                    requests = _requests(first, read, partial(_extend, patience))
+                    answer = await rpc.typed(self._stub.Write(requests, metadata=metadata))
+            except TimeoutError as error:
+                patience_s = limits.WRITE_TIMEOUT_S
+                raise SlowReader(f"the hub took no data for {patience_s:.0f} s") from error
             if not answer.complete:
                 size = first.size_bytes
                 raise Unavailable(f"the hub has {answer.committed_bytes} of {size} bytes")
@@ -138,12 +145,23 @@ class BlobCalls:
         return await self._calls.ticketed(call)
 
 
-async def _requests(first: pb.WriteRequest, read: ReadChunk) -> AsyncIterator[pb.WriteRequest]:
+def _extend(patience: asyncio.Timeout) -> None:
+    """Let a call go on for WRITE_TIMEOUT_S from now, unless it has ended."""
+    with suppress(RuntimeError):
+        patience.reschedule(asyncio.get_running_loop().time() + limits.WRITE_TIMEOUT_S)
+
+
+async def _requests(
+    first: pb.WriteRequest, read: ReadChunk, extend: Callable[[], None]
+) -> AsyncIterator[pb.WriteRequest]:
+    """Yield the messages of an upload; `extend` its time for each, and for the answer."""
     yield first
     at = first.offset
     while at < first.size_bytes:
         data = await asyncio.to_thread(read, at)
         if not data:
-            return  # the hub's answer says that bytes are missing
+            break  # the hub's answer says that bytes are missing
+        extend()
         yield pb.WriteRequest(data=data)
         at += len(data)
+    extend()

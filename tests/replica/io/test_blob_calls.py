@@ -9,10 +9,12 @@ import pytest
 
 from antiphon.v1 import blob_pb2 as pb
 from antiphon.v1.blob_pb2_grpc import BlobServiceStub
+from replica import limits
 from replica.ids import Digest
 from replica.io import BlobCalls, BlobState, rpc
-from replica.io.blob_calls import OFFSET_TRIES
-from replica.refusals import BlobOffsetInvalid, HubUnreachable
+from replica.io.blob_calls import OFFSET_TRIES, _requests
+from replica.refusals import BlobOffsetInvalid, HubUnreachable, SlowReader
+from syncd.io import blob_service
 from tests.support.callers import ServedHub, serve_hub, until
 
 DATA = bytes(range(256)) * 2_000
@@ -108,3 +110,28 @@ async def test_a_client_gives_up_where_others_always_commit_more(
     assert len(opened) == OFFSET_TRIES
     for other in opened:
         await other.end()
+
+
+async def test_a_hub_that_reads_nothing_does_not_hold_an_upload(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unread(_requests: AsyncIterator[pb.WriteRequest]) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(blob_service, "_next", unread)
+    monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", 0.2)
+    async with asyncio.timeout(20):
+        with pytest.raises(SlowReader):
+            await BlobCalls(served.owner.calls).write(served.id, DIGEST, len(DATA), read)
+
+
+async def test_the_time_of_an_upload_begins_anew_with_each_message_and_for_the_answer() -> None:
+    extended, messages = [], 0
+
+    def extend() -> None:
+        extended.append(messages)
+
+    async for _ in _requests(pb.WriteRequest(size_bytes=len(DATA)), read, extend):
+        messages += 1
+    assert messages == 2 + len(DATA) // PIECE
+    assert extended == list(range(1, messages + 1))
