@@ -1,11 +1,14 @@
 """Starts and stops a hub: identity, store, services, health (spec/04-link §2)."""
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
+from typing import Any
 
 import grpc
 import structlog
@@ -62,24 +65,11 @@ class HubServer:
     certificate: CertificateFile | None
     """What callers over TLS see; None if all addresses are on loopback."""
     invitations: InvitationService
-    _server: grpc.aio.Server
-    _store: Store
-    _tasks: "tuple[asyncio.Task[None], ...]"
+    _closing: AsyncExitStack
 
     async def stop(self) -> None:
         """Refuse new calls, finish the queued effects and the streams, close the store."""
-        if self.metrics is not None:
-            await self.metrics.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        stopped = asyncio.create_task(self._server.stop(STOP_GRACE_S))
-        # A commit that the disk refuses is refused to its senders as at any time.
-        await asyncio.gather(self.driver.performer.flush(), return_exceptions=True)
-        self.driver.streams.finish_all(Unavailable("the hub stops"))
-        await stopped
-        await self.driver.stop()
-        await self._store.close()
+        await self._closing.aclose()
 
     async def failed(self) -> None:
         """Raise the error that ended the hub's driver; wait for ever if it runs."""
@@ -98,17 +88,19 @@ async def start(config: HubConfig) -> HubServer:
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
-    store = await Store.open(data_dir / "log" / "log.db")
-    try:
+    async with AsyncExitStack() as closing:  # a start that fails stops what it has started
+        store = await closing.enter_async_context(await Store.open(data_dir / "log" / "log.db"))
         blobs = _blobs(data_dir, config)
         await blobs.sweep()
         calls_max = calls_allowed(allow_descriptors())
         policy = _policy(config, data_dir)
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
+        closing.push_async_callback(driver.stop)
         wanted = [one.strip() for one in config.listen.split(",")]
         calls_of_one = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
         server = bounded_server(len(wanted), calls_of_one)
+        closing.push_async_callback(_stop_calls, server, driver)
         certificate = None
         if not all(map(is_loopback, wanted)):
             certificate = CertificateFile(data_dir / "certificate.pem")
@@ -127,26 +119,37 @@ async def start(config: HubConfig) -> HubServer:
             for one in wanted
         )
         metrics = await MetricsServer.started(config.metrics, partial(_measures, driver))
+        if metrics is not None:
+            closing.push_async_callback(metrics.stop)
         await server.start()
-        tasks = [asyncio.create_task(blobs.run_sweeps(), name="sweeps of blobs")]
+        _run(closing, blobs.run_sweeps(), "sweeps of blobs")
         if certificate is not None:
-            tasks.append(asyncio.create_task(_renew(certificate), name="renewal"))
-    except BaseException:
-        await store.close()
-        raise
-    log.info("hub ready", address=", ".join(addresses), key=short(authenticator.public))
-    return HubServer(
-        addresses[0],
-        authenticator.public,
-        driver,
-        metrics,
-        addresses,
-        certificate,
-        invitations,
-        server,
-        store,
-        tuple(tasks),
-    )
+            _run(closing, _renew(certificate), "renewal")
+        log.info("hub ready", address=", ".join(addresses), key=short(authenticator.public))
+        public, rest = authenticator.public, closing.pop_all()
+        return HubServer(
+            addresses[0], public, driver, metrics, addresses, certificate, invitations, rest
+        )
+
+
+async def _stop_calls(server: grpc.aio.Server, driver: HubDriver) -> None:
+    """Refuse new calls, finish the queued effects, then the streams."""
+    stopped = asyncio.create_task(server.stop(STOP_GRACE_S))
+    # A commit that the disk refuses is refused to its senders as at any time.
+    await asyncio.gather(driver.performer.flush(), return_exceptions=True)
+    driver.streams.finish_all(Unavailable("the hub stops"))
+    await stopped
+
+
+def _run(closing: AsyncExitStack, work: Coroutine[Any, Any, None], name: str) -> None:
+    """Run work in a task until `closing` ends."""
+    task = asyncio.create_task(work, name=name)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    closing.push_async_callback(end)
 
 
 async def _renew(certificate: CertificateFile) -> None:

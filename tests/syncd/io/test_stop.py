@@ -1,4 +1,4 @@
-"""A hub that stops ends the streams of its peers, and says why."""
+"""A hub that stops ends the streams of its peers, and says why; a start that fails ends whole."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,9 @@ import pytest
 
 from antiphon.v1 import sync_pb2
 from replica.link.messages import Ack, Close, Entries, Hello
+from replica.refusals import ArgumentInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.support.callers import PATIENCE_S, refused, serve_hub, until
 from tests.support.writers import said
 
@@ -35,3 +38,14 @@ async def test_a_link_is_finished_behind_its_acks_and_a_watch_with_its_reason(
         assert received[-1].fault is not None
         assert received[-1].fault.reason == "UNAVAILABLE"
         assert await refused(watch) == "UNAVAILABLE"
+
+
+async def test_a_start_that_fails_leaves_no_task_and_a_store_that_is_free(tmp_path: Path) -> None:
+    async with serve_hub(tmp_path) as served:
+        before = asyncio.all_tasks()
+        taken = HubConfig(data_dir=tmp_path / "second", listen=served.hub.address)
+        with pytest.raises(ArgumentInvalid, match="can't listen"):
+            await start(taken)
+        assert not asyncio.all_tasks() - before
+        second = await start(HubConfig(data_dir=tmp_path / "second", listen="127.0.0.1:0"))
+        await second.stop()
