@@ -10,7 +10,8 @@ one pool, and so are new creators, because keys are free.
 from replica.ids import PublicKey
 from replica.link import Entries, Ids, Message, Open
 from replica.log import Kind
-from syncd.shares import Payer, Shares
+from syncd.creators import Creators
+from syncd.shares import FORGOTTEN_UNITS, Payer, Shares
 
 UNITS_PER_S = 100_000
 """Units that a hub works off in a second: one is some 10 µs."""
@@ -18,8 +19,6 @@ BURST_UNITS = 100_000
 """Units ahead of the hub before anybody waits: about a second."""
 WAIT_S_MAX = 5.0
 """Longest wait before one frame of a link, well under its idle time-out."""
-NEWCOMER_S = 600.0
-"""Time for which all creators that are new here share one pool: keys are free."""
 RESERVE_UNITS = 20_000
 """Recent units of MEMBER and CANCEL that a payer may cause without waiting."""
 
@@ -28,7 +27,6 @@ UPLOAD_UNITS = 300
 
 _FRAME_UNITS, _ENTRY_UNITS, _HEAD_UNITS, _IDS_PER_UNIT = 5, 15, 1, 8
 _SENT_BYTES_PER_UNIT = 400
-_CREATORS_MAX = 65_536
 _WORK_PER_UNIT = 4
 _RESERVED = frozenset({Kind.MEMBER, Kind.CANCEL})
 
@@ -81,23 +79,23 @@ class Budget:
         """Start without work."""
         self._accounts = Shares()
         self._reserves = Shares()
-        self._creators: dict[PublicKey, float] = {}
-        """When each creator was first seen, in seconds; those known before the start at -inf."""
+        self._creators = Creators()
         self._ahead = 0.0
         self._at = 0.0
 
     def payer(self, key: PublicKey, creator: PublicKey, now: float) -> Payer:
         """Return the payer for the work of a member of a creator's conversation."""
-        since = self._creators.get(creator)
-        if since is None:
-            since = now
-            if len(self._creators) < _CREATORS_MAX:
-                self._creators[creator] = now
-        return Payer(NEWCOMERS if now - since < NEWCOMER_S else creator, key)
+
+        def is_counted(one: PublicKey) -> bool:
+            own = self._accounts.of(Payer(NEWCOMERS, one), now)
+            return own + self._accounts.of_pool(one, now) >= FORGOTTEN_UNITS
+
+        is_new = self._creators.is_new(creator, now, is_counted)
+        return Payer(NEWCOMERS if is_new else creator, key)
 
     def note_established(self, creator: PublicKey) -> None:
         """Note the creator of a conversation that was stored before the hub started."""
-        self._creators[creator] = float("-inf")
+        self._creators.note_known(creator)
 
     def charge(self, payer: Payer, units: int, now: float, *, reserved: bool = False) -> None:
         """Charge work; `reserved` work is charged to the payer's reserve too."""

@@ -71,6 +71,11 @@ class Shares:
         recent = self._recent.get(payer)
         return recent.now(now) if recent is not None else 0.0
 
+    def of_pool(self, pool: bytes, now: float) -> float:
+        """Return the recent units of a pool."""
+        found = self._pools.get(pool)
+        return found.recent.now(now) if found is not None else 0.0
+
     def add(self, payer: Payer, units: int, now: float) -> None:
         """Charge units to a payer."""
         recent = self._recent.get(payer)

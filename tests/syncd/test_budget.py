@@ -5,7 +5,6 @@ from replica.link.messages import Close, Entries, Ids, Open
 from replica.log.body import Grant, Member, Role
 from syncd.budget import (
     BURST_UNITS,
-    NEWCOMER_S,
     NEWCOMERS,
     RESERVE_UNITS,
     STRANGERS,
@@ -17,6 +16,7 @@ from syncd.budget import (
     units_sent,
     vouched,
 )
+from syncd.creators import NEWCOMER_S
 from syncd.shares import HALF_LIFE_S, Payer
 from tests.support.scene import Scene
 from tests.support.writers import Writer
