@@ -32,6 +32,7 @@ from replica.link import (
     EntriesAdmitted,
     EntryFailed,
     Fault,
+    Forgotten,
     Hello,
     LinkClosed,
     Listed,
@@ -137,7 +138,7 @@ class ReplicaCore:
         """Drop a conversation from memory and link; the driver deletes it from the store."""
         left = self.unfollow(conversation)
         self._drop(conversation)
-        return left
+        return replace(left, deliver=(*left.deliver, Forgotten(conversation)))
 
     def loaded(
         self,

@@ -9,7 +9,7 @@ asks for them, in place of those that were idle for longest. Creators that ask t
                 └─► known ─► asked ┘
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -269,6 +269,11 @@ class Selection:
         return True
 
     # --- state --------------------------------------------------------------------------
+
+    @property
+    def listed(self) -> Set[ConversationId]:
+        """The listed conversations, open or not, whose creators the policy admits."""
+        return self._creator.keys()
 
     def may_open(self, conversation: ConversationId) -> bool:
         """Say whether a conversation is listed, and the policy admits its creator."""

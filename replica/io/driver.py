@@ -152,6 +152,10 @@ class ReplicaDriver:
         """Drop a deleted conversation from memory, once a load of it has ended."""
         with suppress(StoreError):  # whoever began the load gets it
             await self.loading(conversation)
+        self._drop(conversation)
+
+    def _drop(self, conversation: ConversationId) -> None:
+        self.acks.forget(conversation)
         self.do(self.core.forget(conversation))
 
     def evict(self, conversation: ConversationId) -> None:
@@ -160,7 +164,7 @@ class ReplicaDriver:
             # What was written since is part of a later commit.
             self._performer.submit((), lambda _lost: self.evict(conversation), {conversation})
         elif not self.core.listed.is_used(conversation):
-            self.do(self.core.forget(conversation))
+            self._drop(conversation)
 
     def _wake_core_at(self, deadline: float | None) -> None:
         if deadline == self._wake_at:

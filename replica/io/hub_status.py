@@ -11,6 +11,7 @@ from replica.link import (
     EntryFailed,
     Event,
     Fault,
+    Forgotten,
     LinkClosed,
     LinkedHost,
     StateChanged,
@@ -58,6 +59,8 @@ class HubStatus:
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
                 _say_failed(conversation, entry, fault, is_own=is_own)
+            case Forgotten(conversation):
+                self._refusals.pop(conversation, None)
             case LinkClosed(fault):
                 self._states.clear()
                 self._closed_by = fault

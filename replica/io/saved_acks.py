@@ -56,6 +56,10 @@ class SavedAcks:
         """Return the time of the hub's last ack in Unix milliseconds; call load() first."""
         return self._acked_ms.get(conversation)
 
+    def forget(self, conversation: ConversationId) -> None:
+        """Forget the time of an ack; it stays in the store."""
+        self._acked_ms.pop(conversation, None)
+
     async def unacked(self, held: Conversation) -> set[EntryId]:
         """Return the ids the hub is not known to hold; the next link begins with them."""
         acks = Acks()

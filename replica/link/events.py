@@ -85,6 +85,13 @@ class LinkClosed:
     fault: Fault | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The replica no longer holds a conversation in memory."""
+
+    conversation: ConversationId
+
+
 Event = (
     EntriesAdmitted
     | EntriesAcked
@@ -94,4 +101,5 @@ Event = (
     | Welcomed
     | Listed
     | LinkClosed
+    | Forgotten
 )

@@ -10,7 +10,14 @@ from antiphon.library import news
 from antiphon.library.errors import ReplicaClosed
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
-from replica.link import DraftReceived, EntriesAdmitted, Event, StateChanged, Welcomed
+from replica.link import (
+    DraftReceived,
+    EntriesAdmitted,
+    Event,
+    Forgotten,
+    StateChanged,
+    Welcomed,
+)
 
 QUEUED_MAX = 10_000
 """Events kept for a reader that does not read; then the oldest are dropped."""
@@ -29,8 +36,10 @@ class Feed:
         self._conversation = conversation
         self._events: list[e.Event] = []
         self._awake = asyncio.Event()
-        self._runs: dict[EntryId, int] = {}
+        self._runs: dict[ConversationId, dict[EntryId, int]] = {}
+        """The run of each request whose answer is being drafted."""
         self._lost: dict[ConversationId, int] = {}
+        """The entries that are lost, of each conversation that lost any."""
         self._check_open()
         receive = WeakMethod(self._receive)
 
@@ -86,6 +95,18 @@ class Feed:
         if self._replica.is_closed:
             raise ReplicaClosed
 
+    def _end_runs(self, conversation: ConversationId, found: list[e.Event]) -> None:
+        """Forget the runs of requests that are answered or refused."""
+        runs = self._runs.get(conversation, {})
+        for event in found:
+            match event:
+                case e.Answered(answer):
+                    runs.pop(answer.request, None)
+                case e.Refused(request=request):
+                    runs.pop(request, None)
+                case _:
+                    pass
+
     def _translated(self, event: Event) -> list[e.Event]:
         match event:
             case EntriesAdmitted(conversation, entries):
@@ -93,20 +114,27 @@ class Feed:
                 if held is None:
                     return []
                 found = list(news.events_of(held, entries, self._replica.public))
+                self._end_runs(conversation, found)
                 lost = len(held.damage.missing)
-                before, self._lost[conversation] = self._lost.get(conversation, lost), lost
+                before = self._lost.pop(conversation, lost)
+                if lost:
+                    self._lost[conversation] = lost
                 return [*found, e.Repaired(before - lost, conversation)] if before > lost else found
             case StateChanged(conversation, state):
                 return [e.SyncChanged(state.value, conversation)]
             case DraftReceived(draft):
-                found = []
-                if self._runs.setdefault(draft.request, draft.run) != draft.run:
-                    self._runs[draft.request] = draft.run
+                found, runs = [], self._runs.setdefault(draft.conversation, {})
+                if runs.setdefault(draft.request, draft.run) != draft.run:
+                    runs[draft.request] = draft.run
                     found.append(e.Discarded(draft.request, draft.conversation))
                 if draft.data:
                     text = draft.data.decode(errors="replace")
                     found.append(e.Draft(text, draft.request, draft.conversation))
                 return found
+            case Forgotten(conversation):
+                self._runs.pop(conversation, None)
+                self._lost.pop(conversation, None)
+                return []
             case Welcomed(welcome):
                 return [e.HostChanged(tuple(host.key for host in welcome.hosts))]
             case _:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +30,7 @@ from replica.io import (
     turns,
 )
 from replica.io import Replica as Core
-from replica.link import Event, Listed, SyncState
+from replica.link import SyncState
 from replica.log import Sampling
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NoHost, PeerIdentityChanged
 
@@ -52,13 +52,12 @@ class Replica:
         """Use `open`."""
         self._replica = core
         self._shared = shared
-        self._listed: set[ConversationId] = set()
         self._creating = asyncio.Lock()
-        core.listen(self._receive)
 
-    def _receive(self, event: Event) -> None:
-        if isinstance(event, Listed):
-            self._listed.update(item.conversation for item in event.items)
+    @property
+    def _listed(self) -> Set[ConversationId]:
+        """The conversations that the hub lists, as many as the core remembers."""
+        return self._replica.on_demand.selection.listed
 
     @property
     def key(self) -> PublicKey:

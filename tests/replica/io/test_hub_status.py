@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.hub_status import HubStatus
-from replica.link import EntryFailed, Fault
+from replica.link import EntryFailed, Fault, Forgotten
 from replica.refusals import QuotaExceeded, StoreFull
 from tests.support.core_scene import Scene
 
@@ -33,3 +33,12 @@ def test_an_entry_that_the_replica_refuses_is_not_refused_by_the_hub() -> None:
     fault = Fault.of(QuotaExceeded(), ID, ENTRY)
     assert said_of(EntryFailed(ID, ENTRY, fault, is_own=True)) == "an entry of the hub was refused"
     assert said_of(EntryFailed(ID, ENTRY, fault)) == "the hub refused"
+
+
+def test_the_refusal_of_a_conversation_is_forgotten_with_it() -> None:
+    status = HubStatus(Scene().core, None)
+    status.receive(EntryFailed(ID, None, Fault.of(QuotaExceeded(), ID)))
+    assert status.refusal(ID) is not None
+    status.receive(Forgotten(ID))
+    assert status.refusal(ID) is None
+    assert not status._refusals

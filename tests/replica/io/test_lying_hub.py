@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from antiphon import aio
 from antiphon.v1 import sync_pb2 as pb
 from replica.conversation.drafts import Draft
 from replica.core import selection
@@ -193,6 +194,11 @@ async def test_invented_listings_cost_bounded_memory_and_few_opens(
         await replica.flush()
         assert len({m.conversation for m in hub.of(Open)} - {conversation}) == OPENING_MAX
         assert replica.hub.is_linked
+    async with aio.open(tmp_path / "program", hub=hub.address) as program:
+        listed = program._core.on_demand.selection
+        await until(lambda: sum(listed.left_out().values()) + len(listed.open) == 3_000)
+        await program._core.flush()
+        assert len(program._listed) == 3_000
 
 
 async def test_a_draft_that_no_host_streamed_is_dropped(tmp_path: Path, hub: LyingHub) -> None:

@@ -70,6 +70,8 @@ async def test_each_of_them_is_answered_in_its_turn(tmp_path: Path) -> None:
             assert len(selection.open) <= POLICY.open_max
         await until(lambda: len(host.replica.shelf) <= POLICY.open_max)
         assert len(selection.open) == POLICY.open_max
+        # Of those that were closed nothing is left.
+        assert host.replica.acks._acked_ms.keys() <= set(host.replica.shelf)
 
 
 async def test_a_conversation_is_opened_for_a_call_and_stays_open_for_it(tmp_path: Path) -> None:
