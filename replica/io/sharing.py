@@ -24,7 +24,7 @@ log = get_logger()
 
 async def delete(driver: ReplicaDriver, store: EntryStore, conversation: ConversationId) -> None:
     """Delete a conversation from a replica's memory, then from its store."""
-    driver.do(driver.core.forget(conversation))
+    await driver.forget(conversation)
     await driver.flush()
     await store.delete(conversation)
 
