@@ -34,7 +34,7 @@ from syncd.connected import Connected, LinkId
 from syncd.disk_quota import DiskQuota, stored_bytes
 from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
-from syncd.pushing import Outcomes, Pushing
+from syncd.pushing import Pushing
 from syncd.queries import Right
 from syncd.shelf import HubShelf, Known
 
@@ -240,28 +240,10 @@ class Hub:
             self._pending_bytes_most = out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
 
-    def push(self, peer: PublicKey, message: Entries, now: float) -> tuple[HubEffects, Outcomes]:
-        """Append without a link, in one part; see Pushing."""
-        pushing = self.begin_push(peer, now)
-        effects = pushing.receive(message, now)
-        outcomes = pushing.outcomes(message.conversation)
-        pushing.end()
-        return effects, outcomes
-
     def begin_push(self, peer: PublicKey, now: float) -> Pushing:
         """Begin a call that appends without a link."""
-        return Pushing(self._new_link(peer, now, is_greeted=True), self._push_part, self.shelf)
-
-    def _push_part(self, link: Link, message: Entries, now: float) -> tuple[HubEffects, Outcomes]:
-        refusals = self._refusals(link.peer, message)
-        if refusals:
-            return HubEffects(), dict.fromkeys(message.ids, replace(refusals[0], entry=None))
-        out = FanOut(self.connected, self.shelf, now)
-        effects = self._receive(link, message, now)
-        out.add(None, effects)
-        faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
-        held = self.shelf.get(message.conversation)
-        return out.build(), queries.outcomes(message.ids, faults, held)
+        link = self._new_link(peer, now, is_greeted=True)
+        return Pushing(link, self._refusals, self._receive, self.connected, self.shelf)
 
     def _refusals(self, peer: PublicKey | None, message: Message) -> tuple[Fault, ...]:
         """Return the faults of a message that no link may receive: one per entry for a full disk.

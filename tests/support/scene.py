@@ -83,7 +83,9 @@ class Scene:
 
     def give(self, *entries: Entry) -> None:
         """Admit entries at the hub without the owner's link."""
-        effects, outcomes = self.hub.push(self.writer.public, Entries(self.id, entries), 0.0)
+        effects, outcomes = self.hub.begin_push(self.writer.public, 0.0).whole(
+            Entries(self.id, entries), 0.0
+        )
         assert not any(outcomes.values())
         self.network.perform(effects)
 

@@ -47,7 +47,7 @@ def test_entries_of_one_link_are_offered_to_the_others(scene: HostScene):
 
 def test_entries_received_together_are_sent_together(scene: HostScene):
     line = tuple(scene.chain(5))
-    effects, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
+    effects, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(Entries(scene.id, line), 0.0)
     to_reader = [f.message for link_id, f in effects.send if link_id == scene.reading.link_id]
     assert to_reader == [Entries(scene.id, line)]
 
@@ -126,7 +126,7 @@ def test_conversations_are_listed_in_the_order_of_their_ids(scene: HostScene):
     for number in range(20, 30):
         genesis = Writer(number).genesis([Writer(number).public, scene.reader.public])
         message = Entries(genesis.conversation, (genesis,))
-        scene.hub.push(Writer(number).public, message, 0.0)
+        scene.hub.begin_push(Writer(number).public, 0.0).whole(message, 0.0)
     listed = [
         item.conversation
         for listing in of(Listing, scene.network.connect(scene.reader.public).received)
@@ -164,7 +164,7 @@ def test_a_watcher_gets_one_hint_per_step(scene: HostScene):
     assert [type(f.message) for to, f in opened.send if to == link_id][-2:] == [Opened, Entries]
     assert len(opened.hints) == 1
     line = tuple(scene.chain(2))
-    live, _ = scene.hub.push(scene.writer.public, Entries(scene.id, line), 0.0)
+    live, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(Entries(scene.id, line), 0.0)
     ((to, hint),) = live.hints
     assert (to, hint.parents) == (link_id, (line[-1].id,))
 
@@ -190,7 +190,7 @@ def test_a_watcher_gets_the_answer_named_with_the_hint_that_covers_it(scene: Hos
     scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest, ()), 0.0)
     request = scene.ask()
     told = scene.host.write(scene.id, answer(), parents=[scene.sealed], basis=scene.sealed)
-    effects, _ = scene.hub.push(scene.host.public, Entries(scene.id, (told,)), 0.0)
+    effects, _ = scene.hub.begin_push(scene.host.public, 0.0).whole(Entries(scene.id, (told,)), 0.0)
     ((to, news),) = effects.answered
     assert (to, news) == (link_id, Answered(scene.id, request, scene.sealed.id, told.id))
     ((_, hint),) = effects.hints

@@ -52,7 +52,12 @@ def _watched(count: int) -> int:
 def _calls(scene: Scene, entry: Entry) -> int:
     assert scene.held.log.digest
     message = Entries(scene.id, (entry,))
-    return calls(lambda: (scene.hub.push(scene.writer.public, message, 0.0), scene.held.log.digest))
+    return calls(
+        lambda: (
+            scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0),
+            scene.held.log.digest,
+        )
+    )
 
 
 @pytest.mark.parametrize("work", [_granted, _revoked, _watched])

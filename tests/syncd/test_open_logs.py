@@ -33,7 +33,9 @@ class Scene:
         one = genesis.conversation
         grant = writer.write(one, Member(Grant(BOB.public, Role.WRITER)), parents=[genesis])
         words = [writer.write(one, said(LARGE), parents=[genesis]) for _ in range(count)]
-        effects, faults = self.hub.push(writer.public, Entries(one, (genesis, grant, *words)), 0.0)
+        effects, faults = self.hub.begin_push(writer.public, 0.0).whole(
+            Entries(one, (genesis, grant, *words)), 0.0
+        )
         assert not any(faults.values())
         self.network.perform(effects)
         return one

@@ -11,7 +11,9 @@ from tests.support.writers import Writer, said
 
 
 def _pushed(hub: Hub, *entries: Entry) -> None:
-    effects, found = hub.push(Writer(1).public, Entries(entries[0].conversation, entries), 0.0)
+    effects, found = hub.begin_push(Writer(1).public, 0.0).whole(
+        Entries(entries[0].conversation, entries), 0.0
+    )
     assert set(found.values()) == {None}
     assert effects.persist == entries
 

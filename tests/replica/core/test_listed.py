@@ -53,7 +53,9 @@ class Owner:
 
     def push(self, entry: Entry) -> Entry:
         message = Entries(self.id, (entry,))
-        effects, faults = self.scene.hub.push(self.writer.public, message, self.scene.now)
+        effects, faults = self.scene.hub.begin_push(self.writer.public, self.scene.now).whole(
+            message, self.scene.now
+        )
         assert faults == {entry.id: None}
         self.scene.perform(effects)
         return entry

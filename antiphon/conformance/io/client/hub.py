@@ -110,7 +110,8 @@ class ScriptedHub:
 
     def bring(self, author: PublicKey, conversation: ConversationId, *entries: Entry) -> None:
         """Let another member append entries."""
-        effects, faults = self.core.push(author, Entries(conversation, entries), time.monotonic())
+        now, message = time.monotonic(), Entries(conversation, entries)
+        effects, faults = self.core.begin_push(author, now).whole(message, now)
         assert not any(faults.values()), f"the kit's entries are right: {faults}"
         self._perform(effects)
 
