@@ -60,17 +60,20 @@ class Mailboxes:
     ) -> frozenset[int]:
         """Add a mailbox until `expire_time_ms`; return the shards to store.
 
+        One that this owner has open keeps its proofs, and lasts until the later of both times.
         Where the hub has no more room, the key with most mailboxes loses its oldest to a key
         with fewer. Raises ArgumentInvalid, QuotaExceeded.
         """
         latest_ms = now_ms + limits.INVITATION_LIFETIME_S * 1000 + _SKEW_MS
         if len(name) != ID_BYTES or not now_ms < expire_time_ms <= latest_ms:
             raise ArgumentInvalid("a mailbox has a name of 32 bytes and expires within 24 hours")
-        if name in self._boxes:
-            if self._boxes[name].owner != owner:
-                raise ArgumentInvalid("another key has opened this mailbox")
-            return frozenset({self._boxes[name].shard})
         self._expire(now_ms)
+        box = self._boxes.get(name)
+        if box is not None:
+            if box.owner != owner:
+                raise ArgumentInvalid("another key has opened this mailbox")
+            box.expire_time_ms = max(box.expire_time_ms, expire_time_ms)
+            return frozenset({box.shard})
         held = Counter(box.owner for box in self._boxes.values())
         if held[owner] >= limits.MAILBOXES_PER_KEY_MAX:
             raise QuotaExceeded(f"this key has {held[owner]} mailboxes")

@@ -70,6 +70,23 @@ def test_opening_twice_keeps_the_proofs(boxes: Mailboxes) -> None:
     assert set(box.deposits) == {BOB}
 
 
+def test_opening_twice_keeps_the_later_time(boxes: Mailboxes) -> None:
+    shards = boxes.open(ADA, NAME, END + 5, NOW)
+    assert shards == {boxes.shard_of(NAME)}
+    boxes.open(ADA, NAME, END, NOW)
+    assert boxes.of(ADA, NAME, END + 4) is not None
+    assert boxes.of(ADA, NAME, END + 5) is None
+
+
+@pytest.mark.parametrize("owner", [ADA, EVE], ids=["its owner", "another"])
+def test_an_expired_mailbox_is_opened_anew_by_any_key(boxes: Mailboxes, owner: PublicKey) -> None:
+    boxes.deposit(NAME, BOB, PROOF, NOW)
+    boxes.open(owner, NAME, 2 * END, END)
+    box = boxes.of(owner, NAME, END)
+    assert box is not None
+    assert not box.deposits
+
+
 def test_mailboxes_are_bounded_and_expired_ones_make_room() -> None:
     boxes = Mailboxes()
     per_key = limits.MAILBOXES_PER_KEY_MAX
