@@ -33,8 +33,10 @@ class RunningCalls:
         """
         running = self._of[peer]
         is_crowded = self._total >= self._total_max // 2
-        if running >= (1 if is_crowded else self._per_key_max) or self._total >= self._total_max:
+        if running >= self._per_key_max:
             raise RateLimited(f"{running} calls of this key run", retry_after_s=RETRY_AFTER_S)
+        if (running and is_crowded) or self._total >= self._total_max:
+            raise RateLimited(f"{self._total} calls of all keys run", retry_after_s=RETRY_AFTER_S)
         self._of[peer] += 1
         self._total += 1
         try:

@@ -17,6 +17,7 @@ def test_a_call_beyond_the_bound_is_told_when_to_come_again() -> None:
         with calls.count(ADA), pytest.raises(RateLimited) as error, calls.count(ADA):
             pass
         assert error.value.retry_after_s
+        assert error.value.detail == "2 calls of this key run"
         with calls.count(ADA), calls.count(BOB):
             pass
     assert not calls._of
@@ -28,11 +29,11 @@ def test_a_key_with_few_calls_is_not_kept_out() -> None:
     with ExitStack() as running:
         for _ in range(4):
             running.enter_context(calls.count(ADA))
-        with pytest.raises(RateLimited), calls.count(ADA):
+        with pytest.raises(RateLimited, match="4 calls of all keys run"), calls.count(ADA):
             pass
         with calls.count(BOB):
             pass
         for number in range(4):
             running.enter_context(calls.count(Writer(10 + number).public))
-        with pytest.raises(RateLimited), calls.count(BOB):
+        with pytest.raises(RateLimited, match="8 calls of all keys run"), calls.count(BOB):
             pass
