@@ -19,7 +19,7 @@ from model_host.journal_records import (
 from model_host.sampler_state import Choice
 from replica.conversation import extend_digest
 from replica.ids import Digest, EntryId
-from replica.io import sync_folder, typed_errors
+from replica.io import FILE_MODE, make_folder, sync_folder, typed_errors
 
 _NAME = re.compile("[0-9a-f]{64}")
 
@@ -27,9 +27,8 @@ _NAME = re.compile("[0-9a-f]{64}")
 class Journal:
     """The journal of one run."""
 
-    def __init__(self, path: Path, descriptor: int, digest: Digest) -> None:
+    def __init__(self, descriptor: int, digest: Digest) -> None:
         """Use `Journals.create` or `Journals.resume`."""
-        self._path = path
         self._digest = digest
         self._descriptor: int | None = descriptor
 
@@ -55,10 +54,10 @@ class Journals:
     """The journals of a host, one file per request being answered."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, created if missing. Raises StoreFull or StoreError."""
+        """Use `folder`, created durably if missing. Raises StoreFull or StoreError."""
         self._folder = folder
         with typed_errors():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder)
 
     def _path(self, request: EntryId) -> Path:
         return self._folder / f"{request.hex()}.journal"
@@ -67,7 +66,7 @@ class Journals:
         """Begin a journal; its head is durable on return. Raises StoreFull or StoreError."""
         path = self._path(head.request)
         with typed_errors():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
             try:
                 _write_all(descriptor, head.encode())
                 os.fsync(descriptor)
@@ -75,7 +74,7 @@ class Journals:
             except OSError:
                 os.close(descriptor)
                 raise
-        return Journal(path, descriptor, head.digest)
+        return Journal(descriptor, head.digest)
 
     def read(self, request: EntryId, logprobs: int = 0) -> tuple[JournalHead, list[Choice]] | None:
         """Return head and tokens of a journal, None if there is none or its head is incomplete.
@@ -102,7 +101,7 @@ class Journals:
             except OSError:
                 os.close(descriptor)
                 raise
-        return Journal(path, descriptor, extend_digest(head.digest, token_ids))
+        return Journal(descriptor, extend_digest(head.digest, token_ids))
 
     def requests(self) -> list[EntryId]:
         """Return the requests that have journals. Raises StoreError."""

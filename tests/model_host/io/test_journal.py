@@ -1,5 +1,6 @@
 """Journals are read back as they were written, also with a damaged end."""
 
+import os
 import resource
 from pathlib import Path
 
@@ -32,6 +33,22 @@ def test_written_tokens_are_read_back(tmp_path: Path):
     assert Journals(tmp_path).requests() == [HEAD.request]
     Journals(tmp_path).discard(HEAD.request)
     assert Journals(tmp_path).read(HEAD.request) is None
+
+
+def test_a_journal_of_a_first_start_is_durable_with_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = set[int](), os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    path = written(tmp_path / "host" / "journal")
+    paths = (tmp_path, path.parent.parent, path.parent, path)
+    assert synced == {one.stat().st_ino for one in paths}
+    assert [one.stat().st_mode & 0o777 for one in paths[1:]] == [0o700, 0o700, 0o600]
 
 
 def test_a_resumed_journal_continues_after_the_last_whole_token(tmp_path: Path):
