@@ -26,6 +26,7 @@ from replica.log import Join
 log = structlog.get_logger()
 
 RETRY_AFTER_S = 1.0
+"""Time after which a request is tried again that could not be answered."""
 BOUNDS = Bounds(running_max=64, running_per_owner_max=48, waiting_per_owner_max=256)
 """The numbers of requests answered at the same time, and of those that wait."""
 
@@ -181,5 +182,6 @@ class Host:
                 assert_never(decision)
 
     async def _pause(self, error: AntiphonError) -> None:
+        """Let time pass before a request is tried again that the log could not take."""
         log.warning("could not answer", reason=error.reason, detail=error.detail)
-        await self._replica.wait_for(lambda: False, RETRY_AFTER_S)
+        await asyncio.sleep(RETRY_AFTER_S)
