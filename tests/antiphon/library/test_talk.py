@@ -11,11 +11,13 @@ import pytest
 import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
+from replica.io import HostMissing, import_entries
 from replica.io.turns import AnswerOverdue
 from replica.refusals import ArgumentInvalid
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
+from tests.support.writers import Writer
 
 
 async def test_one_call_asks_and_answers(talking: Lab):
@@ -270,3 +272,13 @@ def test_leaving_ends_the_calls_of_other_threads(tmp_path: Path):
                 pass
         with pytest.raises(ReplicaClosed):
             asked.result()
+
+
+async def test_a_key_without_a_role_reads_an_imported_conversation_and_can_not_ask(tmp_path: Path):
+    writer = Writer(5)
+    async with aio.open(tmp_path) as me:
+        imported = await import_entries(me._core, (writer.genesis(),))
+        trip = await me.get(imported)
+        assert await trip.history() == ()
+        with pytest.raises(HostMissing):
+            await trip.ask("Anyone?")
