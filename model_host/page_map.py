@@ -7,12 +7,9 @@ cached     | shared     | in a checkpoint  | to be computed
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_host.contexts import Contexts
-from model_host.plan import Branch, gather_branch
 from replica.conversation import Conversation
 from replica.ids import EntryId
-from replica.log import CONTEXT_KINDS
-from replica.order import SealNode, tail
+from replica.order import SealNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +33,6 @@ class EntryPages:
     shared_tokens: int
     stored_tokens: int
     absent_tokens: int
-
-
-def gather_current(held: Conversation, node: SealNode | None) -> Branch:
-    """Collect the current context of the branch that ends with a seal.
-
-    It goes up to the seal, with the answer to it and the entries that follow, if there is
-    one. Raises BodyUnavailable.
-    """
-    entries: tuple[EntryId, ...] = ()
-    if node is None or node.generation is not None:
-        answer = (node.generation,) if node is not None and node.generation is not None else ()
-        behind = (e.id for e in tail(held.order, node) if e.header.kind in CONTEXT_KINDS)
-        entries = (*answer, *behind)
-    return gather_branch(held, node, Contexts(0), entries, held.log.membership_heads())
 
 
 def entry_pages(

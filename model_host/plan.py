@@ -133,10 +133,12 @@ def gather_branch(
     contexts: Contexts,
     entries: Sequence[EntryId] = (),
     heads: tuple[EntryId, ...] = (),
+    *,
+    asks: bool = True,
 ) -> Branch:
     """Collect the context up to a seal, and the `entries` of a seal to be written behind it.
 
-    `heads` are the membership heads of that seal.
+    `heads` are the membership heads of that seal. `asks`: the last entry is its request.
 
     Raises BodyUnavailable.
     """
@@ -150,15 +152,21 @@ def gather_branch(
     behind.reverse()
     listings = [listing_of(held, each.seal.entries, each.seal.membership_heads) for each in behind]
     if entries:
-        listings.append(listing_of(held, entries, heads))
+        listings.append(listing_of(held, entries, heads, asks=asks))
     seals = (*([node.id] if node is not None else []), *(each.id for each in behind))
     return Branch(seals, base, tuple(listings))
 
 
 def listing_of(
-    held: Conversation, entries: Sequence[EntryId], heads: tuple[EntryId, ...]
+    held: Conversation,
+    entries: Sequence[EntryId],
+    heads: tuple[EntryId, ...],
+    *,
+    asks: bool = True,
 ) -> Listing:
     """Collect the entries that a seal lists; `heads` are its membership heads.
+
+    Without `asks`, its request is still to come, and is none of them.
 
     Raises BodyUnavailable.
     """
@@ -169,7 +177,7 @@ def listing_of(
             raise BodyUnavailable(missing=(entry_id,))
         header = held.log.entries[entry_id].header
         answered = _answered(held, header.parents[0]) if isinstance(body, Generation) else None
-        is_final = entry_id == entries[-1]
+        is_final = asks and entry_id == entries[-1]
         items.append(ContextItem(entry_id, body, is_final, header.parents, header.author, answered))
     # By the heads that the seal names, so that every host renders its list alike.
     return Listing(tuple(items), held.log.roster.at(heads).owner_keys())

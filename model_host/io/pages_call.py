@@ -8,8 +8,9 @@ from model_host.io.located import locate
 from model_host.io.profiles import Profiles
 from model_host.io.rendering import Rendering
 from model_host.owner import owner_of
-from model_host.page_map import entry_pages, gather_current, last_seal
+from model_host.page_map import entry_pages, last_seal
 from model_host.plan import render_branch
+from model_host.prospect import gather_current
 from model_host.room import Room
 from replica.conversation import Conversation
 from replica.ids import EntryId

@@ -1,8 +1,8 @@
 """The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
 
 from replica.order.context import context_digest
-from replica.order.coverage import coverage
-from replica.order.eligible import is_tail_entry
+from replica.order.coverage import coverage, coverage_before
+from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
 from replica.order.tail import frontier, late_messages, start, tail
@@ -15,9 +15,11 @@ __all__ = [
     "VoidReason",
     "context_digest",
     "coverage",
+    "coverage_before",
     "ends",
     "frontier",
     "is_closed",
+    "is_open",
     "is_tail_entry",
     "late_messages",
     "start",

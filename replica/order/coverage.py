@@ -4,7 +4,7 @@ Pure. The list depends on the ancestors of a request alone and on no body, so ev
 replica computes the same one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from replica.ids import EntryId, Lane
 from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership, reach
@@ -24,14 +24,37 @@ def coverage(
     `nodes` are the seals that count. For a queued request the list has `answer`, a
     generation of `parent`, even if the request does not reach it.
     """
-    closure = uncovered_closure(log, request, parent)
-    entries = log.entries
-    if answer is not None and entries[request].header.conflict == Conflict.QUEUE:
+    closure = uncovered_closure(log, [request], parent)
+    if answer is not None and log.entries[request].header.conflict == Conflict.QUEUE:
         closure.add(answer)
+    return _listed(log, nodes, closure, parent, membership, request)
+
+
+def coverage_before(
+    log: Log,
+    nodes: Mapping[EntryId, SealNode],
+    parents: Iterable[EntryId],
+    parent: SealNode | None,
+    membership: Membership,
+) -> tuple[EntryId, ...]:
+    """Return what a seal on `parent` lists before its request, if that has these parents."""
+    closure = uncovered_closure(log, parents, parent)
+    return _listed(log, nodes, closure, parent, membership, None)
+
+
+def _listed(
+    log: Log,
+    nodes: Mapping[EntryId, SealNode],
+    closure: set[EntryId],
+    parent: SealNode | None,
+    membership: Membership,
+    request: EntryId | None,
+) -> tuple[EntryId, ...]:
+    """Return the ids in a closure that a seal lists, in order; `request` stays in any case."""
     forks = _forks(log, closure)
     listed = [
         entry
-        for entry in map(entries.__getitem__, closure)
+        for entry in map(log.entries.__getitem__, closure)
         if entry.header.kind in CONTEXT_KINDS
         and (entry.id == request or _may_list(entry, nodes, membership, forks))
     ]
@@ -45,10 +68,10 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
     return entry.header.kind == Kind.GENERATION and entry.header.parents == (seal_id,)
 
 
-def uncovered_closure(log: Log, request: EntryId, parent: SealNode | None) -> set[EntryId]:
-    """Return `request` and its ancestors by parents, without those the chain lists."""
+def uncovered_closure(log: Log, starts: Iterable[EntryId], parent: SealNode | None) -> set[EntryId]:
+    """Return entries and their ancestors by parents, without those the chain lists."""
     is_listed = parent.covers if parent is not None else None
-    return reach([request], lambda i: log.entries[i].header.parents, is_listed)
+    return reach(starts, lambda i: log.entries[i].header.parents, is_listed)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:

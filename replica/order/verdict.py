@@ -163,4 +163,6 @@ def is_closed(
         return False
     closing = order.cancels.closing_cancels(order.log.entries[node.seal.request], membership)
     # What the chain lists is not walked again: a CANCEL that only lies behind it closes nothing.
-    return bool(closing) and not uncovered_closure(order.log, request.id, node).isdisjoint(closing)
+    if not closing:
+        return False
+    return not uncovered_closure(order.log, [request.id], node).isdisjoint(closing)

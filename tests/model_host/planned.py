@@ -123,6 +123,14 @@ class Scene:
         parts = (Text("x"),) if ids else ()
         self.host_writes(Generation(ids, parts, len(parts), finish), seal_id)
 
+    def refuse(self, request: EntryId) -> EntryId:
+        """Refuse a request before its seal; return the refusal."""
+        parent = self.held.log.entries[request]
+        body = Generation((), (), 0, FinishReason.REFUSED)
+        entry = self.host.write(self.held, body, parents=(parent.id,), salt=bytes(16), time_ms=1)
+        self.held.admit(entry)
+        return entry.id
+
     def host_writes(self, body, parent: EntryId, author: Author | None = None) -> EntryId:
         entry = (author or self.host).write(
             self.held, body, parents=(parent,), salt=bytes(16), time_ms=1,

@@ -1,17 +1,11 @@
-"""Where the tokens of each entry are, and which entries are the current context."""
+"""Where the tokens of each entry are."""
 
 import random
 
 import pytest
 
-from model_host.page_map import EntryPages, Located, entry_pages, gather_current
-from model_host.plan import render_branch
+from model_host.page_map import EntryPages, Located, entry_pages
 from replica.ids import EntryId
-from replica.log.body import FinishReason, Generation, Message, Request, Text
-from tests.model_host.planned import Scene
-from tests.model_host.test_render import END, RENDERER
-
-ANSWER = Generation((97, END), (Text("a"),), 1, FinishReason.STOP)
 
 
 def entry(number: int) -> EntryId:
@@ -63,36 +57,3 @@ def _place(position: int, located: Located, shows_shared: bool) -> int:
     if shows_shared and position < located.memory_tokens:
         return 1
     return 2 if position < located.stored_tokens else 3
-
-
-# --- the current context ------------------------------------------------------------------
-
-
-def kinds(scene: Scene) -> list[type]:
-    """Return the kinds of the entries that the current context of the newest branch has."""
-    tips = scene.held.order.tips()
-    branch = gather_current(scene.held, tips[-1] if tips else None)
-    return [type(item.body) for listing in branch.listings for item in listing.items]
-
-
-def test_a_conversation_without_a_seal_has_what_is_written() -> None:
-    scene = Scene()
-    assert kinds(scene) == []
-    scene.ask()
-    assert kinds(scene) == [Message, Request]
-
-
-def test_the_answer_and_what_follows_belong_to_the_context() -> None:
-    scene = Scene()
-    scene.answer(scene.ask("first"), ANSWER)
-    assert kinds(scene) == [Message, Request, Generation]
-    scene.ask("second")
-    assert kinds(scene) == [Message, Request, Generation, Message, Request]
-
-
-def test_the_next_seal_renders_what_the_current_context_has() -> None:
-    scene = Scene()
-    scene.answer(scene.ask("first"), ANSWER)
-    request = scene.ask("second")
-    rendered = render_branch(gather_current(scene.held, scene.held.order.tips()[-1]), RENDERER)
-    assert rendered.context.ids == scene.plan(request).prompt

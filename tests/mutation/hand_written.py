@@ -64,7 +64,7 @@ CHANGES: tuple[tuple[str, str, str, str], ...] = (
      "(not is_answer(entry, tip), *entry.order_key)", "entry.order_key"),
     ("replica/order/coverage.py", "sorted by id", "*entry.order_key)", "entry.id)"),
     ("replica/order/coverage.py", "a queue adds its answer's ancestors", "closure.add(answer)",
-     "closure |= uncovered_closure(log, answer, parent)"),
+     "closure |= uncovered_closure(log, [answer], parent)"),
     ("replica/order/coverage.py", "the fork rule drops the request too",
      "(entry.id == request or _may_list(entry, nodes, membership, forks))",
      "_may_list(entry, nodes, membership, forks)"),

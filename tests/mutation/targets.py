@@ -41,7 +41,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/order/cancels.py": ("Cancels.receive", "Cancels.closing_cancels", "_may_close"),
     "replica/order/context.py": ("context_digest",),
     "replica/order/coverage.py": (
-        "coverage", "is_answer", "uncovered_closure", "_forks", "_may_list",
+        "coverage", "_listed", "is_answer", "uncovered_closure", "_forks", "_may_list",
     ),
     "replica/order/verdict.py": ("judge", "_check_prev", "is_closed"),
     "replica/order/tail.py": (

@@ -32,9 +32,9 @@ def test_a_later_seal_lists_only_what_its_chain_does_not() -> None:
 def test_the_closure_of_a_request_ends_where_the_chain_covers() -> None:
     turn = Turn()
     request = turn.request(turn.say("and?", turn.answer), basis=turn.seal)
-    closure = uncovered_closure(turn.held.log, request.id, turn.held.order.nodes[turn.seal.id])
+    closure = uncovered_closure(turn.held.log, [request.id], turn.held.order.nodes[turn.seal.id])
     assert closure == {request.id, *request.header.parents, turn.answer.id, turn.seal.id}
-    everything = uncovered_closure(turn.held.log, request.id, None)
+    everything = uncovered_closure(turn.held.log, [request.id], None)
     assert everything == closure | {turn.ask.id, turn.hello.id, turn.genesis.id}
 
 
