@@ -11,6 +11,7 @@ from typing import Any
 from llguidance import LLMatcher
 
 from model_host.refusals import GrammarInvalid, ToolChoiceInvalid
+from model_host.schema_check import WrittenFloat, check_schema
 from model_host.tool_formats import ToolFormat
 from replica.ids import Digest, tagged_sha256
 from replica.limits import BODY_BYTES_MAX
@@ -99,18 +100,18 @@ def _lark(name: str, text: str) -> dict[str, Any]:
 
 
 def _json(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    # Options in the schema itself could switch off the check of its keywords.
     return {"name": name, "json_schema": {**schema, "x-guidance": JSON_OPTIONS}}
 
 
 def _schema(text: str) -> dict[str, Any]:
-    """Return a JSON Schema. Raises GrammarInvalid."""
+    """Return a JSON Schema that the engine applies as it is. Raises GrammarInvalid."""
     try:
-        schema = json.loads(text, parse_constant=_refuse_constant)
+        schema = json.loads(text, parse_constant=_refuse_constant, parse_float=WrittenFloat)
     except (ValueError, RecursionError) as error:
         raise GrammarInvalid(f"the schema is not JSON: {error}") from error
     if not isinstance(schema, dict):
         raise GrammarInvalid("the schema is not a JSON object")
+    check_schema(schema)
     return schema
 
 

@@ -75,11 +75,28 @@ def test_a_schema_of_any_depth_is_refused_as_one() -> None:
     assert 50 <= len(refused) < len(depths)
 
 
-def test_a_schema_can_not_switch_off_the_check_of_its_keywords() -> None:
-    text = '{"type": "string", "uniqueItems": true, "x-guidance": {"lenient": true}}'
-    source = source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+def test_a_schema_can_not_set_the_options_of_the_engine() -> None:
+    text = '{"type": "string", "x-guidance": {"whitespace_flexible": true}}'
+    with pytest.raises(GrammarInvalid, match="x-guidance"):
+        source_for(request(form=form(FormatKind.JSON_SCHEMA, text)), (), HERMES)
+
+
+def test_a_valid_schema_reaches_the_engine_as_it_is_written() -> None:
+    schema = {
+        "$defs": {"a": {"enum": [1, -0.5, 1e-7, {"b": [2]}], "default": 1e300}},
+        "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"minimum": 0.1, "type": "number"}},
+    }
+    source = source_for(request(form=form(FormatKind.JSON_SCHEMA, json.dumps(schema))), (), HERMES)
     assert source is not None
-    assert "uniqueItems" in check(source.text)
+    (grammar,) = json.loads(source.text)["grammars"]
+    assert {**grammar["json_schema"], "x-guidance": None} == {**schema, "x-guidance": None}
+    assert source.digest.hex() == "ec33583ebc4fe86985a6f553a5d0b26161288f23f7b7c0266645bf21dbc0870b"
+
+
+def test_a_number_that_the_engine_would_change_is_named_with_its_tool() -> None:
+    schema = '{"properties": {"user_id": {"enum": [9007199254740993]}}}'
+    with pytest.raises(GrammarInvalid, match=r"'ban'.*enum.*'9007199254740993'"):
+        source_for(request(), (SUM, ToolDefinition("ban", "", schema)), HERMES)
 
 
 @pytest.mark.parametrize("known", [HERMES, LLAMA3])
