@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from model_host.grammar_source import GrammarSource
 from model_host.refusals import GrammarInvalid
@@ -21,12 +22,21 @@ PROCESSES_MAX = 2
 _COSTLY = "compiling it takes too much time, memory or stack"
 
 
+@dataclass
+class _Running:
+    """A compilation, and how many callers wait for its verdict."""
+
+    task: asyncio.Task[str | None]
+    waiting: int = 0
+
+
 class GrammarChecker:
-    """Checks grammars, and keeps the verdicts."""
+    """Checks grammars, each once at a time, and keeps the verdicts."""
 
     def __init__(self) -> None:
         """Start without verdicts."""
         self._problems: OrderedDict[Digest, str] = OrderedDict()
+        self._running: dict[Digest, _Running] = {}
         self._places = asyncio.Semaphore(PROCESSES_MAX)
 
     async def check(self, source: GrammarSource) -> None:
@@ -36,13 +46,35 @@ class GrammarChecker:
         """
         problem = self._problems.get(source.digest)
         if problem is None:
-            async with self._places:
-                problem = await _problem_of(source)
-            if problem is None:
-                raise GrammarInvalid(_COSTLY, is_costly=True)
-            self._keep(source.digest, problem)
+            problem = await self._found(source)
+        if problem is None:
+            raise GrammarInvalid(_COSTLY, is_costly=True)
         if problem:
             raise GrammarInvalid(problem, is_costly=problem == _COSTLY)
+
+    async def _found(self, source: GrammarSource) -> str | None:
+        """Compile a grammar, or wait for who does; the compilation ends with its last caller."""
+        digest = source.digest
+        running = self._running.get(digest)
+        if running is None:
+            task = asyncio.create_task(self._compile(source))
+            running = self._running[digest] = _Running(task)
+        running.waiting += 1
+        try:
+            return await asyncio.shield(running.task)
+        finally:
+            running.waiting -= 1
+            if not running.waiting:
+                del self._running[digest]
+                running.task.cancel()
+                await asyncio.wait([running.task])
+
+    async def _compile(self, source: GrammarSource) -> str | None:
+        async with self._places:
+            problem = await _problem_of(source)
+        if problem is not None:
+            self._keep(source.digest, problem)
+        return problem
 
     def _keep(self, digest: Digest, problem: str) -> None:
         self._problems[digest] = problem

@@ -1,5 +1,6 @@
 """Grammars of members are compiled in a process that may be killed doing so."""
 
+import asyncio
 import json
 import time
 
@@ -62,3 +63,54 @@ async def test_a_verdict_of_the_clock_is_not_kept(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(GrammarInvalid, match="too much"):
             await checker.check(good)
     await checker.check(good)
+
+
+class Started:
+    """Counts the processes that are started, and tells when the first one is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.processes: list[asyncio.subprocess.Process] = []
+        self.first = asyncio.Event()
+        self._start = asyncio.create_subprocess_exec
+        monkeypatch.setattr(grammar_checker.asyncio, "create_subprocess_exec", self)
+
+    async def __call__(self, *command, **options) -> asyncio.subprocess.Process:
+        self.processes.append(await self._start(*command, **options))
+        self.first.set()
+        return self.processes[-1]
+
+
+async def test_of_many_requests_with_one_grammar_one_compiles_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, checker = Started(monkeypatch), GrammarChecker()
+    good, bad = lark('start: "a"'), lark("start: nope")
+    checks = [checker.check(source) for source in (good, bad) for _ in range(20)]
+    found = await asyncio.gather(*checks, return_exceptions=True)
+    assert found[:20] == [None] * 20
+    assert all(isinstance(one, GrammarInvalid) and not one.is_costly for one in found[20:])
+    assert len(started.processes) == 2
+
+
+async def test_a_cancelled_caller_leaves_the_compilation_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, checker = Started(monkeypatch), GrammarChecker()
+    first, second = (asyncio.create_task(checker.check(lark('start: "a"'))) for _ in range(2))
+    await started.first.wait()
+    first.cancel()
+    await second
+    assert first.cancelled()
+    assert len(started.processes) == 1
+
+
+async def test_a_compilation_ends_with_its_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, checker = Started(monkeypatch), GrammarChecker()
+    checks = [asyncio.create_task(checker.check(ENDLESS)) for _ in range(2)]
+    await started.first.wait()
+    for check in checks:
+        check.cancel()
+    await asyncio.gather(*checks, return_exceptions=True)
+    (process,) = started.processes
+    assert process.returncode is not None
+    await checker.check(lark('start: "a"'))  # and its place is free
