@@ -1,4 +1,4 @@
-"""Ctrl-C while the command starts."""
+"""Where the command begins, and Ctrl-C while it does."""
 
 import subprocess
 import sys
@@ -36,3 +36,17 @@ def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> Non
 def test_the_installed_command_begins_there() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["antiphon"] == "antiphon.cli.entry:main"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "shown"),
+    [(["--version"], 0, "antiphon "), (["no-such-command"], 2, "no-such-command")],
+)
+def test_the_package_runs_as_the_command(arguments: list[str], status: int, shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "antiphon", *arguments],
+        check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == status
+    assert shown in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
