@@ -24,6 +24,7 @@ AntiphonError
 ├── Unavailable
 │   ├── InviteHubAway        the hub that a code names does not answer
 │   ├── NoHostToAsk          no model host answers questions
+│   │   └── HostNotLinked    none of the conversation's hosts does, or not the one named
 │   └── DaemonFailed         a daemon did not start, or keeps ending
 │       ├── AlreadyRunning   a hub and a host run in this folder already
 │       ├── HostKeyElsewhere the host uses a key the hub does not vouch for
@@ -179,6 +180,15 @@ class NoHostToAsk(Unavailable):
 
     reason = "NO_HOST"
     next_step = "Start one with `antiphon up`, or name one with `--host-address`."
+
+
+class HostNotLinked(NoHostToAsk):
+    """No model host of the conversation, or not the one named, is linked to the hub."""
+
+    next_step = (
+        "Start it with `antiphon up`, or name another one with `--host KEY`; `antiphon members`"
+        " lists them."
+    )
 
 
 class DaemonFailed(Unavailable):

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.errors import NoHostToAsk
+from antiphon.cli.errors import HostNotLinked
 from antiphon.cli.new import parse_key
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.output import Output
@@ -102,16 +102,17 @@ def show_import(out: Output, conversation: ConversationId, tokens: int, host: Pu
 async def _host_of(
     session: Session, replica: Replica, conversation: ConversationId, named: str | None
 ) -> HostInfo:
-    """Return the linked host that the conversation is granted to. Raises NoHostToAsk."""
+    """Return the linked host that the conversation is granted to. Raises HostNotLinked."""
     key = parse_key(named) if named else None
     held: Conversation = await replica.load(conversation)
     await session.sync(replica, conversation)
     for host in replica.hub.hosts:
         roles = held.log.membership.roles.get(host.key, frozenset())
-        is_wanted = host.key == key if key else Role.HOST in roles
+        is_wanted = host.key == key if key is not None else Role.HOST in roles
         if is_wanted and host.info.address:
             return host.info
-    raise NoHostToAsk("no host of the conversation is linked to the hub")
+    which = f"{short(key)} is not" if key is not None else "no host of the conversation is"
+    raise HostNotLinked(f"{which} linked to the hub, or answers no questions")
 
 
 async def _write(file: Path, calls: HostCalls, conversation: ConversationId) -> int:

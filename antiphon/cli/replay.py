@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed, NoHostToAsk
+from antiphon.cli.errors import ChecksFailed, HostNotLinked
 from antiphon.cli.new_file import check_creatable, new_file
 from antiphon.cli.output import Output
 from antiphon.cli.rows import counted
@@ -134,7 +134,7 @@ async def _ask(
     addresses = {one.info.key: one.info.address for one in replica.hub.hosts}
     key = choose_host(held, tuple(addresses), wanted)
     if not addresses.get(key) or addresses[key].endswith(":0"):
-        raise NoHostToAsk(f"{short(key)} is not linked to the hub, or answers no questions")
+        raise HostNotLinked(f"{short(key)} is not linked to the hub, or answers no questions")
     async with HostCalls(addresses[key], replica.key, key) as calls:
         return await _follow(session, held, calls.replay(held.id, mode, first), key)
 

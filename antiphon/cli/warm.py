@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import NoHostToAsk
+from antiphon.cli.errors import HostNotLinked
 from antiphon.cli.find_key import find_key
 from antiphon.cli.send import HostOption, ProfileOption
 from antiphon.cli.session import Session, find_entry
@@ -94,10 +94,10 @@ def last_of(held: Conversation, place: Place) -> EntryId:
 
 
 def _linked(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
-    """Return the host to ask, with its address. Raises NoHostToAsk, HostMissing."""
+    """Return the host to ask, with its address. Raises HostNotLinked, HostMissing."""
     hosts = replica.hub.hosts
     key = choose_host(held, tuple(host.key for host in hosts), wanted)
     for host in hosts:
         if host.key == key and host.info.address:
             return host
-    raise NoHostToAsk(f"{short(key)} is not linked to the hub, or answers no questions")
+    raise HostNotLinked(f"{short(key)} is not linked to the hub, or answers no questions")

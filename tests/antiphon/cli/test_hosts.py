@@ -1,9 +1,12 @@
 """Which model host a new conversation is granted to, with strangers' hosts on the same hub."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from model_host.kv.archive import MAGIC
 from replica.ids import PublicKey, short
 from tests.antiphon.cli.conftest import Terminal, World
 
@@ -140,3 +143,23 @@ def test_doctor_warns_where_no_host_could_be_granted(
     ((verdict, detail),) = host_findings(me)
     assert verdict == "warn"
     assert detail == "the settings pin abababababab, which the hub does not name"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("replay", ()), ("warm", ()), ("top", ()), ("pages show", ()),
+     ("pages export", ("ID", "FILE")), ("pages import", ("FILE",))],
+)  # fmt: skip
+def test_without_a_host_to_ask_the_next_step_has_an_option_of_the_command(
+    me: Terminal, tmp_path: Path, command: str, arguments: tuple[str, ...]
+) -> None:
+    begun = me.record("new")["conversation"]
+    archive = tmp_path / "archive"
+    if command == "pages import":
+        archive.write_bytes(MAGIC + bytes.fromhex(begun))
+    me.world.stop_host()
+    given = {"ID": begun, "FILE": str(archive)}
+    refused = me.run(*command.split(), *map(given.__getitem__, arguments))
+    assert "NO_HOST" in refused.stderr, refused.output
+    (option,) = re.findall(r"`(--host[a-z-]*)", refused.stderr)
+    assert re.search(rf"{option}\b(?!-)", me.ok(*command.split(), "--help"))
