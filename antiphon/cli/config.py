@@ -8,14 +8,13 @@ from pydantic import ValidationError, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import ConfigInvalid, FileUnusable
-from replica.conversation import is_address
+from replica.conversation import is_address, require_address
 from replica.ids import PublicKey, key_from_hex
 from replica.io import saved_hub
 from replica.io.settings import ProgramSettings
 from replica.refusals import ArgumentInvalid
 
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
-PORT_MAX = 65_535
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
 
 
@@ -68,7 +67,7 @@ class Settings(ProgramSettings):
     @property
     def hub_port(self) -> int:
         """The port of `hub`."""
-        return int(self.hub.rpartition(":")[2])
+        return require_address(self.hub).port
 
     @property
     def store_path(self) -> Path:

@@ -18,7 +18,7 @@ from antiphon.cli.conform_report import (
     require_hub,
     suite,
 )
-from replica.io import is_loopback
+from replica.conversation import is_loopback
 
 if TYPE_CHECKING:
     from antiphon.conformance.writers import Writer

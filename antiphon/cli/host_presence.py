@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 
 from antiphon.cli.session import Session
+from replica.conversation import is_loopback
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
-from replica.io import HostCalls, Replica, is_loopback, linked_hosts
+from replica.io import HostCalls, Replica, linked_hosts
 
 SILENCE_S = 1.0
 """Time without news of an answer after which the hub is asked."""

@@ -10,9 +10,9 @@ from antiphon.cli import serve
 from antiphon.cli.command import Group, command, interruptible
 from antiphon.cli.errors import Unconfirmed
 from antiphon.cli.session import Session
-from replica.conversation import EntryStore
+from replica.conversation import EntryStore, is_loopback
 from replica.ids import PublicKey, key_from_hex
-from replica.io import HubCalls, HubKeyUnknown, is_loopback, pin, pinned_key
+from replica.io import HubCalls, HubKeyUnknown, pin, pinned_key
 from replica.refusals import ArgumentInvalid, PeerIdentityChanged, PinDamaged
 
 

@@ -13,7 +13,13 @@ from antiphon.cli.errors import InviteHubAway
 from antiphon.cli.new import ROLES
 from antiphon.cli.session import Session
 from antiphon.cli.tables import plain_table
-from replica.conversation import Issued, JoinVerdict, decode_invitation, encode_invitation
+from replica.conversation import (
+    Issued,
+    JoinVerdict,
+    decode_invitation,
+    encode_invitation,
+    is_loopback,
+)
 from replica.ids import short
 from replica.io import (
     Joined,
@@ -22,7 +28,6 @@ from replica.io import (
     await_grant,
     check_usable,
     invite,
-    is_loopback,
     issued_invitations,
     now_ms,
     require_link,

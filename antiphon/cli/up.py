@@ -9,12 +9,12 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.config import PORT_MAX, Numerics, folder_of
+from antiphon.cli.config import Numerics, folder_of
 from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
+from replica.conversation import is_loopback, require_address
 from replica.ids import short
-from replica.io import is_loopback
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
@@ -97,14 +97,13 @@ def _check_listen(address: str, hub_port: int) -> None:
     """Raise ArgumentInvalid for an address that the hub can't have beside its own on loopback."""
     if not address:
         return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > PORT_MAX:
-        raise ArgumentInvalid(f"--listen: '{address}' is not host:port")
+    found = require_address(address, port_min=0, name="--listen")
     if is_loopback(address):
         raise ArgumentInvalid("--listen is for other machines; --hub-port is the port on loopback")
-    if host in ("0.0.0.0", "[::]") and int(port) == hub_port != 0:  # noqa: S104  # compared only
+    if found.is_of_all_interfaces and found.port == hub_port != 0:
+        host = address.rpartition(":")[0]
         raise ArgumentInvalid(
-            f"--listen: port {port} is the hub's own on loopback, which is in {host};"
+            f"--listen: port {hub_port} is the hub's own on loopback, which is in {host};"
             f" choose another, such as {host}:{hub_port + 1}"
         )
 

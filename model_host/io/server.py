@@ -42,6 +42,7 @@ from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
 from model_host.operators import Operators
 from model_host.profile import Profile
+from replica.conversation import require_address
 from replica.core import FollowPolicy
 from replica.errors import HostError
 from replica.ids import PublicKey, key_from_hex, short
@@ -113,6 +114,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     model of `config`. Raises ModelFileError, ProfileTooLarge, StoreLocked, KeyFileInvalid,
     ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
     """
+    require_address(config.hub, name="hub")
     data_dir = config.data_dir.expanduser()
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))

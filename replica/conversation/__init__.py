@@ -1,5 +1,12 @@
 """One conversation as a whole: log, order and drafts, read and written (spec/01)."""
 
+from replica.conversation.address import (
+    Address,
+    address_of,
+    is_address,
+    is_loopback,
+    require_address,
+)
 from replica.conversation.author import Author
 from replica.conversation.awaited_hosts import hosts_awaited
 from replica.conversation.backlog import awaited
@@ -42,7 +49,6 @@ from replica.conversation.invitation import (
     decode_invitation,
     encode_invitation,
     grants_elsewhere,
-    is_address,
     judge,
     noted,
 )
@@ -103,6 +109,7 @@ __all__ = [
     "NAME_CHARACTERS_MAX",
     "NO_ENTRY",
     "NO_TOKEN",
+    "Address",
     "Ask",
     "AskAnew",
     "Asked",
@@ -147,6 +154,7 @@ __all__ = [
     "Slot",
     "Step",
     "Stored",
+    "address_of",
     "awaited",
     "call_digest",
     "calls_ahead",
@@ -175,6 +183,7 @@ __all__ = [
     "hosts_awaited",
     "is_address",
     "is_last_open",
+    "is_loopback",
     "judge",
     "key_digest",
     "may_close",
@@ -191,6 +200,7 @@ __all__ = [
     "refusal_of",
     "removal_of",
     "repeats_call",
+    "require_address",
     "result_place",
     "retry_place",
     "says_nothing",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from replica import limits
+from replica.conversation.address import address_of, is_address
 from replica.errors import RequestRefused, Unavailable
 from replica.ids import ID_BYTES, KEY_BYTES, ConversationId, PublicKey, pae, tagged_sha256
 from replica.log import Grant, Log, Member, Membership, Role
@@ -28,8 +29,6 @@ ROLES_INVITED = frozenset({Role.READER, Role.WRITER})
 _CHECKSUM_BYTES = 4
 _FIXED_BYTES = 3 * KEY_BYTES + 1 + 8 + INVITATION_SECRET_BYTES
 _CODE_CHARACTERS_MAX = 1_024
-_PORT_MAX = 65_535
-_ALL_INTERFACES = frozenset({"0.0.0.0", "[::]", "::"})  # noqa: S104  # compared only
 
 
 class InviteInvalid(RequestRefused):
@@ -145,18 +144,12 @@ def check_role(role: Role) -> None:
         raise ArgumentInvalid("an invitation gives the role of reader or writer, no other")
 
 
-def is_address(text: str) -> bool:
-    """Say whether a text is an address to connect to, host:port."""
-    host, _, port = text.rpartition(":")
-    is_port = port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _PORT_MAX
-    return is_port and host.isprintable() and bool(host) and not set(host) & set(" /@")
-
-
 def check_public_address(address: str) -> None:
     """Raise ArgumentInvalid for an address that nobody can connect to."""
-    if not is_address(address) or len(address.encode()) > limits.HOST_TEXT_BYTES_MAX:
+    found = address_of(address)
+    if found is None or len(address.encode()) > limits.HOST_TEXT_BYTES_MAX:
         raise ArgumentInvalid(f"'{address}' is not the hub's host:port")
-    if address.rpartition(":")[0] in _ALL_INTERFACES:
+    if found.is_of_all_interfaces:
         raise ArgumentInvalid(
             f"{address} stands for all addresses of this machine; name one that they reach"
         )

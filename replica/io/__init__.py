@@ -19,7 +19,6 @@ from replica.io.grpc_server import (
     add_services,
     bounded_server,
     explain,
-    is_loopback,
     listen,
     run_until_stopped,
 )
@@ -146,7 +145,6 @@ __all__ = [
     "has_joined",
     "import_entries",
     "invite",
-    "is_loopback",
     "issued_invitations",
     "keys",
     "linked_hosts",

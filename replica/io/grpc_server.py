@@ -11,6 +11,7 @@ from grpc_health.v1 import _async as health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from replica import limits
+from replica.conversation import is_loopback, require_address
 from replica.errors import AntiphonError
 from replica.io import rpc
 from replica.io.descriptors import allow_descriptors, connections_allowed
@@ -33,19 +34,14 @@ def bounded_server(
     return grpc.aio.server(options=(*rpc.SERVER_OPTIONS, *bounds))
 
 
-def is_loopback(address: str) -> bool:
-    """Say whether `address` (host:port) is one of the loopback names that need no TLS."""
-    return address.rsplit(":", 1)[0].strip("[]") in ("127.0.0.1", "::1", "localhost")
-
-
 def require_loopback(address: str) -> None:
-    """Raise TlsRequired unless `address` (host:port) is on loopback.
+    """Raise TlsRequired unless `address` (host:port) is on loopback, else ArgumentInvalid.
 
     Without TLS only loopback is allowed.
     """
     if not is_loopback(address):
-        host = address.rsplit(":", 1)[0].strip("[]")
-        raise TlsRequired(f"{host} is not a loopback address, and there is no TLS")
+        raise TlsRequired(f"{address} is not on loopback, and there is no TLS")
+    require_address(address, port_min=0)
 
 
 def listen(
@@ -57,6 +53,7 @@ def listen(
     """
     try:
         if credentials is not None and not is_loopback(address):
+            require_address(address, port_min=0, name="listen")
             port = server.add_secure_port(address, credentials)
         else:
             require_loopback(address)
@@ -68,15 +65,12 @@ def listen(
 
 def _why_not(address: str) -> str:
     """Return the system's reason for refusing to listen on an address, which gRPC hides."""
-    host, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(*require_address(address, port_min=0), type=socket.SOCK_STREAM)
         with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
             probe.bind(found[0][4])
     except OSError as error:
         return error.strerror or str(error)
-    except ValueError:
-        return "it is not host:port"
     return "in use or invalid"
 
 

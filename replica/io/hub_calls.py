@@ -15,11 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica import limits
-from replica.conversation import EntryStore
+from replica.conversation import EntryStore, is_loopback
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc, status
-from replica.io.grpc_server import is_loopback
 from replica.io.hub_channel import HubChannel, plain_channel, secure_channel, served_certificate
 from replica.io.small_rows import HUB_KEY
 from replica.io.tls_refusals import HubKeyUnknown

@@ -15,9 +15,9 @@ from typing import Any
 
 import grpc
 
+from replica.conversation import is_loopback, require_address
 from replica.io import rpc
 from replica.io.certificate import TLS_NAME
-from replica.io.grpc_server import is_loopback
 from replica.link import NO_CERTIFICATE
 from replica.refusals import HubUnreachable
 
@@ -65,7 +65,7 @@ def secure_channel(address: str, certificate: bytes) -> HubChannel:
 
 async def served_certificate(address: str) -> bytes:
     """Return the certificate that a server shows now, as DER, unproved. Raises HubUnreachable."""
-    host, _, port = address.rpartition(":")
+    host, port = require_address(address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Nothing is sent here. Trust comes from the hub's signature over the digest.
@@ -74,7 +74,7 @@ async def served_certificate(address: str) -> bytes:
     context.set_alpn_protocols(["h2"])
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
     except (OSError, ValueError) as error:  # TimeoutError and SSLError are OSErrors
         words = str(error) or "no TLS handshake in time"
         raise HubUnreachable(f"{address}: {words}") from error

@@ -6,9 +6,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
+from replica.conversation import is_loopback
 from replica.ids import PublicKey
 from replica.io import rpc
-from replica.io.grpc_server import is_loopback
 from replica.io.hub_channel import open_channel
 from replica.io.short_link import Call, cut_short, send, short_link
 from replica.io.tls_refusals import HubKeyUnknown

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+from replica.conversation import Address, address_of
 from replica.errors import AntiphonError
 from replica.io.logger import get_logger
 from replica.measures import Histogram, Measure, MeasureKind
@@ -168,15 +169,16 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return found
 
 
-def parse_address(address: str) -> tuple[str, int]:
+def parse_address(address: str) -> Address:
     """Return host and port of `[host:]port`; without a host it is loopback.
 
     Raises ArgumentInvalid.
     """
     host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+    found = address_of(f"{host or _LOOPBACK}:{port}", port_min=0)
+    if found is None:
         raise ArgumentInvalid(f"metrics: '{address}' is not [host:]port")
-    return host.strip("[]") or _LOOPBACK, int(port)
+    return found
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from replica import limits
+from replica.conversation import is_loopback
 from replica.errors import StoreError, Unavailable
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
@@ -29,7 +30,6 @@ from replica.io import (
     allow_descriptors,
     bounded_server,
     calls_allowed,
-    is_loopback,
     listen,
     load_or_create,
     load_or_create_secret,

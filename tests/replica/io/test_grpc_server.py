@@ -24,6 +24,15 @@ def test_only_loopback_is_served_without_tls(address: str) -> None:
     assert "no TLS" in refused.detail
 
 
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:99999", "127.0.0.1:65536", "localhost", "0.0.0.0:99999"]
+)
+async def test_a_port_beyond_the_last_is_refused_and_not_taken_modulo(address: str) -> None:
+    credentials = grpc.ssl_server_credentials([(b"", b"")])
+    with pytest.raises(ArgumentInvalid, match="host:port"):
+        listen(grpc.aio.server(), address, credentials)
+
+
 async def test_a_port_of_0_becomes_the_port_chosen() -> None:
     host, _, port = listen(grpc.aio.server(), "127.0.0.1:0").rpartition(":")
     assert host == "127.0.0.1"
