@@ -74,7 +74,7 @@ class HostConfig(ProgramSettings):
     operator_keys: list[str] = Field(default_factory=list)
     """Hex keys that may see all running requests, besides the host's own."""
     metrics: str = ""
-    """Address of the Prometheus endpoint, [host:]port, on loopback without a host; empty: none."""
+    """Address of the Prometheus endpoint on loopback, [host:]port; empty: none."""
     log_format: LogFormat = "auto"
     """Form of the log on stderr: console or json; auto is console on a terminal, else json."""
 

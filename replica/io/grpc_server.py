@@ -34,14 +34,15 @@ def bounded_server(
     return grpc.aio.server(options=(*rpc.SERVER_OPTIONS, *bounds))
 
 
-def require_loopback(address: str) -> None:
-    """Raise TlsRequired unless `address` (host:port) is on loopback, else ArgumentInvalid.
+def require_loopback(address: str, *, name: str = "") -> None:
+    """Refuse an address (host:port) off loopback: without TLS only loopback is allowed.
 
-    Without TLS only loopback is allowed.
+    `name` is its setting. Raises TlsRequired, and ArgumentInvalid for what is no address.
     """
     if not is_loopback(address):
-        raise TlsRequired(f"{address} is not on loopback, and there is no TLS")
-    require_address(address, port_min=0)
+        what = f"{name}: " if name else ""
+        raise TlsRequired(f"{what}{address} is not on loopback, and there is no TLS")
+    require_address(address, port_min=0, name=name)
 
 
 def listen(
@@ -56,7 +57,7 @@ def listen(
             require_address(address, port_min=0, name="listen")
             port = server.add_secure_port(address, credentials)
         else:
-            require_loopback(address)
+            require_loopback(address, name="listen")
             port = server.add_insecure_port(address)
     except RuntimeError as error:
         raise ArgumentInvalid(f"can't listen on {address}: {_why_not(address)}") from error

@@ -1,8 +1,8 @@
 """The Prometheus endpoint of a daemon: GET /metrics over HTTP/1.1 (docs/operating.md).
 
 It serves numbers and words of the protocol, and neither ids nor texts of conversations, to
-anyone who reaches the address. The library `prometheus_client` writes the format, and is
-needed only where the endpoint is.
+anyone on this machine: it has no TLS, and refuses other addresses. The library
+`prometheus_client` writes the format, and is needed only where the endpoint is.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from replica.conversation import Address, address_of
 from replica.errors import AntiphonError
+from replica.io.grpc_server import require_loopback
 from replica.io.logger import get_logger
 from replica.measures import Histogram, Measure, MeasureKind
 from replica.refusals import ArgumentInvalid
@@ -57,7 +58,7 @@ class MetricsServer:
     async def started(cls, address: str, read: Read) -> Self | None:
         """Return an endpoint at `[host:]port`, None where the address is empty.
 
-        Raises ArgumentInvalid.
+        Raises ArgumentInvalid, TlsRequired.
         """
         if not address:
             return None
@@ -67,7 +68,7 @@ class MetricsServer:
         return made
 
     async def start(self, address: str) -> None:
-        """Listen on `[host:]port`; without a host on loopback. Raises ArgumentInvalid."""
+        """Listen on `[host:]port`, on loopback alone. Raises ArgumentInvalid, TlsRequired."""
         host, port = parse_address(address)
         try:
             self._server = await asyncio.start_server(
@@ -172,12 +173,14 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 def parse_address(address: str) -> Address:
     """Return host and port of `[host:]port`; without a host it is loopback.
 
-    Raises ArgumentInvalid.
+    Raises ArgumentInvalid, and TlsRequired for a host off loopback (TRUST-3).
     """
     host, _, port = address.rpartition(":")
-    found = address_of(f"{host or _LOOPBACK}:{port}", port_min=0)
+    whole = f"{host or _LOOPBACK}:{port}"
+    found = address_of(whole, port_min=0)
     if found is None:
         raise ArgumentInvalid(f"metrics: '{address}' is not [host:]port")
+    require_loopback(whole, name="metrics")
     return found
 
 

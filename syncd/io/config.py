@@ -50,6 +50,6 @@ class HubConfig(ProgramSettings):
     reflection: bool = False
     """Serve gRPC reflection."""
     metrics: str = ""
-    """Address of the Prometheus endpoint, [host:]port, on loopback without a host; empty: none."""
+    """Address of the Prometheus endpoint on loopback, [host:]port; empty: none."""
     log_format: LogFormat = "auto"
     """Form of the log on stderr: console or json; auto is console on a terminal, else json."""

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replica.errors import HostError
 from replica.io.metrics_server import CONNECTIONS_MAX, MetricsServer, parse_address
+from replica.io.tls_refusals import TlsRequired
 from replica.measures import Histogram, Measure, Measures
 from replica.refusals import ArgumentInvalid
 
@@ -113,7 +114,7 @@ async def test_a_host_whose_engine_has_stopped_is_unavailable() -> None:
 @pytest.mark.parametrize(
     ("given", "address"),
     [("9101", ("127.0.0.1", 9101)), (":1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2)),
-     ("0.0.0.0:3", ("0.0.0.0", 3))],
+     ("localhost:3", ("localhost", 3))],
 )  # fmt: skip
 def test_an_address_without_a_host_is_loopback(given: str, address: tuple[str, int]) -> None:
     assert parse_address(given) == address
@@ -123,6 +124,12 @@ def test_an_address_without_a_host_is_loopback(given: str, address: tuple[str, i
 async def test_an_invalid_address_is_refused(given: str) -> None:
     with pytest.raises(ArgumentInvalid, match="metrics"):
         await MetricsServer(read).start(given)
+
+
+@pytest.mark.parametrize("given", ["0.0.0.0:0", "[::]:0", "192.0.2.7:9101", "example.com:1"])
+async def test_an_address_off_loopback_is_refused(given: str) -> None:
+    with pytest.raises(TlsRequired, match=r"metrics: .* is not on loopback"):
+        await MetricsServer.started(given, read)
 
 
 async def test_an_address_in_use_is_refused(server: MetricsServer) -> None:
