@@ -19,6 +19,7 @@ AntiphonError
 │   │   └── NotReplaced      the same, where nothing may replace it
 │   ├── MemberUnknown        no member has this name or key
 │   └── Unconfirmed          a command that asks first, without a terminal to ask
+│       └── KeyNotGiven      the same for a hub's key off loopback
 ├── EntryRefused
 │   └── MessageTooLong       a message that does not fit an entry
 ├── Unavailable
@@ -173,6 +174,12 @@ class Unconfirmed(ArgumentInvalid):
 
     reason = "NOT_CONFIRMED"
     next_step = "Give `--yes`, or run it at a terminal."
+
+
+class KeyNotGiven(Unconfirmed):
+    """Off loopback a hub's key is pinned only if it is given, or compared at a terminal."""
+
+    next_step = "Give `--key KEY` with the key that the hub prints, or run it at a terminal."
 
 
 class NoHostToAsk(Unavailable):

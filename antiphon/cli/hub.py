@@ -8,7 +8,7 @@ from rich.text import Text
 
 from antiphon.cli import serve
 from antiphon.cli.command import Group, command, interruptible
-from antiphon.cli.errors import Unconfirmed
+from antiphon.cli.errors import KeyNotGiven, Unconfirmed
 from antiphon.cli.session import Session
 from replica.conversation import EntryStore, is_loopback
 from replica.ids import PublicKey, key_from_hex
@@ -76,7 +76,8 @@ async def _keys(session: Session, store: EntryStore) -> tuple[PublicKey | None, 
 
 def _is_confirmed(session: Session, before: PublicKey | None, now: PublicKey) -> bool:
     if not os.isatty(0):
-        raise Unconfirmed(f"the hub proves {now.hex()}, and there is no terminal to ask")
+        kind = Unconfirmed if is_loopback(session.settings.hub) else KeyNotGiven
+        raise kind(f"the hub proves {now.hex()}, and there is no terminal to ask")
     known = before.hex() if before is not None else "none that can be read"
     session.out.note(f"pinned before   {known}")
     session.out.note(f"proved now      {now.hex()}")

@@ -36,6 +36,10 @@ def test_another_machine_talks_over_tls_once_it_knows_the_key(
     assert unknown.returncode == 1
     assert "HUB_KEY_UNKNOWN" in unknown.stderr
     assert "antiphon hub trust --key" in unknown.stderr
+    asked = antiphon(there, "--hub-address", address, "hub", "trust")
+    assert "NOT_CONFIRMED" in asked.stderr  # no terminal to ask
+    assert "--key KEY" in asked.stderr
+    assert "--yes" not in asked.stderr
     blind = antiphon(there, "--hub-address", address, "hub", "trust", "--yes")
     assert "HUB_KEY_UNKNOWN" in blind.stderr
     wrong = antiphon(there, "--hub-address", address, "hub", "trust", "--key", "ab" * 32)
