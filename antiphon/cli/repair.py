@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         for name in SECRETS:
             file = path.with_name(name)
             if keys.repair_secret(file):
-                session.out.note(f"{file} was cut off; the next start makes another")
+                session.out.note(f"{file} was no secret; the next start makes another")
         done = await repair_store(session.settings.store_path)
         _say_store(session, done)
         missing = 0

@@ -95,7 +95,7 @@ class Session:
 
     def own_key(self) -> PublicKey | None:
         """Return this replica's public key, if it has one."""
-        return public_key(self.key()) if self.settings.key_path.is_file() else None
+        return public_key(self.key()) if self.settings.key_path.exists() else None
 
     async def names(self, store: EntryStore, held: Conversation) -> Names:
         """Return the user's names for keys, and those proposed in a conversation."""

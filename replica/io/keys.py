@@ -75,6 +75,7 @@ def restore(path: Path, backup_text: bytes, passphrase: str) -> Ed25519PrivateKe
     except KeyFileUnchecked:
         # Made before there were checksums; the caller shows the key, to be compared.
         key = _from_pem(backup_text, _passphrase(passphrase), "the backup")
+    _set_aside_if_no_file(path)
     existing, held = _read(path), None
     if existing is not None:
         try:
@@ -128,6 +129,8 @@ def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
 
 def repair_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bool:
     """Set a secret of a wrong size aside, so that the next start makes another; say whether."""
+    if _set_aside_if_no_file(path):
+        return True
     secret = _read(path)
     if secret is None or len(secret) == n_bytes:
         return False
@@ -143,15 +146,31 @@ def _read(path: Path) -> bytes | None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            state = os.fstat(descriptor)
-            if not stat.S_ISREG(state.st_mode):
-                raise KeyFileInvalid(f"{path} is not a regular file")
-            if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise KeyFileInvalid(f"{path} is open to group or others")
-            if state.st_size > _FILE_BYTES_MAX:
-                raise KeyFileInvalid(f"{path} has {state.st_size} bytes")
-            return file.read()
+        try:
+            # Before a file is made of it, which a folder refuses with the descriptor's number.
+            _require_private(path, os.fstat(descriptor))
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(descriptor)
+
+
+def _require_private(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise KeyFileInvalid(f"{path} is not a regular file")
+    if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileInvalid(f"{path} is open to group or others")
+    if state.st_size > _FILE_BYTES_MAX:
+        raise KeyFileInvalid(f"{path} has {state.st_size} bytes")
+
+
+def _set_aside_if_no_file(path: Path) -> bool:
+    """Rename what has a key file's name and is no file, such as a folder; say whether."""
+    if not path.exists() or path.is_file():
+        return False
+    with typed_errors():
+        set_aside(path)
+    return True
 
 
 def _create(path: Path, content: bytes) -> bytes:

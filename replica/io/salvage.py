@@ -296,7 +296,7 @@ def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:
     pages, found = Pages(), Salvaged()
     with typed_errors():
         for database in databases:
-            if database.exists():
+            if database.is_file():
                 pages.add_database(database)
         for wal in wals:
             pages.add_wal(wal)

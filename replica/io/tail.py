@@ -21,7 +21,9 @@ _log = get_logger()
 
 
 def require_content(path: Path) -> None:
-    """Refuse an absent or empty file that can be no new store's. Raises StoreCorrupt."""
+    """Refuse what is no file, and a gone or empty file of an old store. Raises StoreCorrupt."""
+    if path.exists() and not path.is_file():
+        raise StoreCorrupt(f"{path} is not a regular file")
     if path.exists() and path.stat().st_size:
         return
     if store_files.is_cut_short(path):

@@ -84,6 +84,24 @@ def test_an_empty_file_is_said_and_filled_again(world: World, me: Terminal, talk
     assert me.record("verify", talked)["digest"] == digest
 
 
+def test_a_folder_in_place_of_the_store_is_said_by_every_command_and_set_aside(
+    world: World, me: Terminal, talked: str
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    me.store_path.unlink()
+    me.store_path.mkdir()
+    me.store_path.joinpath("kept").touch()
+    for command in (["list"], ["log"], ["status"], ["verify"], ["send", "x"], ["new"]):
+        assert me.refused(*command) == "STORE_CORRUPT", command
+        shown = me.run(*command).stderr
+        assert f"{me.store_path} is not a regular file" in shown, command
+        assert "antiphon repair" in shown, command
+    record = me.record("repair")
+    assert (record["kept"], record["missing"]) == (0, 0)
+    assert Path(record["set_aside"]).joinpath("kept").exists()
+    assert me.record("verify", talked)["digest"] == digest
+
+
 def test_a_repair_that_was_cut_short_is_said_and_finished(
     world: World, me: Terminal, talked: str
 ) -> None:

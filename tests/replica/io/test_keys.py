@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.io import key_text, keys
 from replica.log.entry import public_key
@@ -93,8 +92,22 @@ def test_a_pipe_or_folder_instead_of_the_file_is_refused(path: Path) -> None:
         keys.load_or_create(path)
     path.unlink()
     path.mkdir(mode=0o700)
-    with pytest.raises(StoreError):
+    with pytest.raises(KeyFileInvalid, match=f"{path} is not a regular file"):
         keys.load_or_create(path)
+
+
+def test_a_folder_instead_of_the_file_is_set_aside_by_a_restore_and_a_repair(path: Path) -> None:
+    mine = keys.public(keys.load_or_create(path))
+    backup, secret = keys.backup(path, "p"), path.with_name("ticket.secret")
+    path.unlink()
+    for folder in (path, secret):
+        folder.mkdir()
+        folder.joinpath("kept").touch()
+    assert keys.public(keys.restore(path, backup, "p")) == mine
+    assert keys.repair_secret(secret)
+    assert len(keys.load_or_create_secret(secret)) == 32
+    for folder in (path, secret):
+        assert folder.with_name(f"{folder.name}.damaged-1").joinpath("kept").exists()
 
 
 def test_a_backup_restores_the_key_with_its_passphrase_only(path: Path, tmp_path: Path) -> None:
