@@ -11,12 +11,12 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
-import aiosqlite
-
+from replica.io.connection import Connection
 from replica.io.transaction import WritingConnection
 from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreReadOnly, StoreVersionUnknown
@@ -123,10 +123,9 @@ async def connect_writer(path: Path) -> WritingConnection:
     return connection
 
 
-async def connect_reader(path: Path) -> aiosqlite.Connection:
+async def connect_reader(path: Path) -> Connection:
     """Open a connection that can neither write nor checkpoint."""
-    uri = f"file:{quote(str(path))}?mode=ro"
-    connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+    connection = await _connect(f"file:{quote(str(path))}?mode=ro")
     try:
         await connection.execute("PRAGMA query_only = ON")
         await connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -138,7 +137,13 @@ async def connect_reader(path: Path) -> aiosqlite.Connection:
     return connection
 
 
-async def pragma(connection: aiosqlite.Connection, name: str) -> int:
+async def _connect(uri: str) -> Connection:
+    connection = Connection(partial(sqlite3.connect, uri, uri=True, isolation_level=None))
+    await connection
+    return connection
+
+
+async def pragma(connection: Connection, name: str) -> int:
     """Return the value of an integer pragma."""
     async with connection.execute(f"PRAGMA {name}") as cursor:
         row = await cursor.fetchone()
@@ -177,7 +182,7 @@ async def check(path: Path, marked: int | None = None) -> bool:
         await reader.close()
 
 
-async def _is_complete(reader: aiosqlite.Connection, path: Path) -> bool:
+async def _is_complete(reader: Connection, path: Path) -> bool:
     stated = await pragma(reader, "user_version")
     if stated == 0 and await pragma(reader, "schema_version") == 0:
         return False
@@ -216,15 +221,14 @@ async def recover(path: Path) -> None:
     Changes nothing else, so it is safe on a file that `check` refuses
     afterwards. The caller holds the store's lock. See DECISIONS D81.
     """
-    uri = f"file:{quote(str(path))}?mode=rw"
-    connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+    connection = await _connect(f"file:{quote(str(path))}?mode=rw")
     try:
         await pragma(connection, "user_version")  # Reading triggers the rollback.
     finally:
         await connection.close()
 
 
-async def migrate(connection: aiosqlite.Connection, steps: Sequence[Sequence[str]]) -> None:
+async def migrate(connection: Connection, steps: Sequence[Sequence[str]]) -> None:
     """Apply the missing steps, each in a transaction of its own."""
     for done in range(await pragma(connection, "user_version") % STEPS_MAX, len(steps)):
         await connection.execute("BEGIN IMMEDIATE")

@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import aiosqlite
-
 from replica.conversation import Loaded, Quarantined, Stored
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.connection import Connection
 from replica.io.disk import sync_folder, typed_errors
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
@@ -40,7 +39,7 @@ class Store:
     def __init__(
         self,
         commit: GroupCommit,
-        reader: aiosqlite.Connection,
+        reader: Connection,
         stack: contextlib.AsyncExitStack,
         mark: MarkFile,
     ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import aiosqlite
+from replica.io.connection import Connection
 
 JOINED_ROWS_MAX = 64
 """Rows one INSERT takes: each number of rows is a text that SQLite keeps prepared."""
@@ -40,7 +40,7 @@ class Statement:
             connection.execute(self.sql)
 
 
-class WritingConnection(aiosqlite.Connection):
+class WritingConnection(Connection):
     """A connection in autocommit mode, which begins transactions by itself."""
 
     @classmethod
@@ -50,7 +50,7 @@ class WritingConnection(aiosqlite.Connection):
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(path, isolation_level=None, timeout=timeout_s)
 
-        connection = cls(connect, iter_chunk_size=64)
+        connection = cls(connect)
         await connection
         return connection
 

@@ -12,28 +12,16 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-import anyio.to_thread
-from anyio import CapacityLimiter
-from anyio.lowlevel import RunVar
-
 from antiphon.library import events as e
+from antiphon.library.io.in_thread import in_thread
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_error, text_of_result
 from replica.conversation import OpenCall
 from replica.ids import EntryId
 from replica.io import look_at
-from replica.refusals import ArgumentInvalid
 
 _PERFORMED: ContextVar[frozenset[EntryId]] = ContextVar("requests", default=frozenset())
 """The requests whose calls the current function, or one that called it, performs."""
-THREADS_MAX = 256
-"""Plain functions of the program that run at a time, at each depth of nesting (DECISIONS D451)."""
-NESTED_MAX = 16
-"""Plain functions that run inside each other: tools of runs that other tools began."""
-_DEPTH: ContextVar[int] = ContextVar("depth", default=0)
-_LIMITERS: RunVar[list[CapacityLimiter]] = RunVar("limiters")
-"""Those of the event loop, one for each depth. A function waits only for deeper ones, so that
-no two wait for each other."""
 
 
 def is_performed_here(request: EntryId) -> bool:
@@ -71,41 +59,19 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     ends the function, not the event loop and everything in it.
     """
     if not inspect.iscoroutinefunction(function):
-        found = await _in_thread(partial(function, *args, **kwargs))
+        found = await in_thread(partial(_result, partial(function, *args, **kwargs)))
     else:
         found = function(*args, **kwargs)
     return await _awaited(found) if inspect.isawaitable(found) else found
 
 
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Call a plain function in a thread; it waits for one while too many run at its depth.
-
-    Raises ArgumentInvalid where it would be nested too deep.
-    """
-
-    def work() -> Any:
-        try:
-            return function()
-        except Exception:
-            raise
-        except BaseException as ended:  # SystemExit, as argparse raises it
-            raise _ended(ended) from ended
-
-    depth = _DEPTH.get()
-    if depth == NESTED_MAX:
-        raise ArgumentInvalid(
-            f"plain functions run inside each other {NESTED_MAX} deep, as tools of runs that tools"
-            " begin; give the innermost run async functions, or no tools"
-        )
-    limiters = _LIMITERS.get(None)
-    if limiters is None:
-        limiters = [CapacityLimiter(THREADS_MAX) for _ in range(NESTED_MAX)]
-        _LIMITERS.set(limiters)
-    token = _DEPTH.set(depth + 1)  # the thread gets a copy of the context
+def _result(function: Callable[[], Any]) -> Any:
     try:
-        return await anyio.to_thread.run_sync(work, limiter=limiters[depth])
-    finally:
-        _DEPTH.reset(token)
+        return function()
+    except Exception:
+        raise
+    except BaseException as ended:  # SystemExit, as argparse raises it
+        raise _ended(ended) from ended
 
 
 async def _awaited(found: Awaitable[Any]) -> Any:

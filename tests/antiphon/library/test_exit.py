@@ -67,6 +67,21 @@ opened = threading.Event()
 threading.Thread(target=work).start()
 opened.wait()
 """
+CLOSED_LOOP = """
+import asyncio
+from antiphon.library.io.tool_calls import called
+async def work():
+    async with antiphon.aio.open(sys.argv[1]) as me:
+        await (await me.conversation("notes")).say("Kept.")
+        await called(str)  # a plain tool
+        loop.stop()
+        await asyncio.Event().wait()
+loop = asyncio.new_event_loop()
+working = loop.create_task(work())
+loop.run_forever()
+loop.close()
+print("the last line")
+"""
 
 
 async def test_a_program_that_fails_with_a_replica_open_ends(tmp_path: Path):
@@ -86,6 +101,13 @@ async def test_what_threads_have_opened_is_closed_behind_them(tmp_path: Path):
 async def test_a_thread_that_still_works_keeps_its_replica(tmp_path: Path):
     assert await output_of(AT_WORK, tmp_path) == (["32"], "", 0)
     require_closed(tmp_path)
+
+
+async def test_a_program_whose_loop_was_closed_ends(tmp_path: Path):
+    printed, _, code = await output_of(CLOSED_LOOP, tmp_path)
+    assert (printed, code) == (["the last line"], 0)
+    async with antiphon.aio.open(tmp_path) as me:
+        assert len(await (await me.conversation("notes")).history()) == 1
 
 
 CHILD = """

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import antiphon
-from antiphon.library.io import tool_calls
+from antiphon.library.io import in_thread
 from antiphon.library.io.tool_calls import call_tool
 from antiphon.library.tools import Tool, text_of_result, tool
 from replica.conversation import Asked, OpenCall
@@ -181,8 +181,8 @@ async def test_tools_that_wait_for_tools_of_their_own_all_end():
 async def test_tools_wait_for_room_and_not_for_what_waits_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(tool_calls, "THREADS_MAX", 1)
-    monkeypatch.setattr(tool_calls, "NESTED_MAX", 3)
+    monkeypatch.setattr(in_thread, "THREADS_MAX", 1)
+    monkeypatch.setattr(in_thread, "NESTED_MAX", 3)
     loop = asyncio.get_running_loop()
 
     def nested(depth: int) -> str:

@@ -1,0 +1,23 @@
+"""A connection to an SQLite file, whose thread never keeps a program from ending."""
+
+import sqlite3
+from collections.abc import Callable
+
+import aiosqlite
+
+ROWS_MAX = 64
+"""Rows that one hop to the thread brings to an iteration."""
+
+
+class Connection(aiosqlite.Connection):
+    """Each call is made by a thread, which serves the connection until it is closed.
+
+    An event loop may be closed with connections open, and nobody can close them then. Python
+    waits for threads as it ends, unless they are daemons. SQLite loses nothing by it: what was
+    committed is durable, and a transaction in progress is not.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Use `await` to call `connect` in the thread."""
+        super().__init__(connect, iter_chunk_size=ROWS_MAX)
+        self._thread.daemon = True
