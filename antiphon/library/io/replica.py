@@ -14,7 +14,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, check_name, decode_invitation, is_address
-from replica.errors import Unavailable
+from replica.errors import StoreError, Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
     Redeeming,
@@ -140,8 +140,7 @@ class Replica:
         >>> trip.id in [one.id for one in await me.conversations()]
         True
         """
-        stored = await self._core.store.conversations()
-        return tuple(self._handle(one.conversation) for one in stored)
+        return tuple(self._handle(one) for one in await self._stored())
 
     async def join(self, code: str, *, timeout_s: float | None = None) -> Conversation:
         """Join a conversation at this replica's hub with a code of `Conversation.invite`.
@@ -200,7 +199,7 @@ class Replica:
         True
         """
         check_timeout(timeout_s)
-        stored = [one.conversation for one in await self._core.store.conversations()]
+        stored = await self._stored()
 
         def is_done() -> bool:
             known = {*stored, *self._listed}
@@ -215,6 +214,14 @@ class Replica:
         await self._core.store.put_meta(_NAME + name, begun)
         return begun
 
+    async def _stored(self) -> list[ConversationId]:
+        """Return the conversations held here. Raises ReplicaClosed, also if it closes meanwhile."""
+        try:
+            return [one.conversation for one in await self._core.store.conversations()]
+        except StoreError:
+            opened(self._replica)
+            raise
+
     def _handle(self, conversation: ConversationId) -> Conversation:
         return Conversation(self._core, conversation, self._shared)
 
@@ -228,8 +235,8 @@ class Replica:
 
     async def _titled(self, name: str) -> ConversationId | None:
         found = []
-        for stored in await self._core.store.conversations():
-            held = await self._core.load(stored.conversation)
+        for stored in await self._stored():
+            held = await self._core.load(stored)
             genesis = held.log.entries.get(EntryId(held.id))
             # Any writer sets a title: what somebody else began must not pass for ours.
             is_own = genesis is not None and genesis.header.author == self.key

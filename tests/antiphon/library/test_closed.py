@@ -12,6 +12,7 @@ import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.portal import Portal, iterate
+from replica.conversation import Stored
 
 
 def test_a_call_behind_the_end_says_that_the_replica_is_closed(tmp_path: Path):
@@ -68,6 +69,24 @@ async def test_who_waits_for_the_hub_hears_that_the_replica_is_closed(tmp_path: 
     async with asyncio.timeout(5):
         with pytest.raises(ReplicaClosed):
             await waiting
+
+
+async def test_who_reads_the_store_while_the_replica_closes_hears_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with aio.open(tmp_path) as me:
+        read, has_closed = me._core.store.conversations, asyncio.Event()
+
+        async def late() -> list[Stored]:
+            await has_closed.wait()
+            return await read()
+
+        monkeypatch.setattr(me._core.store, "conversations", late)
+        waiting = asyncio.create_task(me.sync())
+        await asyncio.sleep(0)
+    has_closed.set()
+    with pytest.raises(ReplicaClosed):
+        await waiting
 
 
 def test_an_iteration_that_was_left_ends_with_its_replica(tmp_path: Path):
