@@ -242,7 +242,7 @@ class ReplicaCore:
                     self._follows.note_synchronized(conversation)
                     self.listed.note_synchronized(conversation)
                 case EntriesAdmitted(conversation):
-                    self.listed.selection.touch(conversation, now)
+                    self.listed.selection.open.touch(conversation, now)
                 case EntryFailed(conversation, None, _):
                     if self.link.lacks(conversation):
                         self._follows.reopen_later(conversation, now)

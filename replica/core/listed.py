@@ -46,7 +46,7 @@ class ListedFollows:
     def ask(self, conversation: ConversationId, now: float) -> None:
         """Note that somebody asks for a conversation, which may be closed."""
         self.selection.ask(conversation)
-        self.selection.touch(conversation, now)
+        self.selection.open.touch(conversation, now)
 
     def pin(self, conversation: ConversationId, change: int) -> None:
         """Count 1 user more (or, with -1, less) for whom a conversation stays open."""

@@ -127,10 +127,6 @@ class Selection:
         self._waiting.pop(conversation, None)
         self._asked.add(self._creator[conversation], conversation)
 
-    def touch(self, conversation: ConversationId, now: float) -> None:
-        """Note that an open conversation is in use."""
-        self.open.touch(conversation, now)
-
     def note_decided(self, conversation: ConversationId) -> None:
         """Note that a conversation is synchronized or refused."""
         self._opening.discard(conversation)

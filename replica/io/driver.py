@@ -15,6 +15,7 @@ from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
+from replica.io.alarm import Alarm
 from replica.io.local_frames import WriteUnconfirmed
 from replica.io.logger import get_logger
 from replica.io.long_logs import restored
@@ -47,8 +48,7 @@ class ReplicaDriver:
         self._performer = Performer(store, self._undo)
         self._loads: dict[ConversationId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wake_at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(lambda: self.do(self.core.handle_deadline(time.monotonic())))
 
     def start(self) -> None:
         """Start performing effects."""
@@ -56,7 +56,7 @@ class ReplicaDriver:
 
     async def stop(self) -> None:
         """Cancel background tasks, finish the queued effects, then stop."""
-        self._wake_core_at(None)
+        self._alarm.set(None)
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -82,7 +82,7 @@ class ReplicaDriver:
 
     def do(self, effects: ReplicaEffects) -> "asyncio.Future[None]":
         """Perform effects of the core; the future ends once they are durable and delivered."""
-        self._wake_core_at(effects.wake_at)
+        self._alarm.set(effects.wake_at)
         for conversation, positions in effects.acked:
             self.acks.save(conversation, positions)
         for conversation in effects.load:
@@ -140,7 +140,7 @@ class ReplicaDriver:
         if isinstance(error, WriteUnconfirmed):
             fault = replace(fault, retryable=True)  # entries may be stored and sent twice
         effects = self.core.disk_refused(lost, fault, time.monotonic())
-        self._wake_core_at(effects.wake_at)
+        self._alarm.set(effects.wake_at)
         for frame in effects.send:
             self.outbox.put_nowait(frame.data)
         for event in effects.deliver:
@@ -165,21 +165,6 @@ class ReplicaDriver:
             self._performer.submit((), lambda _lost: self.evict(conversation), {conversation})
         elif not self.core.listed.is_used(conversation):
             self._drop(conversation)
-
-    def _wake_core_at(self, deadline: float | None) -> None:
-        if deadline == self._wake_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._wake_at = deadline
-        if deadline is not None:
-            wait_s = max(0.0, deadline - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._handle_deadline)
-
-    def _handle_deadline(self) -> None:
-        self._wake_at = self._timer = None
-        self.do(self.core.handle_deadline(time.monotonic()))
 
     # --- loading --------------------------------------------------------------------------
 

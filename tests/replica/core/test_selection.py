@@ -109,7 +109,7 @@ def test_one_that_is_asked_for_is_opened_in_place_of_the_one_idle_for_longest() 
     scene = scene_of(items(range(4)), open_max=4)
     scene.opened()
     scene.uses = {0: Use.HELD}
-    scene.selection.touch(conversation(1), 5.0)
+    scene.selection.open.touch(conversation(1), 5.0)
     scene.selection.add(items([9], ADA, awaited=True))
     assert scene.next() == Turn((conversation(9),), (conversation(2),))
 
@@ -158,7 +158,7 @@ def test_a_request_that_nothing_answers_keeps_its_room_for_a_while_only() -> Non
 def test_an_idle_conversation_is_closed_until_it_is_asked_for() -> None:
     scene = scene_of(items([0, 1, 2]), idle_s=100.0)
     scene.opened()
-    scene.selection.touch(conversation(0), 50.0)
+    scene.selection.open.touch(conversation(0), 50.0)
     scene.uses = {1: Use.ASKED}
     assert scene.selection.wake_at == 100.0
     scene.now = 100.0
