@@ -13,11 +13,10 @@ from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
 from antiphon.cli.rows import Row, counted, cut, entries_at, entry_record, is_open, row_of, wrapped
-from antiphon.cli.session import Session, check_readable, find_entry, load_from
+from antiphon.cli.session import STILL_READ, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
 from replica.log import Entry, Kind, reach
-from replica.refusals import StoreLocked, StoreReadOnly
 
 NARROW_CELLS = 60
 PREVIEW_CELLS = 36
@@ -87,7 +86,7 @@ async def _viewing(
             except KeyRemoved as refusal:
                 session.out.note(f"showing local entries only: {refusal.detail}")
             yield replica.store, check_readable(await replica.load(chosen))
-    except (StoreLocked, StoreReadOnly):
+    except STILL_READ:
         async with session.reading() as store:
             yield store, check_readable(await load_from(store, chosen))
 

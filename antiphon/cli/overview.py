@@ -15,14 +15,14 @@ from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import HUB_UNREACHABLE, brief, harmless
 from antiphon.cli.rows import cut, entries_at, words_of
-from antiphon.cli.session import Session, load_from, offline_words
+from antiphon.cli.session import STILL_READ, Session, load_from, offline_words
 from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import Replica, SavedAcks, documents
 from replica.log import Kind, Lost, Message, Speaker
-from replica.refusals import ConversationUnknown, StoreLocked, StoreReadOnly
+from replica.refusals import ConversationUnknown
 
 TITLE_CELLS = 48
 NARROW_CELLS = 80
@@ -87,7 +87,7 @@ def register(app: typer.Typer) -> None:
                         lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
                 _report(session, statuses, _hub_record(session, replica), served_by(replica))
-        except (StoreLocked, StoreReadOnly) as error:
+        except STILL_READ as error:
             async with session.reading() as store:
                 statuses = await _all_local(session, store, wanted)
                 session.say_lost(store)

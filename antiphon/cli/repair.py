@@ -5,7 +5,7 @@ folder of a replica, of a hub and of a model host, while their process is stoppe
 Damaged files are set aside, never deleted.
 """
 
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import typer
@@ -14,16 +14,32 @@ from antiphon.cli.clone import fetch
 from antiphon.cli.command import command
 from antiphon.cli.output import brief
 from antiphon.cli.rows import counted
-from antiphon.cli.services_lock import LOCK_FILE, services_lock
-from antiphon.cli.session import Session
+from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
+from antiphon.cli.session import Session, load_from
+from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
-from replica.io import Replica, StoreRepair, keys, listed, repair_store, require_free
+from replica.io import (
+    FolderUse,
+    Replica,
+    StoreRepair,
+    keys,
+    listed,
+    repair_store,
+    require_free,
+    use_of,
+)
 from replica.log import public_key
 from replica.refusals import HubUnreachable
 
 SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret")
-HUB_STEP = "start the hub again: members send the entries it lacks when they link"
+HUB_STEP = (
+    "this is a hub's folder: start it again; members send the entries it lacks when they link"
+)
+REPLICA_STEP = (
+    " next: antiphon repair while a hub or replica that holds them is linked, or antiphon import a"
+    " bundle of it"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +50,9 @@ def register(app: typer.Typer) -> None:
         """Mend the key file and the store of a data folder; fetch the rest from the hub.
 
         Give --data-dir for the folder of a hub or a model host. What was damaged is set
-        aside beside the new files. Exit 1 if entries are still missing. Refused while a
-        process has the folder open, with the id of that process.
+        aside beside the new files. Exit 1 if entries are still missing: those of a hub come
+        from its members, once it runs again. Refused while a process has the folder open,
+        with the id of that process.
         """
         _require_stopped(session)
         path = session.settings.key_path
@@ -48,9 +65,8 @@ def register(app: typer.Typer) -> None:
                 session.out.note(f"{file} was no secret; the next start makes another")
         done = await repair_store(session.settings.store_path)
         _say_store(session, done)
-        missing = 0
-        if _is_hub(session):
-            session.out.note(HUB_STEP)
+        if await use_of(session.folder) is FolderUse.HUB:
+            missing = await _left_to_members(session, done)
         else:
             missing = await _fetch_rest(session, done)
         _report(session, key_words, done, missing)
@@ -59,22 +75,11 @@ def register(app: typer.Typer) -> None:
 
 def _require_stopped(session: Session) -> None:
     """Raise AlreadyRunning or StoreLocked, with a pid, if a process has the folder open."""
-    folder = session.settings.data_dir.expanduser()
-    if _is_daemon(folder) and (folder.parent / LOCK_FILE).exists():
+    folder = session.folder
+    if folder.name in DAEMONS and (folder.parent / LOCK_FILE).exists():
         with services_lock(folder.parent):
             pass  # else `antiphon up` would start a daemon again that was ended for the repair
     require_free(session.settings.store_path)
-
-
-def _is_daemon(folder: Path) -> bool:
-    """Say whether the folder is a hub's or a host's: both have a secret for tickets."""
-    return (folder / "ticket.secret").exists()
-
-
-def _is_hub(session: Session) -> bool:
-    """Say whether the folder is a hub's; a host has a secret for salts too."""
-    folder = session.settings.data_dir.expanduser()
-    return _is_daemon(folder) and not (folder / "salt.secret").exists()
 
 
 def _say_store(session: Session, done: StoreRepair) -> None:
@@ -87,7 +92,18 @@ def _say_store(session: Session, done: StoreRepair) -> None:
     session.out.note(f"{counted(done.kept, 'entry', 'entries')} read and verified")
     if done.lost:
         lost = counted(done.lost, "entry", "entries")
-        session.out.note(f"{lost} written here could not be read")
+        session.out.note(f"{lost} stored here could not be read")
+
+
+async def _left_to_members(session: Session, done: StoreRepair) -> int:
+    """Say that a hub's members send the rest; return the number of entries missing now."""
+    missing = done.lost
+    if session.has_store():
+        async with session.reading() as store:
+            lacking = await _missing(session, store, lambda c: load_from(store, c))
+        missing = max(missing, lacking)
+    session.out.note(HUB_STEP)
+    return missing
 
 
 async def _fetch_rest(session: Session, done: StoreRepair) -> int:
@@ -104,7 +120,8 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> int:
             why = brief(replica.hub.last_error or HubUnreachable())
             session.out.note(f"the hub could not be asked for the rest: {why}")
             session.out.note("next: antiphon repair, once it is back")
-        return await _missing(session, replica)
+        missing = await _missing(session, replica.store, replica.load, REPLICA_STEP)
+        return missing if replica.hub.is_linked else max(missing, done.lost)
 
 
 async def _fetch(
@@ -123,11 +140,17 @@ async def _fetch(
             session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
 
 
-async def _missing(session: Session, replica: Replica) -> int:
+async def _missing(
+    session: Session,
+    store: EntryStore,
+    load: Callable[[ConversationId], Awaitable[Conversation]],
+    next_step: str = "",
+) -> int:
+    """Return the number of entries that the conversations lack, and say so of each."""
     count = 0
-    for stored in await replica.store.conversations():
+    for stored in await store.conversations():
         try:
-            held = await replica.load(stored.conversation)
+            held = await load(stored.conversation)
         except AntiphonError as error:
             session.out.note(f"{short(stored.conversation)}: {brief(error)}")
             count += 1
@@ -137,10 +160,7 @@ async def _missing(session: Session, replica: Replica) -> int:
         count += lacking
         if lacking:
             lost = counted(lacking, "entry is", "entries are")
-            session.out.note(
-                f"{short(held.id)}: {lost} still missing. next: antiphon repair while a hub"
-                " or replica that holds them is linked, or antiphon import a bundle of it"
-            )
+            session.out.note(f"{short(held.id)}: {lost} still missing.{next_step}")
     return count
 
 

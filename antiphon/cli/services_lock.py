@@ -24,6 +24,8 @@ from replica.io import (
 from replica.refusals import StoreLocked
 
 LOCK_FILE = "up.lock"
+DAEMONS = ("hub", "host")
+"""Names of the daemons' folders in the services folder."""
 POLL_S = 0.1
 
 
@@ -50,7 +52,7 @@ def services_lock(folder: Path) -> Iterator[None]:
 async def until_stores_are_free(folder: Path, timeout_s: float) -> None:
     """Wait for the end of daemons whose supervisor was killed. Raises AlreadyRunning."""
     end = time.monotonic() + timeout_s
-    stores = [folder / name / "log" / "log.db" for name in ("hub", "host")]
+    stores = [folder / name / "log" / "log.db" for name in DAEMONS]
     while True:
         try:
             for path in stores:

@@ -33,6 +33,8 @@ from replica.conversation import (
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import (
+    FolderTaken,
+    FolderUse,
     Joined,
     Redeeming,
     Replica,
@@ -44,6 +46,7 @@ from replica.io import (
     petnames,
     require_content,
     restored,
+    take_folder,
 )
 from replica.link import EntryFailed, Event, SyncState
 from replica.log import public_key
@@ -53,6 +56,8 @@ from replica.refusals import (
     HubUnreachable,
     LinkIdle,
     ProofInvalid,
+    StoreLocked,
+    StoreReadOnly,
     ValueDamaged,
 )
 
@@ -60,6 +65,8 @@ LOST_STEP = "Connect to a hub that holds them; they are then restored automatica
 CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
+STILL_READ = (StoreLocked, StoreReadOnly, FolderTaken)
+"""Refusals to open a replica in a folder whose log can be read all the same."""
 _CURRENT = "cli current"
 
 
@@ -89,6 +96,11 @@ class Session:
     settings: Settings
     out: Output
 
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return self.settings.data_dir.expanduser()
+
     def key(self) -> Ed25519PrivateKey:
         """Read this replica's key, or create one. Raises KeyFileInvalid."""
         return keys.load_or_create(self.settings.key_path)
@@ -106,11 +118,12 @@ class Session:
     async def replica(
         self, *, linked: bool = True, redeeming: bool = True, hub_key: PublicKey | None = None
     ) -> AsyncIterator[Replica]:
-        """Open the replica and link it to the hub. Raises StoreLocked and other StoreErrors.
+        """Open the replica and link it to the hub. Raises FolderTaken and other StoreErrors.
 
         Newcomers are answered meanwhile, unless `redeeming` is off.
         `hub_key` is the key that the hub must prove, None for the one pinned.
         """
+        await take_folder(self.folder, FolderUse.REPLICA, FolderUse.HOST)
         address, path = self.settings.hub if linked else None, self.settings.store_path
         opening = Replica.open(path, self.key(), address, hub_key=hub_key, shared=True)
         async with opening as replica:

@@ -16,14 +16,13 @@ from rich.text import Text
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import ChecksFailed, EndLost, FileUnusable
 from antiphon.cli.rows import counted
-from antiphon.cli.session import Session
+from antiphon.cli.session import STILL_READ, Session
 from replica.conversation import Conversation, Quarantined, extend_digest, start_digest
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Store, open_read_only
 from replica.log import Entry, Generation, Kind, decode_bundle, send_order
 from replica.order import VoidReason
-from replica.refusals import StoreLocked, StoreReadOnly
 
 _FORGED = frozenset({VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRONG})
 
@@ -93,7 +92,7 @@ async def _check_store(
         try:
             # With the lock, bad rows are quarantined, and a peer can send them again.
             store = await stack.enter_async_context(await Store.open(path))
-        except (StoreLocked, StoreReadOnly):
+        except STILL_READ:
             store = await stack.enter_async_context(open_read_only(path))
         if everything:
             wanted = [stored.conversation for stored in await store.conversations()]

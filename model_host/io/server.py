@@ -48,6 +48,7 @@ from replica.errors import HostError
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
     STOP_GRACE_S,
+    FolderUse,
     MetricsServer,
     Replica,
     add_services,
@@ -56,6 +57,7 @@ from replica.io import (
     load_or_create,
     load_or_create_secret,
     run_until_stopped,
+    take_folder,
 )
 from replica.link import Authenticator, HostInfo
 from replica.refusals import ArgumentInvalid
@@ -111,11 +113,12 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     """Load the default profile, link to the hub, serve HostService; stop at the end of the block.
 
     An `engine` that is already loaded is used for the default profile, in place of the first
-    model of `config`. Raises ModelFileError, ProfileTooLarge, StoreLocked, KeyFileInvalid,
-    ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
+    model of `config`. Raises ModelFileError, ProfileTooLarge, FolderTaken, StoreLocked,
+    KeyFileInvalid, ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
     """
     require_address(config.hub, name="hub")
     data_dir = config.data_dir.expanduser()
+    await take_folder(data_dir, FolderUse.HOST)
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)

@@ -13,6 +13,7 @@ from replica.io.disk import FILE_MODE, make_folder, replacing, sync_folder, type
 from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
 from replica.io.flags import read_settings
+from replica.io.folder_use import FolderTaken, FolderUse, take_folder, use_of
 from replica.io.forked import close_file, own_file
 from replica.io.grpc_server import (
     STOP_GRACE_S,
@@ -101,6 +102,8 @@ __all__ = [
     "Discarded",
     "ExpiringBlobs",
     "Finished",
+    "FolderTaken",
+    "FolderUse",
     "HostCalls",
     "HostMissing",
     "HostSample",
@@ -180,7 +183,9 @@ __all__ = [
     "status",
     "stop_with_supervisor",
     "sync_folder",
+    "take_folder",
     "to_the_end",
     "turns",
     "typed_errors",
+    "use_of",
 ]

@@ -38,6 +38,29 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def create(path: Path, content: bytes) -> bool:
+    """Create a private file, whole and durable or not at all; say whether there was none.
+
+    Raises OSError.
+    """
+    make_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        # Unlike a rename, a link never replaces a file that came first.
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return True
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a private file that takes the name `path` once it is whole and durable.

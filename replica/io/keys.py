@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import short
 from replica.io import key_text
-from replica.io.disk import FILE_MODE, make_folder, set_aside, sync_folder, typed_errors
+from replica.io.disk import create, set_aside, typed_errors
 from replica.io.key_refusals import BackupInvalid, KeyFileTaken
 from replica.log import public_key
 from replica.refusals import (
@@ -174,26 +174,13 @@ def _set_aside_if_no_file(path: Path) -> bool:
 
 
 def _create(path: Path, content: bytes) -> bytes:
-    """Create a private file atomically; return its content, which another process may have won."""
+    """Create a private file; return its content, which another process may have won."""
     with typed_errors():
-        make_folder(path.parent)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
-            # Unlike a rename, a link never replaces a file that came first.
-            path.hardlink_to(draft)
-        except FileExistsError:
-            first = _read(path)
-            assert first is not None, "key files are not deleted while in use"
-            return first
-        finally:
-            draft.unlink(missing_ok=True)
-        sync_folder(path.parent)
-    return content
+        if create(path, content):
+            return content
+    first = _read(path)
+    assert first is not None, "key files are not deleted while in use"
+    return first
 
 
 def _to_text(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:

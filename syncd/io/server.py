@@ -24,6 +24,7 @@ from replica.io import (
     Blobs,
     CertificateFile,
     ExpiringBlobs,
+    FolderUse,
     MetricsServer,
     Store,
     add_services,
@@ -34,6 +35,7 @@ from replica.io import (
     load_or_create,
     load_or_create_secret,
     run_until_stopped,
+    take_folder,
 )
 from replica.link import Authenticator
 from replica.measures import Measure
@@ -83,9 +85,11 @@ RENEWAL_CHECK_S = 24 * 3600.0
 async def start(config: HubConfig) -> HubServer:
     """Open identity and store, listen, and return once calls are accepted.
 
-    Raises StoreLocked, DraftUnknown, StoreVersionUnknown, KeyFileInvalid, ArgumentInvalid.
+    Raises FolderTaken, StoreLocked, DraftUnknown, StoreVersionUnknown, KeyFileInvalid,
+    ArgumentInvalid.
     """
     data_dir = config.data_dir.expanduser()
+    await take_folder(data_dir, FolderUse.HUB)
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     async with AsyncExitStack() as closing:  # a start that fails stops what it has started

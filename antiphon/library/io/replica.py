@@ -17,6 +17,7 @@ from replica.conversation import Invitation, check_name, decode_invitation, is_a
 from replica.errors import StoreError, Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
+    FolderUse,
     Redeeming,
     await_grant,
     begin,
@@ -27,6 +28,7 @@ from replica.io import (
     require_link,
     save_hub,
     saved_hub,
+    take_folder,
     turns,
 )
 from replica.io import Replica as Core
@@ -328,6 +330,7 @@ async def join(
     path = folder_path(folder)
     check_timeout(timeout_s)
     invitation = decode_invitation(check_text(code, "the code"))
+    await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
     key = keys.load_or_create(path / "identity.key")
     async with Core.open(path / "log" / "log.db", key, shared=True) as core:
         await check_usable(core.store, invitation, core.public)
@@ -346,6 +349,7 @@ async def _opened(
     host: PublicKey | None,
     label: str | None = None,
 ) -> AsyncIterator[Replica]:
+    await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
     key = keys.load_or_create(path / "identity.key")
     opening = Core.open(
         path / "log" / "log.db", key, hub, hub_key=hub_key, follow=True, shared=True, label=label

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from replica.io import FolderTaken, keys
+from replica.io.folder_use import FILE
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import overwrite, query
 
@@ -127,7 +131,7 @@ def test_a_lost_end_is_said_by_every_command_until_it_is_repaired(
         assert "lost the last 1 entry" in me.run(*arguments).stderr, arguments
     assert me.refused("verify", talked) == "CHECKS_FAILED"
     assert "antiphon repair" in me.run("verify", talked).stderr
-    assert "1 entry written here could not be read" in me.run("repair").stderr
+    assert "1 entry stored here could not be read" in me.run("repair").stderr
     assert me.record("verify", talked)["digest"] == before["digest"]
 
 
@@ -159,3 +163,61 @@ def test_a_hub_s_folder_is_repaired_too(world: World, me: Terminal, talked: str)
     world.start_hub()
     (status,) = me.record("status", talked)["conversations"]
     assert (status["state"], status["digest"]) == ("synchronized", digest)
+
+
+def test_a_hub_s_folder_that_lacks_entries_is_not_repaired_yet(
+    world: World, me: Terminal, talked: str
+) -> None:
+    go_offline(world)
+    hub = world.folder / "hub"
+    query(hub / "log" / "log.db", "DELETE FROM entries WHERE length(body) > 10000")
+    overwrite(hub / "log" / "log.db", 0, b"broken")
+    result = me.run("repair", "--data-dir", str(hub))
+    assert (result.exit_code, "members send" in result.stderr) == (1, True)
+    world.start_hub()
+    me.ok("status")
+    world.stop_hub()
+    assert me.record("repair", "--data-dir", str(hub))["missing"] == 0
+
+
+# --- folders of others ------------------------------------------------------------------------
+
+
+def test_a_hub_refuses_a_replica_s_folder_and_leaves_it_one(
+    world: World, me: Terminal, talked: str
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    config = HubConfig(data_dir=me.data_dir, listen="127.0.0.1:0")
+    with pytest.raises(FolderTaken) as caught:
+        world.background.run(start(config))
+    assert f"{me.data_dir}-hub" in caught.value.next_step
+    assert not (me.data_dir / "ticket.secret").exists()
+    overwrite(me.store_path, 4096, b"\xff" * 8192)
+    assert me.record("repair")["missing"] == 0
+    assert me.record("verify", talked)["digest"] == digest
+
+
+def test_a_replica_s_folder_on_which_a_hub_was_started_once_is_fetched_from_the_hub(
+    world: World, me: Terminal, talked: str
+) -> None:
+    """A hub of an earlier version took the folder, and left its secret there."""
+    digest = me.record("verify", talked)["digest"]
+    (me.data_dir / FILE).unlink()
+    keys.load_or_create_secret(me.data_dir / "ticket.secret")
+    pages = me.store_path.stat().st_size // 4096
+    for page in range(1, pages, 2):
+        overwrite(me.store_path, page * 4096, bytes(4096))
+    assert me.record("repair")["missing"] == 0
+    assert me.record("verify", talked)["digest"] == digest
+
+
+def test_a_hub_s_folder_is_read_by_the_command_and_not_written(
+    world: World, me: Terminal, talked: str
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    go_offline(world)
+    hub = ("--data-dir", str(world.folder / "hub"))
+    assert me.record("verify", talked, *hub)["digest"] == digest
+    assert "the first message" in me.ok("log", talked, *hub)
+    assert me.record("status", *hub)["hub"]["state"] == "not asked"
+    assert me.refused("new", *hub) == "FOLDER_TAKEN"
