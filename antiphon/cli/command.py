@@ -23,10 +23,11 @@ import typer.exceptions
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from antiphon.cli.config import load_settings, require_folder
-from antiphon.cli.errors import ConfigInvalid, FileUnusable, UsageInvalid
+from antiphon.cli.errors import FileUnusable, UsageInvalid
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
+from replica.io import ConfigInvalid
 
 COMMON = "Common options"
 EXIT_FAILED = 1

@@ -4,18 +4,20 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError, field_validator
+from pydantic import field_validator
 from pydantic_settings import SettingsConfigDict
 
-from antiphon.cli.errors import ConfigInvalid, FileUnusable
+from antiphon.cli.errors import FileUnusable
 from replica.conversation import is_address, require_address
 from replica.ids import PublicKey, key_from_hex
-from replica.io import saved_hub
-from replica.io.settings import ProgramSettings
+from replica.io import ConfigInvalid, make_settings, saved_hub
+from replica.io.program_settings import ProgramSettings
 from replica.refusals import ArgumentInvalid
 
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
 DEFAULT_ROOT = Path("~/.local/share/antiphon")
+_FLAGS = {"hub": "--hub-address"}
+"""Flags whose name differs from the setting's."""
 
 
 class Settings(ProgramSettings):
@@ -104,21 +106,15 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings = make_settings(FromFile, given, file=path, flags=_FLAGS)
+    if "hub" in settings.model_fields_set:
+        return settings
     try:
-        given = {name: value for name, value in flags.items() if value is not None}
-        settings = FromFile(**given)
-        if "hub" not in settings.model_fields_set:
-            joined = saved_hub(settings.data_dir.expanduser())
-            return settings if joined is None else FromFile(**given, hub=joined)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigInvalid(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+        joined = saved_hub(settings.data_dir.expanduser())
     except ArgumentInvalid as error:
         raise ConfigInvalid(error.detail) from error
-    except ValueError as error:  # tomllib names line and column
-        raise ConfigInvalid(f"{path}: {error}") from error
-    return settings
+    return settings if joined is None else settings.model_copy(update={"hub": joined})
 
 
 def folder_of(text: str, name: str) -> Path:

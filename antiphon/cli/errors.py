@@ -13,7 +13,6 @@ AntiphonError
 │   │   ├── EndLost          the store lost its last entries
 │   │   └── NotInPlace       a check of doctor failed
 │   ├── UsageInvalid         a command, option or value that there is not
-│   ├── ConfigInvalid        the settings are invalid
 │   ├── FileUnusable         a file can't be read or written
 │   │   ├── FileExists       the file exists already
 │   │   └── NotReplaced      the same, where nothing may replace it
@@ -134,13 +133,6 @@ class UsageInvalid(RequestRefused):
         """Name the problem, and the command whose help is to be read."""
         super().__init__(words)
         self.__dict__["next_step"] = f"`{command} --help` shows its arguments and options."
-
-
-class ConfigInvalid(RequestRefused):
-    """The settings are invalid."""
-
-    reason = "CONFIG_INVALID"
-    next_step = "`antiphon --print-config` shows the settings in force."
 
 
 class FileUnusable(RequestRefused):

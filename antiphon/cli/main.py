@@ -53,9 +53,9 @@ with uncollected():
     )
     from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
     from antiphon.cli.config import load_settings
-    from antiphon.cli.errors import ConfigInvalid, Unforeseen
+    from antiphon.cli.errors import Unforeseen
     from antiphon.cli.output import Output
-    from replica.io import configure_log
+    from replica.io import ConfigInvalid, configure_log
 
 VERBOSE = {"--verbose", "-v"}
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from replica.io import LogFormat
-from replica.io.settings import ProgramSettings
+from replica.io.program_settings import ProgramSettings
 from replica.limits import CONVERSATIONS_PER_LINK_MAX
 
 GIB = 1024**3

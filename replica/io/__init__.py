@@ -63,6 +63,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
+from replica.io.settings import ConfigInvalid, make_settings
 from replica.io.small_rows import TOMBSTONES
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
@@ -97,6 +98,7 @@ __all__ = [
     "BlobWriter",
     "Blobs",
     "CertificateFile",
+    "ConfigInvalid",
     "ContextPages",
     "Delta",
     "Discarded",
@@ -158,6 +160,7 @@ __all__ = [
     "log_to_stderr",
     "look_at",
     "make_folder",
+    "make_settings",
     "now_ms",
     "open_channel",
     "open_read_only",

@@ -4,7 +4,11 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from replica.io.grpc_server import explain
+from replica.io.settings import ConfigInvalid, make_settings
 
 if TYPE_CHECKING:  # pydantic costs each replica's process 0.1 s, and only daemons use it
     from pydantic_settings import BaseSettings
@@ -44,10 +48,11 @@ def read_settings(
     parser.add_argument("--print-config", action="store_true", help="Print settings and exit.")
     given = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
     print_config = given.pop("print_config")
+    file = Path(str(settings.model_config.get("toml_file", "")))
     try:
-        config = settings(**given)
-    except ValueError as error:  # pydantic's ValidationError
-        parser.exit(2, f"{prog}: {error}\n")
+        config = make_settings(settings, given, file=file, flags=flags)
+    except ConfigInvalid as error:
+        parser.exit(2, f"{explain(prog, error)}\n")
     if print_config:
         sys.stdout.write(json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         parser.exit()

@@ -13,6 +13,7 @@ from replica.io import keys, schema
 from replica.io.disk import create, replacing, typed_errors
 from replica.io.joining import HUB_FILE
 from replica.io.small_rows import HUB_KEY
+from replica.log import public_key
 from replica.refusals import StoreReadOnly
 
 FILE = "folder.use"
@@ -100,7 +101,7 @@ async def _is_a_replica_s(folder: Path) -> bool:
     log, identity = folder / "log" / "log.db", folder / "identity.key"
     if not log.exists() or not identity.exists():
         return False
-    public = keys.public(keys.load_or_create(identity))
+    public = public_key(keys.load_or_create(identity))
     with typed_errors():
         if not await schema.check(log):
             return False  # its first opening was cut short

@@ -1,26 +1,77 @@
-"""The settings of the programs: the command, the hub and the host.
+"""Settings from flags, the environment and a TOML file, and what is said of a wrong one.
 
-Not imported with the package: pydantic costs each replica's process 0.1 s.
+Whoever reads the message knows no file of ours: it names the flag, the variable, or the file
+and its line that the value is from.
 """
 
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    TomlConfigSettingsSource,
-)
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from replica.errors import RequestRefused
+
+if TYPE_CHECKING:  # pydantic costs each replica's process 0.1 s, which may have no settings
+    from pydantic_settings import BaseSettings
+
+S = TypeVar("S", bound="BaseSettings")
+
+_FIELD = re.compile(r'field "(\w+)"')
+"""The field in the message of a variable that is no JSON, which is an error without fields."""
 
 
-class ProgramSettings(BaseSettings):
-    """Settings of a program, in rising precedence: TOML file, environment, flags."""
+class ConfigInvalid(RequestRefused):
+    """A setting has no such value, or there is no such setting."""
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # pydantic's signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flags, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+    reason = "CONFIG_INVALID"
+    next_step = "Correct it where it is set: in the flag, the variable or the line of the file."
+
+
+def make_settings(
+    settings: type[S], given: Mapping[str, Any], *, file: Path, flags: Mapping[str, str]
+) -> S:
+    """Return the settings of `file` under those of the environment and those `given` by flags.
+
+    `flags` are the names of those that differ from the setting's. Raises ConfigInvalid.
+    """
+    try:
+        return settings(**given)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:  # states line and column
+        raise ConfigInvalid(f"{file.absolute()}: {error}") from error
+    except OSError as error:
+        raise ConfigInvalid(f"{file.absolute()}: {error.strerror or error}") from error
+    except ValueError as error:
+        field, words = _fault(error, settings)
+        raise ConfigInvalid(f"{_place(field, settings, given, file, flags)}: {words}") from error
+
+
+def _fault(error: ValueError, settings: "type[BaseSettings]") -> tuple[str, str]:
+    """Return the field that an error of pydantic's is about, and what is wrong with it."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        found = _FIELD.search(str(error))
+        return (found[1] if found else ""), "this is no JSON, as a list in a variable has to be"
+    first = errors()[0]
+    field = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(field, settings.model_fields, 1)
+        return field, "no setting has this name" + (f"; '{near[0]}' is one" if near else "")
+    words = first["msg"].removeprefix("Value error, ")
+    return field, words[:1].lower() + words[1:]
+
+
+def _place(
+    field: str,
+    settings: "type[BaseSettings]",
+    given: Mapping[str, Any],
+    file: Path,
+    flags: Mapping[str, str],
+) -> str:
+    """Return where a value is from, in their order of precedence."""
+    if field in given:
+        return flags.get(field, "--" + field.replace("_", "-"))
+    variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
+    return variable if variable in os.environ else f"{file.absolute()}: {field}"

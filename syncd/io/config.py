@@ -7,7 +7,7 @@ from pydantic_settings import SettingsConfigDict
 
 from replica import limits
 from replica.io import LogFormat
-from replica.io.settings import ProgramSettings
+from replica.io.program_settings import ProgramSettings
 
 
 class HubConfig(ProgramSettings):

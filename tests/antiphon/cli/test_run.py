@@ -310,6 +310,8 @@ def test_settings_that_do_not_parse_are_a_usage_error(tmp_path: Path, content: s
         done = antiphon(tmp_path, *arguments)
         assert done.returncode == 2, done.stderr
         assert "CONFIG_INVALID" in done.stderr
+        assert f"{tmp_path / 'config.toml'}: " in done.stderr
+        assert "print-config" not in done.stderr  # it is refused for the same reason
 
 
 def test_unknown_commands_and_options_are_usage_errors(tmp_path: Path) -> None:

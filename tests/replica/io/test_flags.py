@@ -2,16 +2,26 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from replica.io.flags import read_settings
 
+FILE = "test.toml"
+
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="TEST_FLAGS_", use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TEST_FLAGS_", use_attribute_docstrings=True, extra="forbid", toml_file=FILE
+    )
 
     data_dir: Path = Path("here")
     """Where it is, in 100 % of cases."""
@@ -23,6 +33,14 @@ class Settings(BaseSettings):
     """A ring."""
     most: int = Field(3, ge=1)
     """The most."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *rest: Any, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del rest
+        file = TomlConfigSettingsSource(settings_cls)
+        return named["init_settings"], named["env_settings"], file
 
 
 def read(*arguments: str) -> Settings:
@@ -70,3 +88,68 @@ def test_bad_flags_end_with_status_2_and_say_which(
         read(*given)
     assert ended.value.code == 2
     assert given[0].strip("-") in capsys.readouterr().err
+
+
+# --- wrong settings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"most = [\n", "{file}: Invalid value"),
+        (b"most = 1\nmost = 2\n", "{file}: Cannot overwrite a value (at line 2"),
+        (b"ring = \xff", "{file}: 'utf-8' codec"),
+        (b"most = 0", "{file}: most: input should be greater than or equal to 1"),
+        (b"most = 'many'", "{file}: most: input should be a valid integer"),
+        (b"models = [3]", "{file}: models: input should be a valid string"),
+        (b"mots = 3", "{file}: mots: no setting has this name; 'most' is one"),
+        (b"colour = 'blue'", "{file}: colour: no setting has this name\n"),
+    ],
+)
+def test_a_wrong_line_of_the_file_is_named_with_the_file(
+    content: bytes,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        read("--print-config")
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("test: " + said.format(file=tmp_path / FILE)), shown
+    assert "[CONFIG_INVALID]" in shown
+    assert "next: " in shown
+    assert "pydantic" not in shown
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TEST_FLAGS_MOST", "many", "TEST_FLAGS_MOST: input should be a valid integer"),
+        ("TEST_FLAGS_HOST_KEYS", "x", "TEST_FLAGS_HOST_KEYS: this is no JSON"),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    variable: str,
+    value: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit):
+        read("--print-config")
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FILE).write_text("most = 3")
+    with pytest.raises(SystemExit):
+        read("--most", "0")
+    assert "test: --most: input should be greater" in capsys.readouterr().err

@@ -97,13 +97,13 @@ def test_a_pipe_or_folder_instead_of_the_file_is_refused(path: Path) -> None:
 
 
 def test_a_folder_instead_of_the_file_is_set_aside_by_a_restore_and_a_repair(path: Path) -> None:
-    mine = keys.public(keys.load_or_create(path))
+    mine = public_key(keys.load_or_create(path))
     backup, secret = keys.backup(path, "p"), path.with_name("ticket.secret")
     path.unlink()
     for folder in (path, secret):
         folder.mkdir()
         folder.joinpath("kept").touch()
-    assert keys.public(keys.restore(path, backup, "p")) == mine
+    assert public_key(keys.restore(path, backup, "p")) == mine
     assert keys.repair_secret(secret)
     assert len(keys.load_or_create_secret(secret)) == 32
     for folder in (path, secret):
