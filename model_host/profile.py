@@ -33,7 +33,7 @@ class Profile:
     @property
     def info(self) -> ProfileInfo:
         """The description for hubs and clients."""
-        return ProfileInfo(self.digest, self.name, self.context_tokens_max)
+        return ProfileInfo(self.digest, self.name, self.context_tokens_max, numerics=self.numerics)
 
 
 def _encoded(value: bytes | str | int) -> bytes:

@@ -88,7 +88,7 @@ MEANINGS = {
     "HOST_PROFILES_MAX": ("quota", "profiles a model host names", "ARGUMENT_INVALID"),
     "HOST_TEXT_BYTES_MAX": (
         "quota",
-        "bytes of a model host's address, and of a profile's name",
+        "bytes of a model host's address, and of a profile's name and numerics",
         "ARGUMENT_INVALID",
     ),
     "TICKET_LIFETIME_S": ("quota", "seconds for which a ticket is valid", "TICKET_INVALID"),

@@ -24,7 +24,7 @@ from antiphon.cli.session import Session
 from replica.errors import AntiphonError
 from replica.ids import short
 from replica.io import HostCalls, Replica, keys, open_channel
-from replica.link import LinkedHost
+from replica.link import LinkedHost, profile_names
 from replica.log import public_key
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
 
@@ -250,7 +250,7 @@ async def _hosts(session: Session, replica: Replica) -> AsyncIterator[Finding]:
 
 async def _host(replica: Replica, host: LinkedHost) -> Finding:
     info = host.info
-    names = ", ".join(profile.name for profile in info.profiles)
+    names = ", ".join(profile_names(info.profiles))
     words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
     if not info.address or info.address.endswith(":0"):
         return Finding("ok", "host", f"{words}  linked, answers no questions")

@@ -13,7 +13,14 @@ from antiphon.cli.turn import check_text
 from replica.ids import ConversationId, PublicKey, key_from_hex, short
 from replica.io import Replica, begin, petnames
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
-from replica.link import HostChoice, HostReason, LinkedHost, profiles_of, sampling_to_state
+from replica.link import (
+    HostChoice,
+    HostReason,
+    LinkedHost,
+    profile_names,
+    profiles_of,
+    sampling_to_state,
+)
 from replica.log import Grant, Role, Sampling
 from replica.refusals import ArgumentInvalid
 
@@ -165,9 +172,8 @@ async def _report(
 
 
 def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:
-    """Return the profile names of a linked host; empty if unknown."""
-    names = (profile.name for host in hosts if host.key == key for profile in host.info.profiles)
-    return next(names, "")
+    """Return the name of a linked host's default profile; empty if unknown."""
+    return next(iter(profile_names(profiles_of(hosts, key))), "")
 
 
 async def _choose_host(session: Session, replica: Replica, host: str | None) -> HostChoice:

@@ -21,6 +21,7 @@ from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import Replica, SavedAcks, documents
+from replica.link import profile_names
 from replica.log import Kind, Lost, Message, Speaker
 from replica.refusals import ConversationUnknown
 
@@ -199,7 +200,7 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
             {
                 "key": host.key.hex(),
                 "address": host.info.address,
-                "profiles": [profile.name for profile in host.info.profiles],
+                "profiles": list(profile_names(host.info.profiles)),
                 "vouched": host.vouched,
             }
             for host in replica.hub.hosts

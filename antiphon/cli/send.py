@@ -100,7 +100,7 @@ TemperatureOption = Annotated[
 ]
 ProfileOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Profile of the host to ask: its name or digest."),
+    typer.Option(metavar="NAME[@NUMERICS]", help="Profile of the host to ask: its name or digest."),
 ]
 ContinueOption = Annotated[
     bool, typer.Option("--continue", help="Go on with the last answer, which was cut off.")

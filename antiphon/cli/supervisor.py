@@ -1,7 +1,7 @@
 """A hub and a model host as child processes: started, watched, restarted, stopped.
 
 Each daemon prints one ready line on stdout, `hub ADDRESS KEY [ADDRESS …]` or
-`host ADDRESS KEY PROFILE DIGEST`, and its log on stderr, which goes to a file.
+`host ADDRESS KEY PROFILE[, PROFILE …] DIGEST`, and its log on stderr, which goes to a file.
 Only processes started here are ever signalled. Stdin is an empty pipe. If this
 process ends or is killed, the pipe closes, and the daemon stops as on SIGTERM.
 The hub keeps its address over a restart, so that replicas can reconnect. It
@@ -45,7 +45,7 @@ class Ready:
     address: str
     key: PublicKey
     words: tuple[str, ...] = ()
-    """Further fields: a hub's other addresses; a host's profile, by name and digest."""
+    """Further fields: a hub's other addresses; a host's profiles, and the default's digest."""
 
 
 class Daemon:

@@ -147,7 +147,7 @@ async def _run_until_stopped(supervisor: Supervisor, stop: asyncio.Event) -> Non
 
 def _report(session: Session, supervisor: Supervisor) -> None:
     hub, host = supervisor.hub.ready, supervisor.host.ready
-    model = " ".join(host.words[:-1])
+    models = " ".join(host.words[:-1])  # the default first
     if session.out.as_json:
         session.out.emit(
             {
@@ -161,7 +161,8 @@ def _report(session: Session, supervisor: Supervisor) -> None:
                     "address": host.address,
                     "key": host.key.hex(),
                     "pid": supervisor.host.pid,
-                    "model": model,
+                    "model": models.split(", ")[0],
+                    "models": models.split(", "),
                     "profile": host.words[-1] if host.words else None,
                 },
                 "data_dir": str(supervisor.data_dir),
@@ -171,7 +172,7 @@ def _report(session: Session, supervisor: Supervisor) -> None:
     lines = [
         ("hub", f"{hub.address:<18}", f"key {short(hub.key)}  pid {supervisor.hub.pid}"),
         ("host", f"{host.address:<18}", f"key {short(host.key)}  pid {supervisor.host.pid}"),
-        ("model", model, ""),
+        ("model", models, ""),
         ("data", str(supervisor.data_dir), ""),
         *(("public", address, f"TLS, key {hub.key.hex()}") for address in hub.words),
         ("next", _next_command(session, hub.address), "in another terminal"),

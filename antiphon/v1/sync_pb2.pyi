@@ -473,12 +473,17 @@ class ProfileInfo(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CONTEXT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    NUMERICS_FIELD_NUMBER: _builtins.int
     digest: _builtins.bytes
     """Digest of the profile, 32 bytes."""
     name: _builtins.str
     """Name for people."""
     context_tokens_max: _builtins.int
     """Tokens a context can hold."""
+    numerics: _builtins.str
+    """Number formats of its computation: q4, bf16 or fp32; they tell profiles of one
+    name apart. Unset where the host does not say.
+    """
     @_builtins.property
     def sampling(self) -> _log_pb2.Sampling:
         """The sampling its makers recommend, without seed and logit biases; unset for
@@ -492,10 +497,11 @@ class ProfileInfo(_message.Message):
         name: _builtins.str = ...,
         context_tokens_max: _builtins.int = ...,
         sampling: _log_pb2.Sampling | None = ...,
+        numerics: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens_max", b"context_tokens_max", "digest", b"digest", "name", b"name", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens_max", b"context_tokens_max", "digest", b"digest", "name", b"name", "numerics", b"numerics", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

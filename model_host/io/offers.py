@@ -25,7 +25,7 @@ from model_host.room import Room
 from model_host.template import Template, check_template
 from replica.ids import Digest, short
 from replica.limits import HOST_PROFILES_MAX
-from replica.link import ProfileInfo
+from replica.link import ProfileInfo, listed_profiles, profile_names
 from replica.log import Sampling
 from replica.order import SealNode
 from replica.refusals import ArgumentInvalid
@@ -87,6 +87,15 @@ class Offers:
         self.all = tuple(offers)
         self.default = offers[0]
 
+    @property
+    def infos(self) -> tuple[ProfileInfo, ...]:
+        """The descriptions for hubs and clients, the default first."""
+        return tuple(offer.info for offer in self.all)
+
+    def name_of(self, offer: Offer) -> str:
+        """Return the name to show for a profile, which no other of this host has."""
+        return profile_names(self.infos)[self.all.index(offer)]
+
     def get(self, digest: Digest) -> Offer | None:
         """Return the offer with this digest, if there is one."""
         return self._by_digest.get(digest)
@@ -101,7 +110,7 @@ class Offers:
             return self.default
         offer = self.get(wanted)
         if offer is None:
-            names = ", ".join(f"{o.profile.name} {short(o.profile.digest)}" for o in self.all)
+            names = listed_profiles(self.infos)
             raise ProfileUnknown(f"no profile {short(wanted)} here; this host offers {names}")
         return offer
 

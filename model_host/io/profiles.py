@@ -164,8 +164,8 @@ class Profiles:
         self.add(offer, await self._engine(offer))
 
     async def _engine(self, offer: Offer) -> Engine:
-        name = offer.profile.name
-        log.info("loading profile", model=name, numerics=offer.profile.numerics)
+        name = self.offers.name_of(offer)
+        log.info("loading profile", model=offer.profile.name, numerics=offer.profile.numerics)
         try:
             return await in_own_thread(self._load_engine, offer)
         except ProfileUnavailable:

@@ -59,7 +59,7 @@ from replica.io import (
     run_until_stopped,
     take_folder,
 )
-from replica.link import Authenticator, HostInfo
+from replica.link import Authenticator, HostInfo, profile_names
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -129,7 +129,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     profiles = _profiles(config, offers, pages, ring)
     server = bounded_server()
     address = listen(server, config.listen)
-    info = HostInfo(authenticator.public, address, tuple(offer.info for offer in offers.all))
+    info = HostInfo(authenticator.public, address, offers.infos)
     store = data_dir / "log" / "log.db"
     policy = _follow_policy(config)
     opening = partial(Replica.open, store, key, config.hub, hub_key=_hub_key(config))
@@ -301,5 +301,6 @@ async def serve(config: HostConfig) -> None:
     async with start(config) as server:
         gc.freeze()
         gc.enable()
-        line = f"host {server.address} {server.key.hex()} {server.profile.name}"
+        names = ", ".join(profile_names(server.profiles.offers.infos))
+        line = f"host {server.address} {server.key.hex()} {names}"
         await run_until_stopped(server.failed(), f"{line} {server.profile.digest.hex()}")

@@ -58,7 +58,13 @@ from replica.link.messages import (
     ProfileInfo,
     Welcome,
 )
-from replica.link.profile_choice import named_profile, profiles_of, sampling_to_state
+from replica.link.profile_choice import (
+    listed_profiles,
+    named_profile,
+    profile_names,
+    profiles_of,
+    sampling_to_state,
+)
 from replica.link.steps import STEP_ENTRIES, Steps
 
 __all__ = [
@@ -125,7 +131,9 @@ __all__ = [
     "host_to_grant",
     "lacking",
     "linked_host_to_pb",
+    "listed_profiles",
     "named_profile",
+    "profile_names",
     "profile_to_pb",
     "profiles_of",
     "prove",

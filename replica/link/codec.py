@@ -116,13 +116,15 @@ def profile_to_pb(profile: m.ProfileInfo) -> pb.ProfileInfo:
         name=profile.name,
         context_tokens_max=profile.context_tokens_max,
         sampling=sampling_to_pb(profile.sampling) if profile.sampling is not None else None,
+        numerics=profile.numerics,
     )
 
 
 def profile_from_pb(raw: pb.ProfileInfo) -> m.ProfileInfo:
     """Decode the short form of a profile."""
     sampling = sampling_from_pb(raw.sampling) if raw.HasField("sampling") else None
-    return m.ProfileInfo(Digest(_id(raw.digest)), raw.name, raw.context_tokens_max, sampling)
+    digest = Digest(_id(raw.digest))
+    return m.ProfileInfo(digest, raw.name, raw.context_tokens_max, sampling, raw.numerics)
 
 
 def host_to_pb(host: m.HostInfo) -> pb.HostInfo:

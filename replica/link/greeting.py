@@ -3,6 +3,8 @@
 Pure, and private to link.py.
 """
 
+from itertools import chain
+
 from replica import limits
 from replica.ids import PublicKey
 from replica.limits import VERSION
@@ -23,7 +25,8 @@ def check_host(host: HostInfo, peer: PublicKey | None) -> None:
     """
     if host.key != peer:
         raise ArgumentInvalid("host: the key is not the one that authenticated")
-    texts = (host.address, *(profile.name for profile in host.profiles))
+    described = ((profile.name, profile.numerics) for profile in host.profiles)
+    texts = (host.address, *chain.from_iterable(described))
     if len(host.profiles) > limits.HOST_PROFILES_MAX or any(
         len(text.encode()) > limits.HOST_TEXT_BYTES_MAX for text in texts
     ):

@@ -24,6 +24,8 @@ class ProfileInfo:
     context_tokens_max: int
     sampling: Sampling | None = None
     """The sampling that is recommended for it; a request states its own."""
+    numerics: str = ""
+    """The number formats of its computation; empty where the host does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,8 @@ def test_a_host_describes_its_own_key_within_limits(scene: Scene, host: HostInfo
 
 
 def test_a_welcome_fits_a_frame_with_any_number_of_hosts(scene: Scene):
-    longest = replace(PROFILE, name="x" * limits.HOST_TEXT_BYTES_MAX)
+    text = "x" * limits.HOST_TEXT_BYTES_MAX
+    longest = replace(PROFILE, name=text, numerics=text)
     first = Writer(100)
     for number in range(limits.HOSTS_MAX + 5):
         key = Writer(100 + number).public

@@ -15,6 +15,7 @@ import pytest
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.supervisor import Daemon, Supervisor
 from replica.io import linked_hosts
+from replica.link.profile_choice import named_profile
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import (
     ANTIPHON,
@@ -121,12 +122,18 @@ def test_up_makes_its_user_an_operator_of_a_host_with_several_models(tmp_path: P
         shown = antiphon(
             tmp_path, "--hub-address", ready["hub"]["address"], "top", "--json", "--once"
         )
+        status = antiphon(tmp_path, "--hub-address", ready["hub"]["address"], "status", "--json")
         (host,) = asyncio.run(linked_hosts(ready["hub"]["address"], key_of(1), None))
         process.send_signal(signal.SIGINT)
     assert shown.returncode == 0, shown.stdout
     sample = json.loads(shown.stdout)
     assert (sample["host"], sample["operator"]) == (ready["host"]["key"], True)
     assert [profile.name for profile in host.info.profiles] == ["Tiny", "Tiny"]
+    names = ["Tiny@bf16", "Tiny@fp32"]
+    assert (ready["host"]["model"], ready["host"]["models"]) == (names[0], names)
+    assert json.loads(status.stdout)["hub"]["hosts"][0]["profiles"] == names
+    wanted = [named_profile(host.info.profiles, name) for name in names]
+    assert wanted == list(host.info.profiles)
 
 
 @pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])

@@ -52,7 +52,7 @@ def test_an_error_repeats_nothing_of_the_input() -> None:
 ID, KEY = bytes(32), PublicKey(bytes(32))
 CONVERSATION = ConversationId(bytes(32))
 POSITION = Position(Lane(KEY, 7, 1), 3, EntryId(ID))
-ADVISED = m.ProfileInfo(Digest(ID), "q", 9, Sampling(temperature=0.2, top_p=0.9, top_k=5))
+ADVISED = m.ProfileInfo(Digest(ID), "q", 9, Sampling(temperature=0.2, top_p=0.9, top_k=5), "q4")
 HOST = m.HostInfo(KEY, "h:1", (m.ProfileInfo(Digest(ID), "p", 9), ADVISED))
 GENESIS = Writer(1).genesis()
 FAULT = m.Fault("A", "b", "c", True, CONVERSATION, EntryId(ID), (EntryId(ID),), 5)

@@ -40,8 +40,9 @@ def test_a_host_at_its_limits_is_accepted() -> None:
         replace(INFO, address="ä" * (limits.HOST_TEXT_BYTES_MAX // 2 + 1)),
         replace(INFO, profiles=(PROFILE,) * (limits.HOST_PROFILES_MAX + 1)),
         replace(INFO, profiles=(replace(PROFILE, name=PROFILE.name + "p"),)),
+        replace(INFO, profiles=(replace(PROFILE, numerics=PROFILE.name + "p"),)),
     ],
-    ids=["another key", "long address", "bytes, not characters", "profiles", "long name"],
+    ids=["another key", "long address", "not characters", "profiles", "long name", "numerics"],
 )
 def test_a_host_beyond_its_limits_is_refused(host: HostInfo) -> None:
     with pytest.raises(ArgumentInvalid):

@@ -1,12 +1,15 @@
 """A request's profile is found by name or digest; its sampling is stated, default or advised."""
 
+from dataclasses import replace
+
 import pytest
 
-from replica.ids import Digest, PublicKey
+from replica.ids import Digest, PublicKey, short
 from replica.link.messages import HostInfo, LinkedHost, ProfileInfo
 from replica.link.profile_choice import (
     UNADVISED,
     named_profile,
+    profile_names,
     profiles_of,
     sampling_to_state,
 )
@@ -46,6 +49,23 @@ def test_two_profiles_of_one_name_are_named_by_digest() -> None:
     with pytest.raises(ArgumentInvalid, match="several"):
         named_profile(twins, "Small")
     assert named_profile(twins, "ab").digest == LARGE.digest
+    assert profile_names(twins) == (f"Small {short(SMALL.digest)}", f"Small {short(LARGE.digest)}")
+
+
+def test_two_numerics_of_one_model_are_told_apart_and_named_as_they_are_offered() -> None:
+    four, full = replace(SMALL, numerics="q4"), replace(LARGE, name="Small", numerics="bf16")
+    both = (four, full, PLAIN)
+    assert profile_names(both) == ("Small@q4", "Small@bf16", "Plain")
+    for profile, name in zip(both, profile_names(both), strict=True):
+        assert named_profile(both, name) == profile
+    with pytest.raises(ArgumentInvalid, match=r"several.*Small@q4 aaaa.*Small@bf16 abab.*Plain c"):
+        named_profile(both, "Small")
+    assert named_profile((four, PLAIN), "Small@q4") == four
+
+
+def test_a_name_with_the_mark_of_numerics_in_it_is_a_name_first() -> None:
+    odd, four = replace(LARGE, name="Small@q4"), replace(SMALL, numerics="q4")
+    assert named_profile((four, odd), "Small@q4") == odd
 
 
 def test_the_conversations_default_wins_over_the_recommendation() -> None:
