@@ -549,7 +549,10 @@ Global___Open: _TypeAlias = Open  # noqa: Y015
 
 @_typing.final
 class Opened(_message.Message):
-    """Answer to Open."""
+    """Answer to Open. A client ignores one that does not answer its last Open: one that
+    came unasked, an "equal" with another digest, or one without heads where the Open
+    had heads and the digests differ.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -659,7 +662,9 @@ Global___Entries: _TypeAlias = Entries  # noqa: Y015
 
 @_typing.final
 class Ids(_message.Message):
-    """Every id the sender holds of one conversation, in chunks."""
+    """Every id the sender holds of one conversation, in chunks. A client ignores more
+    than one such list, and one answer to its own, behind each of its Opens.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

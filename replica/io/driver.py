@@ -16,6 +16,7 @@ from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.alarm import Alarm
+from replica.io.link_outbox import LinkOutbox
 from replica.io.local_frames import WriteUnconfirmed
 from replica.io.logger import get_logger
 from replica.io.long_logs import restored
@@ -41,8 +42,8 @@ class ReplicaDriver:
         """Call `deliver` with every event, after its entries are durable."""
         self.core = core
         self.acks = acks
-        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        """Frames for the current stream; each stream has a queue of its own."""
+        self.outbox = LinkOutbox()
+        """Frames for the current stream; each stream has an outbox of its own."""
         self._store = store
         self._deliver = deliver
         self._performer = Performer(store, self._undo)
@@ -92,7 +93,7 @@ class ReplicaDriver:
         def perform(lost: Conversations) -> None:
             for frame in effects.send:
                 if conversation_of(frame) not in lost:
-                    outbox.put_nowait(frame.data)
+                    outbox.put(frame)
             for event in effects.deliver:
                 if conversation_of(event) not in lost:
                     self._deliver(event)
@@ -142,7 +143,7 @@ class ReplicaDriver:
         effects = self.core.disk_refused(lost, fault, time.monotonic())
         self._alarm.set(effects.wake_at)
         for frame in effects.send:
-            self.outbox.put_nowait(frame.data)
+            self.outbox.put(frame)
         for event in effects.deliver:
             self._deliver(event)
         for conversation in effects.closed:

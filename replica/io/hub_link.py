@@ -13,12 +13,11 @@ from replica.errors import AntiphonError
 from replica.io import rpc, status
 from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
+from replica.io.link_outbox import Call, LinkOutbox
 from replica.io.logger import get_logger
 from replica.link import Fault, decode_frame
 
 log = get_logger()
-
-_Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class HubLink:
@@ -58,24 +57,31 @@ class HubLink:
     async def _run_stream(self) -> None:
         driver = self._driver
         hub_key, ticket = await self._calls.authenticate()
-        call: _Call = self._calls.channel.stream_stream("/antiphon.v1.SyncService/Link")(
+        call: Call = self._calls.channel.stream_stream("/antiphon.v1.SyncService/Link")(
             metadata=((rpc.TICKET_METADATA, ticket),)
         )
-        outbox = driver.outbox = asyncio.Queue()
-        writer = asyncio.create_task(_write_all(call, outbox), name="link writer")
+        outbox = driver.outbox = LinkOutbox()
+        writer = asyncio.create_task(outbox.write_all(call), name="link writer")
+        reader = asyncio.create_task(self._read_all(call), name="link reader")
+        overflow = asyncio.create_task(outbox.full(), name="link overflow")
         try:
             async with self._calls.renewed():
                 driver.acks.hub = hub_key
                 driver.do(driver.core.connected(hub_key, time.monotonic()))
-                await self._read_all(call)
+                ends = (reader, overflow)
+                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for ended in done:
+                    await ended
         except grpc.aio.AioRpcError as error:
             raise status.from_rpc_error(error) from error
         finally:
-            writer.cancel()
             call.cancel()
-            await asyncio.gather(writer, return_exceptions=True)  # the reader raises the error
+            for task in (writer, reader, overflow):
+                task.cancel()
+            # Of a stream that ended, the reader has raised the error.
+            await asyncio.gather(writer, reader, overflow, return_exceptions=True)
 
-    async def _read_all(self, call: _Call) -> None:
+    async def _read_all(self, call: Call) -> None:
         core = self._driver.core
         async for data in call:
             message = decode_frame(data, "to_client")
@@ -83,8 +89,3 @@ class HubLink:
             if core.has_ended:
                 return
             self.last_error = None
-
-
-async def _write_all(call: _Call, outbox: "asyncio.Queue[bytes]") -> None:
-    while True:
-        await call.write(await outbox.get())

@@ -26,7 +26,7 @@ _CHANNEL_BYTES, _ID_BYTES, _WALK_BYTES = 4_096, 80, 640
 """Memory of a channel, of an id in a set, of the walk over a lane."""
 
 IDS_HELD_MAX = 1 << 20
-"""Most ids of a peer kept while its chunks arrive: 32 MiB."""
+"""Most ids of a hub that all channels of a client keep, and one channel while chunks arrive."""
 
 
 @dataclass(slots=True)
@@ -47,6 +47,8 @@ class Channel:
     """The last Open named our heads, so the peer sends missing entries without being asked."""
     is_asking: bool = False
     """The last Open has no answer yet."""
+    lists_due: set[bool] = field(default_factory=set)
+    """The lists of all ids that a hub may still send behind the last Open: an answer, or not."""
     asked_digest: Digest | None = None
     """The digest that the last Open stated."""
     check_at: float | None = None
@@ -215,10 +217,15 @@ class Channel:
             self.recheck_at = None
             self.change(SyncState.SYNCHRONIZED, out)
 
-    def collect_ids(self, ids: Iterable[EntryId], *, more: bool) -> set[EntryId] | None:
-        """Collect a peer's id chunks; return all ids with the last chunk, None before."""
+    def collect_ids(
+        self, ids: Iterable[EntryId], *, more: bool, beside: int = 0
+    ) -> set[EntryId] | None:
+        """Collect a peer's id chunks; return all ids with the last chunk, None before.
+
+        All are dropped where they are too many, with those that other channels keep `beside`.
+        """
         self.peer_ids.update(ids)
-        if len(self.peer_ids) > IDS_HELD_MAX:
+        if len(self.peer_ids) + beside > IDS_HELD_MAX:
             self.peer_ids = set()
             return None
         if more:
@@ -247,6 +254,11 @@ class Channel:
             self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
         self.drafts_due.clear()
         return due
+
+
+def ids_kept(channels: Iterable[Channel]) -> int:
+    """Count the ids that these channels keep because a hub named them."""
+    return sum(len(channel.peer_ids) + len(channel.wanted) for channel in channels)
 
 
 def memory_bytes(channel: Channel, lanes: int) -> int:

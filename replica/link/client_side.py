@@ -76,7 +76,7 @@ class ClientSide(Exchange):
         channel.check_at = None
         channel.received_since_check = False
         channel.asked_with_heads, channel.is_asking = with_heads, True
-        channel.asked_digest = log.digest
+        channel.asked_digest, channel.lists_due = log.digest, {False, True}
         heads = comparison.sendable_heads(log) if with_heads else None
         self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
 
@@ -109,17 +109,13 @@ class ClientSide(Exchange):
     def receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
         """Become synchronized, or send the entries that the hub lacks (LINK-12)."""
         channel = self.channels.get(message.conversation)
-        if channel is None:
+        if channel is None or not _is_answer(channel, message):
             return
         held = self._conversation(channel.id)
         channel.seedings, channel.is_asking = 0, False
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
-            if message.equal and message.digest != channel.asked_digest:
-                # LINK-60: an answer to a question that was not asked.
-                self.send_open(channel, out, now, with_heads=True)
-                return
             if not (channel.is_open or message.equal or channel.asked_with_heads):
                 # Entries in flight made the logs equal; the hub has not opened its side.
                 self.send_open(channel, out, now, with_heads=False)
@@ -276,3 +272,16 @@ class ClientSide(Exchange):
             channel.change(SyncState.RECONCILING, out)
         else:
             deny(channel, fault, out, now)
+
+
+def _is_answer(channel: Channel, message: Opened) -> bool:
+    """Say whether an Opened answers the last Open.
+
+    One answer per Open, and only one that may follow it: else a hub that writes digests
+    without reading makes a client send its heads for each of them.
+    """
+    if not channel.is_asking:
+        return False
+    if message.equal:
+        return message.digest == channel.asked_digest  # LINK-60
+    return message.heads is not None or not channel.asked_with_heads  # LINK-11

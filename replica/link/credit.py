@@ -26,8 +26,13 @@ _COUNTED = (Entries, Ids, Draft, Listing)
 class FlowControl:
     """The counted bytes of one link and their limits, each way."""
 
-    def __init__(self) -> None:
-        """Start with one window each way."""
+    def __init__(self, ahead_bytes_max: int | None = None) -> None:
+        """Start with one window each way.
+
+        With `ahead_bytes_max` no limit of the peer counts beyond that many bytes ahead of
+        those sent when it came.
+        """
+        self._ahead_bytes_max = ahead_bytes_max
         self.sent_bytes = 0
         self.sent_limit = limits.CREDIT_BYTES
         self.received_bytes = 0
@@ -53,7 +58,16 @@ class FlowControl:
 
     def extend(self, limit_bytes: int) -> None:
         """Raise our limit to `limit_bytes`; a smaller value is an old one and ignored."""
-        self.sent_limit = max(self.sent_limit, limit_bytes)
+        self.sent_limit = max(self.sent_limit, self._bounded(limit_bytes))
+
+    def begin(self, credit_bytes: int) -> None:
+        """Take the first limit, that of the peer's greeting."""
+        self.sent_limit = self._bounded(credit_bytes)
+
+    def _bounded(self, limit_bytes: int) -> int:
+        if self._ahead_bytes_max is None:
+            return limit_bytes
+        return min(limit_bytes, self.sent_bytes + self._ahead_bytes_max)
 
     def catch_up(self, sent_bytes: int) -> None:
         """Count the bytes the peer has sent as received, including those lost in transit.

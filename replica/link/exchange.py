@@ -16,7 +16,7 @@ from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison
-from replica.link.channel import Channel, memory_bytes
+from replica.link.channel import Channel, ids_kept, memory_bytes
 from replica.link.channels import Channels
 from replica.link.credit import grant_bytes
 from replica.link.draft_intake import accept_draft
@@ -170,9 +170,16 @@ class Exchange(ABC):
         held = self.shelf.get(message.conversation)
         if channel is None or held is None or not self._may_read(held, peer):
             return
-        peer_ids = channel.collect_ids(self._ids_to_keep(held, message.ids), more=message.more)
+        if self.side is Side.CLIENT and message.answer not in channel.lists_due:
+            return  # each makes a client look at its whole log
+        # A hub keeps ids of its own entries alone, and charges them to the link (LIM-10).
+        others = (one for one in self.channels.values() if one is not channel)
+        beside = ids_kept(others) if self.side is Side.CLIENT else 0
+        kept = self._ids_to_keep(held, message.ids)
+        peer_ids = channel.collect_ids(kept, more=message.more, beside=beside)
         if peer_ids is None:
             return
+        channel.lists_due.discard(message.answer)
         if not message.answer:
             channel.queue_ids(held, answer=True)
         self._note_ids(channel, held, peer_ids, out)

@@ -14,6 +14,7 @@ a round trip at most: an Open with heads starts over from the present logs.
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
+from replica import limits
 from replica.conversation import Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
@@ -57,6 +58,8 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
+_AHEAD_BYTES_MAX = limits.OUTBOX_BYTES_MAX // 2
+"""Most counted bytes that a client sends ahead of a hub's credit: half of what may be queued."""
 _FROM_CLIENT = (Hello, Open, Entries, Ids, Draft, Credit, Fault, Close, Ping)
 _FROM_HUB = (
     Welcome, Opened, Entries, Ids, Draft, Credit, Fault, Close, Pong, Ack, Listing,
@@ -95,7 +98,7 @@ class Link:
         """The conversations that are open on this link, or being opened."""
         self.intake = self.exchange.intake
         """The pending entries charged to this link."""
-        self.flow = FlowControl()
+        self.flow = FlowControl(_AHEAD_BYTES_MAX if side is Side.CLIENT else None)
         self._heartbeat = Heartbeat(now)
 
     # --- inputs of the client's application -------------------------------
@@ -301,7 +304,7 @@ class Link:
         greeting.check_hub(message, self.peer)
         self.phase = Phase.READY
         self.peer = message.hub_key
-        self.flow.sent_limit = message.credit_bytes
+        self.flow.begin(message.credit_bytes)
         self._heartbeat.adopt(message)
         out.deliver.append(Welcomed(message))
         for channel in self.channels.values():

@@ -12,6 +12,7 @@ import pytest
 
 from antiphon import aio
 from antiphon.v1 import sync_pb2 as pb
+from replica import limits
 from replica.conversation.drafts import Draft
 from replica.core import selection
 from replica.core.selection import OPENING_MAX
@@ -266,3 +267,31 @@ async def test_a_bug_of_the_link_does_not_look_as_if_the_hub_were_away(
         assert replica.hub.last_error is not None
         assert replica.hub.lasting_error is replica.hub.last_error
         assert replica.hub.last_error.reason == "INTERNAL"
+
+
+async def test_digests_that_nobody_asked_about_make_a_client_send_nothing(
+    tmp_path: Path, hub: LyingHub
+) -> None:
+    """Each made it send its heads, which may be thousands."""
+    hub.lie = lambda m: (
+        [Opened(m.conversation, OTHER, equal=False)] * 500 if isinstance(m, Open) else []
+    )
+    async with owner(tmp_path, hub.address) as (replica, conversation):
+        await until(lambda: replica.hub.refusal(conversation) is not None)
+        await until(lambda: bool(hub.of(Open)))
+        assert len(hub.of(Open)) == 1
+
+
+async def test_a_hub_that_makes_a_client_send_more_than_it_reads_loses_the_link(
+    tmp_path: Path, hub: LyingHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some bytes for each refused entry, of which the client says what is wrong with it."""
+    monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 100_000)
+    async with owner(tmp_path, hub.address) as (replica, conversation):
+        genesis = replica.shelf[conversation].log.entries[EntryId(conversation)]
+        good = Writer(1, epoch=9).write(conversation, said("x"), parents=[genesis])
+        refused = Entries(conversation, (replace(good, signature=bytes(64)),) * 500)
+        hub.lie = lambda m: [refused] if isinstance(m, Ping | Open) else []
+        await until(lambda: replica.hub.last_error is not None)
+        assert replica.hub.last_error is not None
+        assert replica.hub.last_error.reason == "SLOW_READER"

@@ -1,23 +1,17 @@
 """The client's side of a link: unacked entries, repeated comparisons, final refusals."""
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
-from replica.conversation.shelf import MemoryShelf
 from replica.ids import Digest
 from replica.link.acks import acked_by
-from replica.link.channel import Channel
-from replica.link.client_side import BUSY_CHECKS_MAX, ClientSide
-from replica.link.effects import EffectsBuilder
+from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
-from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
 from replica.link.seed import SEEDINGS_MAX, seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
-from replica.log.entry import Entry
 from replica.refusals import (
     ConversationUnknown,
     EntriesMissing,
@@ -25,47 +19,10 @@ from replica.refusals import (
     NotAllowed,
     QuotaExceeded,
 )
+from tests.support.client_scene import Scene
 from tests.support.writers import Writer, said
 
 OTHER = Digest(b"?" * 32)
-
-
-@dataclass
-class Scene:
-    """A client with one conversation of five messages, open on a link."""
-
-    ada: Writer = field(default_factory=lambda: Writer(1))
-    sent: list[Message] = field(default_factory=list)
-    out: EffectsBuilder = field(default_factory=EffectsBuilder)
-    shelf: MemoryShelf = field(default_factory=MemoryShelf)
-
-    def __post_init__(self) -> None:
-        self.genesis = self.ada.genesis()
-        self.id = self.genesis.conversation
-        self.line: list[Entry] = [self.genesis]
-        for number in range(5):
-            self.line.append(self.ada.write(self.id, said(str(number)), parents=self.line[-1:]))
-        self.held = Conversation.restore(self.id, self.line)
-        self.shelf.add(self.held)
-        self.side = ClientSide(
-            self.shelf,
-            send=lambda message, _out: self.sent.append(message),
-            may_create=lambda _key: True,
-            entries_max=None,
-        )
-
-    def channel(self, *acked: Entry) -> Channel:
-        positions = [entry.position for entry in acked]
-        return self.side.add_channel(self.id, positions, drafts=True)
-
-    def receive(self, message: Message, now: float = 0.0) -> None:
-        self.side.receive(message, None, self.out, now)
-
-    def fault(self, error: Exception, entry: Entry | None = None) -> Fault:
-        return Fault.of(error, self.id, entry.id if entry else None)  # type: ignore[arg-type]
-
-    def delivered(self, kind: type) -> list:
-        return [event for event in self.out.deliver if isinstance(event, kind)]
 
 
 @pytest.fixture
@@ -111,7 +68,7 @@ def test_equal_is_believed_of_the_digest_that_was_sent_alone(scene: Scene) -> No
     scene.receive(Opened(scene.id, scene.held.log.digest, True))
     assert channel.state is not SyncState.SYNCHRONIZED
     assert channel.unacked
-    assert channel.asked_digest == scene.held.log.digest  # asked anew
+    assert channel.deadlines() == [limits.RESYNC_S]  # asked anew then
 
 
 def test_an_append_is_unacked_and_checked_later(scene: Scene) -> None:
@@ -256,6 +213,7 @@ def test_waiting_for_credit_postpones_the_recheck(scene: Scene) -> None:
 def test_an_inconclusive_comparison_is_postponed_a_few_times(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
+    channel.is_asking = True
     for _ in range(BUSY_CHECKS_MAX):
         channel.received_since_check = True
         scene.receive(Opened(scene.id, OTHER, False), 4.0)
@@ -351,7 +309,7 @@ def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
 ) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
-    channel.received_since_check = True
+    channel.is_asking = channel.received_since_check = True
     channel.unacked = {scene.line[-1].id} if is_unacked else set()
     scene.receive(Opened(scene.id, OTHER, False), 2.0)
     assert channel.check_at == 2.0 + limits.RESYNC_S
@@ -371,6 +329,7 @@ def test_a_channel_reconciles_until_the_heads_of_the_hub_are_held(scene: Scene) 
 
 def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(scene: Scene) -> None:
     channel = scene.channel()
+    channel.lists_due = {True}
     channel.state, channel.recheck_at = SyncState.RECONCILING, 3.0
     scene.receive(Ids(scene.id, tuple(sorted(scene.held.log.entries)), False, True))
     assert channel.state is SyncState.SYNCHRONIZED
@@ -379,17 +338,20 @@ def test_a_complete_list_of_ids_that_are_all_held_here_synchronizes(scene: Scene
 
 def test_a_list_of_ids_without_ours_is_asked_about_later(scene: Scene) -> None:
     channel = scene.channel()
+    channel.lists_due = {True}
     channel.state = SyncState.SYNCHRONIZED
     scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 2.0)
     assert channel.unacked == {entry.id for entry in scene.line[1:]}
     assert list(channel.outgoing) == [entry.id for entry in scene.line[1:]]
     assert channel.recheck_at == 2.0 + limits.RESYNC_S
+    channel.lists_due = {True}
     scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 4.0)
     assert channel.recheck_at == 2.0 + limits.RESYNC_S
 
 
 def test_a_list_of_ids_that_shows_all_acked_sets_no_recheck(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
+    channel.lists_due = {True}
     channel.state = SyncState.SYNCHRONIZED
     scene.receive(Ids(scene.id, tuple(sorted(scene.held.log.entries)), False, True))
     assert channel.recheck_at is None
@@ -414,6 +376,7 @@ def test_a_hub_that_opened_the_conversation_and_lost_it_again_is_given_all_of_it
     for _ in range(2):
         scene.receive(scene.fault(ConversationUnknown()))
         assert list(channel.outgoing) == [entry.id for entry in scene.line]
+        scene.side.send_open(channel, scene.out, 0.0, with_heads=True)
         scene.receive(Opened(scene.id, scene.held.log.digest, True))
         channel.outgoing.clear()
         channel.queued.clear()
@@ -436,6 +399,7 @@ def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(scene: Scene) -> Non
 
 def test_ids_that_only_the_hub_holds_keep_a_channel_reconciling(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
+    channel.lists_due = {True}
     channel.state = SyncState.RECONCILING
     ahead = scene.ada.write(scene.id, said("ahead"), parents=scene.line[-1:])
     scene.receive(Ids(scene.id, tuple(sorted([*scene.held.log.entries, ahead.id])), False, True))

@@ -61,6 +61,20 @@ def test_a_limit_never_shrinks(granted: list[int]) -> None:
     assert flow.sent_limit == max([WINDOW, *granted])
 
 
+def test_a_limit_counts_up_to_a_bound_ahead_of_what_was_sent() -> None:
+    """A hub that grants without end does not make a client queue its whole log."""
+    flow = FlowControl(ahead_bytes_max=1_000)
+    flow.begin(2**32 - 1)
+    assert flow.sent_limit == 1_000
+    flow.extend(2**60)
+    assert flow.sent_limit == 1_000
+    flow.sent_bytes = 900
+    flow.extend(1_200)
+    assert flow.sent_limit == 1_200
+    flow.extend(2**60)
+    assert flow.sent_limit == 1_900
+
+
 def test_a_window_beyond_the_limit_is_accepted_and_more_is_refused() -> None:
     flow = FlowControl()
     flow.count_received(ENTRIES, 2 * WINDOW)
