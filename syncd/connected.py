@@ -4,13 +4,13 @@ Pure. An append concerns the links that read its conversation, so their number a
 decides its cost, not the number of all links.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NewType
 
 from replica import limits
 from replica.ids import ConversationId, PublicKey
 from replica.link import Link, LinkedHost
+from syncd.listing import RestOfList
 
 LinkId = NewType("LinkId", int)
 
@@ -25,7 +25,7 @@ class Connected:
         self._opened: dict[LinkId, set[ConversationId]] = {}  # the inverse of _readers
         self.listed: dict[LinkId, set[ConversationId]] = {}
         """Conversations already listed to a follower."""
-        self.to_list: dict[LinkId, deque[ConversationId]] = {}
+        self.to_list: dict[LinkId, RestOfList] = {}
         """The rest of the list of a follower that has connected."""
         self.awaited: dict[LinkId, set[ConversationId]] = {}
         """Conversations listed to a host as awaited, which it has not opened since."""
@@ -86,10 +86,20 @@ class Connected:
             if link_id in self.awaited:
                 self.awaited[link_id].discard(conversation)
 
-    def hosts_apart(self, host: PublicKey, conversation: ConversationId) -> list[LinkId]:
-        """Return the links of a following host that do not have a conversation open."""
-        links = self._by_peer.get(host, {}).items()
-        return [i for i, link in links if link.host and conversation not in link.channels]
+    def is_list_due(self, link_id: LinkId) -> bool:
+        """Say whether a follower's list goes on now: it is not at its end, and there is credit."""
+        link = self._links.get(link_id)
+        return link is not None and link_id in self.to_list and link.flow.may_send()
+
+    def not_told(self, host: PublicKey, conversation: ConversationId) -> list[LinkId]:
+        """Return the links on which a host has a conversation neither open nor as awaited."""
+        return [
+            link_id
+            for link_id, link in self._by_peer.get(host, {}).items()
+            if link.host
+            and conversation not in link.channels
+            and conversation not in self.awaited.get(link_id, ())
+        ]
 
     def readers(self, conversation: ConversationId) -> list[tuple[LinkId, Link]]:
         """Return the links that have a conversation open, in the order in which they opened it."""

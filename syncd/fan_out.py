@@ -4,7 +4,6 @@ Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
 A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,12 +24,16 @@ from replica.link import (
     Message,
     Opened,
     Welcome,
-    grant_bytes,
 )
 from replica.log import Entry, Kind
 from syncd.connected import Connected, LinkId
 from syncd.hint import Answered, Hint, answers, hint_for
 from syncd.shelf import HubShelf
+
+LIST_STEP_ITEMS = 64
+"""Items of a list in one step: some 0.5 ms."""
+_ITEM_LANES = 128
+"""Lanes whose digest, where it is due, costs as much as an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,51 +98,49 @@ class FanOut:
         for link_id, link in self._connected.readers(conversation):
             self.add(link_id, link.leave(conversation, fault))
 
-    def list_all(self, link_id: LinkId) -> None:
-        """List all conversations of a follower that has just connected (LINK-8)."""
-        if not self._connected.links[link_id].follows:
-            return
-        peer = self._connected.links[link_id].peer
-        if peer is not None:
-            self._connected.to_list[link_id] = deque(self._shelf.listing(peer))
-            self.list_more(link_id)
+    def begin_list(self, link_id: LinkId) -> None:
+        """Begin the list of all conversations of a follower that has just connected (LINK-8)."""
+        link = self._connected.links[link_id]
+        if link.follows and link.peer is not None:
+            self._connected.to_list[link_id] = self._shelf.listing(link.peer)
 
     def list_more(self, link_id: LinkId) -> None:
-        """Go on with the list of a follower as far as its credit and one step go (LINK-94)."""
-        rest, link = self._connected.to_list.get(link_id), self._connected.links.get(link_id)
-        sent_bytes = 0
-        while rest and link is not None and link.peer is not None:
-            if not link.flow.may_send() or sent_bytes >= grant_bytes():
-                return
-            page = [rest.popleft() for _ in range(min(len(rest), limits.LISTING_ITEMS_MAX))]
-            items = filter(None, (self._shelf.listed(one, link.peer) for one in page))
-            before = link.flow.sent_bytes
-            self._list(link_id, list(items))
-            sent_bytes += link.flow.sent_bytes - before
-        self._connected.to_list.pop(link_id, None)
+        """Go on with the list of a follower by one step, if it is due (LINK-94)."""
+        link = self._connected.links.get(link_id)
+        if link is None or link.peer is None or not self._connected.is_list_due(link_id):
+            return
+        rest, items, cost = self._connected.to_list[link_id], list[ListingItem](), 0
+        while rest and cost < min(LIST_STEP_ITEMS, limits.LISTING_ITEMS_MAX):
+            conversation = next(rest)
+            item = self._shelf.listed(conversation, link.peer)
+            items += [item] if item is not None else []
+            held = self._shelf.get(conversation)
+            cost += 1 + (held.log.lane_count() // _ITEM_LANES if held is not None else 0)
+        if not rest:
+            del self._connected.to_list[link_id]
+        self._list(link_id, items)
 
     def list_one(self, conversation: ConversationId) -> None:
         """List a conversation to those following members it was not listed to yet."""
         held = self._shelf[conversation]
         for peer, followers in self._connected.followers(held.log.membership.roles):
-            item = self._shelf.listed(conversation, peer)
+            new = [i for i in followers if conversation not in self._connected.listed[i]]
+            item = self._shelf.listed(conversation, peer) if new else None
             if item is not None:
-                for link_id in followers:
+                for link_id in new:
                     self._list(link_id, [item])
 
     def list_awaited(self, conversation: ConversationId, hosts: Iterable[PublicKey]) -> None:
         """List a conversation again to hosts for which a request waits, unless it is open there."""
         for host in dict.fromkeys(hosts):
-            links = self._connected.hosts_apart(host, conversation)
+            links = self._connected.not_told(host, conversation)
             item = self._shelf.listed(conversation, host) if links else None
             if item is None or not item.awaited:
                 continue
             for link_id in links:
-                awaited = self._connected.awaited.setdefault(link_id, set())
-                if conversation not in awaited:
-                    awaited.add(conversation)
-                    self._connected.listed[link_id].add(conversation)
-                    self.add(link_id, self._connected.links[link_id].list_conversations([item]))
+                self._connected.awaited.setdefault(link_id, set()).add(conversation)
+                self._connected.listed[link_id].add(conversation)
+                self.add(link_id, self._connected.links[link_id].list_conversations([item]))
 
     def welcome(self, link_id: LinkId, effects: Effects, hosts: tuple[LinkedHost, ...]) -> None:
         """Add a link's effects with the linked hosts in its Welcome."""
@@ -233,3 +234,10 @@ class FanOut:
                     of[conversation, peer] = hint_for(held, peer)
                 hints.append((link_id, of[conversation, peer]))
         return tuple(hints)
+
+
+def list_more(connected: Connected, shelf: HubShelf, link_id: LinkId) -> HubEffects:
+    """Go on with a list by a step; repeat it while `Connected.is_list_due`, others between."""
+    out = FanOut(connected, shelf, 0.0)
+    out.list_more(link_id)
+    return out.build()

@@ -229,10 +229,10 @@ class Hub:
         if not was_ready and link.phase is Phase.READY:
             self.connected.note_greeted(link_id)
             out.welcome(link_id, effects, self.connected.hosts(self.policy.vouches_for))
-            out.list_all(link_id)
+            out.begin_list(link_id)
         else:
             out.add(link_id, effects)
-            out.list_more(link_id)
+        out.list_more(link_id)
         if isinstance(message, Close) and conversation is not None and link.peer is not None:
             out.list_awaited(conversation, [link.peer])
         self._pending_bytes_most += max(0, link.intake.pending_bytes - pending_before)

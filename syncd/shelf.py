@@ -7,11 +7,13 @@ about it causes a load.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from replica import limits
 from replica.conversation import Conversation, hosts_awaited
 from replica.ids import ConversationId, Digest, PublicKey
 from replica.link import ListingItem
+from syncd.listing import RestOfList
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Records:
         """By conversation; None if the members are unknown without a load."""
         self.of: dict[PublicKey, dict[ConversationId, None]] = {}
         """The same by member, so that a listing costs nothing for the conversations of others."""
+        self.awaiting: dict[PublicKey, dict[ConversationId, None]] = {}
+        """Those in which a request waits for a host, by host."""
 
     def is_unread(self, conversation: ConversationId) -> bool:
         """Say whether a conversation is stored, and its members are unknown until it is read."""
@@ -55,17 +59,23 @@ class Records:
         """Add a record, in place of any other of the conversation."""
         self.remove(conversation)
         self.all[conversation] = known
-        for member in known.members if known is not None else ():
-            self.of.setdefault(member, {})[conversation] = None
+        for key, found in self._named(known):
+            found.setdefault(key, {})[conversation] = None
 
     def remove(self, conversation: ConversationId) -> None:
         """Remove a record, if there is one."""
-        known = self.all.pop(conversation, None)
-        for member in known.members if known is not None else ():
-            of_member = self.of[member]
-            del of_member[conversation]
-            if not of_member:
-                del self.of[member]
+        for key, found in self._named(self.all.pop(conversation, None)):
+            del found[key][conversation]
+            if not found[key]:
+                del found[key]
+
+    def _named(
+        self, known: Known | None
+    ) -> Iterator[tuple[PublicKey, dict[PublicKey, dict[ConversationId, None]]]]:
+        """Yield each key that a record names, with the index to find it by."""
+        if known is not None:
+            yield from ((member, self.of) for member in known.members)
+            yield from ((host, self.awaiting) for host in known.awaiting)
 
 
 class HubShelf(Mapping[ConversationId, Conversation]):
@@ -172,16 +182,13 @@ class HubShelf(Mapping[ConversationId, Conversation]):
             return not held.is_member(peer)
         return known is not None and peer not in known.members
 
-    def listing(self, peer: PublicKey) -> list[ConversationId]:
-        """Return the conversations of a member: those that wait for it first, then by id."""
+    def listing(self, peer: PublicKey) -> RestOfList:
+        """Return the list of a member's conversations."""
         held = [c for c, one in self._held.items() if one.is_member(peer)]
-        waits = {c for c in held if peer in hosts_awaited(self._held[c])}
+        waiting = {c for c in held if peer in hosts_awaited(self._held[c])}
         stored = self.apart.of.get(peer, {})
-        for conversation in stored:
-            known = self.apart.all[conversation]
-            if known is not None and peer in known.awaiting:
-                waits.add(conversation)
-        return sorted((*held, *stored), key=lambda c: (c not in waits, c))
+        waiting.update(c for c in self.apart.awaiting.get(peer, ()) if c in stored)
+        return RestOfList(waiting, (c for c in chain(held, stored) if c not in waiting))
 
     def listed(self, conversation: ConversationId, peer: PublicKey) -> ListingItem | None:
         """Return the item of a list for a member; None for any other key."""

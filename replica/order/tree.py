@@ -6,8 +6,8 @@ valid seals form a tree, and the entries behind a seal are never reordered.
 
 from collections.abc import Collection, Iterable
 
-from replica.ids import EntryId
-from replica.log import Entry, Generation, Kind, Log, Membership, Request, Seal
+from replica.ids import EntryId, PublicKey
+from replica.log import Body, Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.node import SealNode
 from replica.order.open_tail import OpenTail
@@ -118,7 +118,7 @@ class Order:
         match entry.header.kind:
             case Kind.REQUEST:
                 self.requests[entry.id] = None
-                self.unanswered.add(entry)
+                self.unanswered.add(entry, _host_named(self.log.body(entry.id)))
             case Kind.SEAL:
                 return self._receive_seal(entry)
             case Kind.GENERATION:
@@ -166,7 +166,8 @@ class Order:
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
         # A refusal before its seal is none.
-        self.unanswered.add(self.log.entries[node.seal.request])
+        request = self.log.entries[node.seal.request]
+        self.unanswered.add(request, _host_named(self.log.body(request.id)))
 
     def _receive_generation(self, entry: Entry) -> None:
         if len(entry.header.parents) != 1:
@@ -253,3 +254,7 @@ class Order:
     def closing_cancels(self, request_id: EntryId) -> tuple[EntryId, ...]:
         """Return the CANCELs that close a request: visible, by its author or an owner."""
         return self.cancels.closing_cancels(self.log.entries[request_id], self.log.membership)
+
+
+def _host_named(body: Body | None) -> PublicKey | None:
+    return body.host if isinstance(body, Request) else None

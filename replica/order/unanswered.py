@@ -1,13 +1,19 @@
 """The requests of a log that have neither an answer nor a refusal, in order(x).
 
-Pure. Which of them are the latest must not depend on the order in which they came.
+Pure. Which of them are the latest must not depend on the order in which they came. The hosts
+that the latest name are counted as requests come and go: a hub asks for them for each item of
+a list, and for each member.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, KeysView
 
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
 from replica.log import Entry
+
+LATEST = 256
+"""Requests whose hosts are counted, the last in order(x)."""
 
 
 class Unanswered:
@@ -16,26 +22,55 @@ class Unanswered:
     def __init__(self) -> None:
         """Start empty."""
         self._keys: list[tuple[int, EntryId]] = []
+        self._host_of: dict[EntryId, PublicKey | None] = {}
+        self._hosts: Counter[PublicKey] = Counter()
 
     def __len__(self) -> int:
         """Return their number."""
         return len(self._keys)
 
-    def add(self, request: Entry) -> None:
-        """Add a request, if it is not among them."""
+    def add(self, request: Entry, host: PublicKey | None) -> None:
+        """Add a request, if it is not among them; `host` is None where its body is void."""
+        if request.id in self._host_of:
+            return
         at = self._index(request)
-        if self._keys[at : at + 1] != [request.order_key]:
-            self._keys.insert(at, request.order_key)
+        self._keys.insert(at, request.order_key)
+        self._host_of[request.id] = host
+        if at >= len(self._keys) - LATEST:
+            self._count(host, 1)
+            self._count_last_but_latest(-1)
 
     def discard(self, request: Entry) -> None:
         """Remove a request, if it is among them."""
+        if request.id not in self._host_of:
+            return
         at = self._index(request)
-        if self._keys[at : at + 1] == [request.order_key]:
-            del self._keys[at]
+        if at >= len(self._keys) - LATEST:
+            self._count_last_but_latest(1)
+            self._count(self._host_of[request.id], -1)
+        del self._keys[at], self._host_of[request.id]
 
     def latest(self) -> Iterator[EntryId]:
         """Yield their ids, the last in order(x) first."""
         return (entry_id for _, entry_id in reversed(self._keys))
 
+    @property
+    def hosts(self) -> KeysView[PublicKey]:
+        """The hosts that the latest requests name, as they are at any time."""
+        return self._hosts.keys()
+
     def _index(self, request: Entry) -> int:
         return bisect_left(self._keys, request.order_key)
+
+    def _count_last_but_latest(self, change: int) -> None:
+        """Count the request before the latest, which becomes one of them or is one no more."""
+        if len(self._keys) > LATEST:
+            _, entry_id = self._keys[-LATEST - 1]
+            self._count(self._host_of[entry_id], change)
+
+    def _count(self, host: PublicKey | None, change: int) -> None:
+        if host is None:
+            return
+        self._hosts[host] += change
+        if not self._hosts[host]:
+            del self._hosts[host]

@@ -17,7 +17,7 @@ from replica.link import Entries, Fault, Frame, Message, conversation_of
 from syncd.accountant import Accountant
 from syncd.budget import Budget
 from syncd.connected import LinkId
-from syncd.fan_out import HubEffects
+from syncd.fan_out import HubEffects, list_more
 from syncd.hint import Answered, Hint
 from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
@@ -162,7 +162,10 @@ class HubDriver:
     async def _receive_about_link(
         self, link_id: LinkId, message: Message, frame_bytes: int
     ) -> "asyncio.Future[None]":
-        """Pass on a message about no conversation: a Credit may continue a long answer."""
+        """Pass on a message about no conversation.
+
+        A Hello begins a list, and a Credit may continue it or a long answer.
+        """
         link, answered = self.hub.links.get(link_id), self.throttle.answered.get(link_id)
         peer = link.peer if link is not None else None
         if peer is not None and answered is not None:
@@ -172,7 +175,13 @@ class HubDriver:
             self.throttle.charge_answer(link_id, peer, effects)
             if answered is not None:
                 self.memory.note_received(link_id, link, answered)
-        return self._submit(effects)
+        done = self._submit(effects)
+        while peer is not None and self.hub.connected.is_list_due(link_id):
+            await self.pacer.step(peer)
+            effects = list_more(self.hub.connected, self.hub.shelf, link_id)
+            self.throttle.charge_answer(link_id, peer, effects)
+            done = self._submit(effects)
+        return done
 
     def _note_done(self, link_id: LinkId, size: int, appended_at: float | None) -> None:
         """Release a frame's bytes; note how long its entries took to be durable."""

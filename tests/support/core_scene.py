@@ -11,6 +11,7 @@ from replica.ids import ConversationId, Position
 from replica.link.events import Event, StateChanged, SyncState
 from replica.link.messages import Fault, Hello, Message
 from replica.log.entry import Entry
+from syncd.fan_out import list_more
 from syncd.hub import Hub, LinkId
 from syncd.policy import Policy
 from tests.support.writers import Writer, said
@@ -53,6 +54,8 @@ class Scene:
                 self.do(self.core.forget(conversation))
         while self._to_hub and self.link_id is not None:
             self.perform(self.hub.receive(self.link_id, self._to_hub.popleft(), self.now))
+            while self.hub.connected.is_list_due(self.link_id):
+                self.perform(list_more(self.hub.connected, self.hub.shelf, self.link_id))
         return effects
 
     def perform(self, effects) -> None:

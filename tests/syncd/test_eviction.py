@@ -159,7 +159,7 @@ def test_an_index_of_headers_lists_and_loads_like_an_evicted_conversation(bounde
     for conversation, entries in bounded.disk.items():
         index(again, conversation, entries)
     assert len(again.shelf) == 0
-    assert again.shelf.listing(BOB.public) == bounded.hub.shelf.listing(BOB.public)
+    assert list(again.shelf.listing(BOB.public)) == list(bounded.hub.shelf.listing(BOB.public))
     assert again.needs_load(BOB.public, bounded.ids[0])
     assert not again.needs_load(EVE.public, bounded.ids[0])
 

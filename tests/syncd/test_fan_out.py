@@ -21,13 +21,19 @@ from replica.link.messages import (
 )
 from replica.log.body import Role
 from replica.testing import of
+from syncd import fan_out
 from syncd.connected import Connected, LinkId
-from syncd.fan_out import FanOut
+from syncd.fan_out import FanOut, list_more
 from syncd.hint import Answered, hint_for
+from syncd.hub import Hub
+from syncd.policy import Policy
+from tests.support.call_count import calls
 from tests.support.host_scene import RUN, HostScene, read
 from tests.support.scene import HUB_KEY
 from tests.support.stories import answer
 from tests.support.writers import Writer, said
+
+READER = Writer(2)
 
 
 @pytest.fixture
@@ -134,6 +140,66 @@ def test_conversations_are_listed_in_the_order_of_their_ids(scene: HostScene):
     ]
     assert len(listed) == 11
     assert listed == sorted(scene.hub.shelf)
+
+
+def test_a_list_costs_the_same_however_many_requests_wait() -> None:
+    """Also a grant, beside members that were listed it before or do not follow."""
+
+    def work(requests: int) -> list[int]:
+        scene = HostScene()
+        for number in range(8):
+            hello = Hello((1,), follow=bool(number % 2))
+            scene.network.connect(scene.reader.public, hello=hello)
+        for _ in range(requests):
+            scene.request()
+        grant, held = scene.grant(Writer(9).public), scene.hub.shelf[scene.id]
+        assert held.log.digest  # the heads move with the entries since they were last read
+        message, link_id = Entries(scene.id, (grant,)), scene.hub.connect(scene.reader.public, 0.0)
+        hello = Hello((1,), follow=True)
+        return [
+            calls(lambda: scene.hub.push(scene.writer.public, message, 0.0)),
+            calls(lambda: scene.hub.receive(link_id, hello, 0.0)),
+        ]
+
+    for many, few in zip(work(60), work(2), strict=True):
+        assert many <= few + 20
+
+
+def hub_of_ten() -> Hub:
+    """Return a hub with ten conversations of READER."""
+    hub = Hub(HUB_KEY, Policy())
+    for number in range(20, 30):
+        genesis = Writer(number).genesis([Writer(number).public, READER.public])
+        hub.push(Writer(number).public, Entries(genesis.conversation, (genesis,)), 0.0)
+    return hub
+
+
+def test_a_long_list_is_sent_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "LIST_STEP_ITEMS", 4)
+    hub = hub_of_ten()
+    link_id = hub.connect(READER.public, 0.0)
+    steps = [hub.receive(link_id, Hello((1,), follow=True), 0.0)]
+    while hub.connected.is_list_due(link_id):
+        steps.append(list_more(hub.connected, hub.shelf, link_id))
+    listings = [of(Listing, (frame for _, frame in step.send)) for step in steps]
+    assert [len(one.items) for (one,) in listings] == [4, 4, 2]
+    listed = [item.conversation for (one,) in listings for item in one.items]
+    assert listed == sorted(hub.shelf)
+    hub.disconnect(link_id)
+    assert not list_more(hub.connected, hub.shelf, link_id).send
+
+
+def test_a_conversation_of_many_lanes_takes_more_of_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its digest may have to be computed."""
+    monkeypatch.setattr(fan_out, "_ITEM_LANES", 1)
+    monkeypatch.setattr(fan_out, "LIST_STEP_ITEMS", 4)
+    hub = hub_of_ten()
+    link_id = hub.connect(READER.public, 0.0)
+    effects = hub.receive(link_id, Hello((1,), follow=True), 0.0)
+    (listing,) = of(Listing, (frame for _, frame in effects.send))
+    assert len(listing.items) == 2
 
 
 def test_a_client_that_does_not_follow_gets_no_listing(scene: HostScene):

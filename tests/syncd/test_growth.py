@@ -10,6 +10,7 @@ from replica.link.messages import Entries, Hello, Ids, Listing, ListingItem, Mes
 from replica.log.body import Join, Role
 from replica.testing import of
 from syncd.connected import LinkId
+from syncd.fan_out import list_more
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.call_count import calls
@@ -159,7 +160,9 @@ def test_a_listing_has_many_conversations_in_one_frame(monkeypatch: pytest.Monke
     monkeypatch.setattr(limits, "LISTING_ITEMS_MAX", 2)
     ids.sort()
     link_id = hub.connect(writer.public, 0.0)
-    sent = hub.receive(link_id, Hello((1,), follow=True), 0.0).send
+    sent = [*hub.receive(link_id, Hello((1,), follow=True), 0.0).send]
+    while hub.connected.is_list_due(link_id):
+        sent += list_more(hub.connected, hub.shelf, link_id).send
     listings = of(Listing, (frame for _, frame in sent))
     assert [len(listing.items) for listing in listings] == [2, 2, 1]
     listed = [item for listing in listings for item in listing.items]

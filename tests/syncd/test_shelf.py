@@ -154,17 +154,17 @@ def test_all_conversations_of_a_member_are_listed_wherever_they_are(held: list[C
     shelf = filled(held)
     shelf.evict(frozenset().__contains__)
     assert len(shelf) == 2
-    assert shelf.listing(BOB.public) == sorted(one.id for one in held)
+    assert list(shelf.listing(BOB.public)) == sorted(one.id for one in held)
     for one in held:
         item = ListingItem(one.id, one.log.digest, one.creator)
         assert (shelf.listed(one.id, BOB.public), shelf.listed(one.id, EVE.public)) == (item, None)
-    assert shelf.listing(EVE.public) == []
+    assert list(shelf.listing(EVE.public)) == []
 
 
 def test_an_invalidated_conversation_is_listed_to_nobody(held: list[Conversation]):
     shelf = filled(held[:2])
     shelf.invalidate(held[0].id)
-    assert shelf.listing(BOB.public) == [held[1].id]
+    assert list(shelf.listing(BOB.public)) == [held[1].id]
     assert shelf.listed(held[0].id, BOB.public) is None
 
 
@@ -189,8 +189,8 @@ def test_a_listing_follows_the_records(held: list[Conversation]) -> None:
     shelf.forget(held[1].id)
     shelf.load(held[2])
     shelf.index(held[3])
-    assert shelf.listing(BOB.public) == sorted(one.id for one in held[2:])
+    assert list(shelf.listing(BOB.public)) == sorted(one.id for one in held[2:])
     shelf.forget(held[2].id)
     shelf.forget(held[3].id)
     shelf.forget(held[4].id)
-    assert shelf.listing(BOB.public) == []
+    assert list(shelf.listing(BOB.public)) == []

@@ -2,10 +2,10 @@
 
 import pytest
 
-from replica.conversation import awaited_hosts
 from replica.conversation.awaited_hosts import hosts_awaited
 from replica.log.body import Request, Role, Sampling
 from replica.log.entry import Entry
+from replica.order import unanswered
 from tests.replica.order.turn import Turn
 from tests.support.writers import Writer
 
@@ -25,18 +25,18 @@ class Asking(Turn):
 
 
 def test_who_has_answered_is_not_awaited() -> None:
-    assert list(hosts_awaited(Asking().held)) == []
+    assert set(hosts_awaited(Asking().held)) == set()
 
 
-def test_the_hosts_come_by_their_requests_the_latest_first() -> None:
+def test_each_host_that_is_asked_is_awaited() -> None:
     turn = Asking()
     for host in (turn.hal, turn.ida, turn.ida):
         turn.ask_of(host)
-    assert list(hosts_awaited(turn.held)) == [key.public for key in (turn.ida, turn.ida, turn.hal)]
+    assert hosts_awaited(turn.held) == {turn.ida.public, turn.hal.public}
 
 
 def test_the_latest_requests_alone_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaited_hosts, "REQUESTS_LOOKED_AT", 2)
+    monkeypatch.setattr(unanswered, "LATEST", 2)
     turn = Asking()
     for host in (turn.hal, turn.ida, turn.ida):
         turn.ask_of(host)

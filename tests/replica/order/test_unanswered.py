@@ -1,9 +1,16 @@
 """Requests without an answer, in order(x) and whatever the order of their arrival."""
 
+from itertools import islice
 from random import Random
 
+import pytest
+
+from replica.ids import PublicKey
+from replica.order import unanswered as module
 from replica.order.unanswered import Unanswered
 from tests.support.sample import Sample
+
+HOST, OTHER, THIRD = (PublicKey(one * 32) for one in (b"h", b"o", b"t"))
 
 
 def test_the_latest_come_first_in_any_order_of_arrival() -> None:
@@ -14,7 +21,7 @@ def test_the_latest_come_first_in_any_order_of_arrival() -> None:
         Random(seed).shuffle(entries)
         unanswered = Unanswered()
         for entry in (*entries, entries[0]):  # one is added twice
-            unanswered.add(entry)
+            unanswered.add(entry, HOST)
         assert list(unanswered.latest()) == expected
         assert len(unanswered) == 9
 
@@ -24,8 +31,27 @@ def test_what_is_discarded_is_gone_and_the_others_stay() -> None:
     first, second, third = sample.chain(3)
     unanswered = Unanswered()
     for entry in (third, first):
-        unanswered.add(entry)
+        unanswered.add(entry, HOST)
     unanswered.discard(second)  # never added
     unanswered.discard(third)
     unanswered.discard(third)
     assert list(unanswered.latest()) == [first.id]
+
+
+def test_the_hosts_are_those_of_the_latest_as_requests_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compared with a look at the latest ones after each change."""
+    monkeypatch.setattr(module, "LATEST", 3)
+    entries = list(Sample().chain(9))
+    for seed in range(20):
+        random, unanswered = Random(seed), Unanswered()
+        host_of = {entry.id: random.choice((HOST, OTHER, THIRD, None)) for entry in entries}
+        for _ in range(60):
+            entry = random.choice(entries)
+            if random.random() < 0.6:
+                unanswered.add(entry, host_of[entry.id])
+            else:
+                unanswered.discard(entry)
+            latest = {host_of[one] for one in islice(unanswered.latest(), 3)}
+            assert set(unanswered.hosts) == latest - {None}

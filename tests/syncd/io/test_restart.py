@@ -54,7 +54,7 @@ async def test_a_start_after_a_stop_reads_no_entry_of_a_long_log(tmp_path: Path)
         shelf = driver.hub.shelf
         assert not shelf
         assert shelf.is_known(_id())
-        assert shelf.listing(writer.public) == [_id()]
+        assert list(shelf.listing(writer.public)) == [_id()]
         listed = shelf.listed(_id(), writer.public)
         assert not driver.hub.needs_load(EVE.public, _id())
         held = await driver.permitted(writer.public, _id())
