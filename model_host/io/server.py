@@ -130,8 +130,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, offers.infos)
-    store = data_dir / "log" / "log.db"
-    policy = _follow_policy(config)
+    store, policy = data_dir / "log" / "log.db", _follow_policy(config)
     opening = partial(Replica.open, store, key, config.hub, hub_key=_hub_key(config))
     async with opening(follow=policy, host=info) as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")

@@ -157,7 +157,7 @@ def test_a_list_costs_the_same_however_many_requests_wait() -> None:
         message, link_id = Entries(scene.id, (grant,)), scene.hub.connect(scene.reader.public, 0.0)
         hello = Hello((1,), follow=True)
         return [
-            calls(lambda: scene.hub.push(scene.writer.public, message, 0.0)),
+            calls(lambda: scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0)),
             calls(lambda: scene.hub.receive(link_id, hello, 0.0)),
         ]
 
@@ -170,7 +170,9 @@ def hub_of_ten() -> Hub:
     hub = Hub(HUB_KEY, Policy())
     for number in range(20, 30):
         genesis = Writer(number).genesis([Writer(number).public, READER.public])
-        hub.push(Writer(number).public, Entries(genesis.conversation, (genesis,)), 0.0)
+        hub.begin_push(Writer(number).public, 0.0).whole(
+            Entries(genesis.conversation, (genesis,)), 0.0
+        )
     return hub
 
 
