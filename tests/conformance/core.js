@@ -512,12 +512,14 @@ class Order extends Conversation {
   }
   // Whether the request may go on from the node without its answer.
   isClosed(node, request, m) {
-    const reached = this.reach([request.id]);
-    return node === ROOT || this.closing(this.at(node.request), m).some((e) => reached.has(e.id));
+    return node === ROOT || this.closing(this.at(node.request), m).some((e) => this.unlisted(request, node).has(e.id));
+  }
+  unlisted(request, prev) { // C of ORD-6 without the answer
+    const listed = new Set(prev.context);
+    return walk(without([request.id], listed), (id) => without(this.at(id).parents, listed));
   }
   coverage(request, prev, answer, m) {
-    const listed = new Set(prev.context);
-    const found = walk(without([request.id], listed), (id) => without(this.at(id).parents, listed));
+    const found = this.unlisted(request, prev);
     if (request.conflict === 0 && answer) found.add(answer.id);
     const entries = this.each(found), places = new Groups();
     for (const e of entries) places.add(positionOf(e), e);
@@ -536,13 +538,14 @@ class Order extends Conversation {
     return nodes.filter((n) => !inner.has(n)).sort((a, b) => byOrder(activity(a), activity(b)));
   }
   branchEnd(node) {
-    const next = [...this.sealOf.values()].find((n) => n.prev === node); // they are in order(x)
-    return next ? this.branchEnd(next) : node;
+    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end ? n : end), node); // in order(x)
   }
   sealable(requestId) {
-    const request = this.at(requestId), queues = request.conflict === 0, basis = this.resolve(request.basis);
-    const m = this.membersAt(this.membershipHeads().slice(-64));
-    const prev = queues ? this.branchEnd(basis) : basis;
+    const request = this.at(requestId), host = request.control?.host, { now } = this;
+    if (!now.sees(request) || this.sealOf.has(requestId) || this.answerTo(requestId)) return null;
+    if (!now.has(host, HOST) || now.kept.has(host)) return null;
+    const queues = request.conflict === 0, basis = this.resolve(request.basis);
+    const m = this.membersAt(this.membershipHeads().slice(-64)), prev = queues ? this.branchEnd(basis) : basis;
     const answer = this.answerOf(prev), isClosed = this.isClosed(prev, request, m);
     const entries = this.coverage(request, prev, answer, m), prev_seal = prev.id || null;
     if (answer && (!queues || entries.includes(answer.id))) return { prev_seal, entries };
@@ -558,9 +561,7 @@ class Order extends Conversation {
     const free = (id) => idsOf(this.children.of(id).filter(isFree));
     return walk(ids.flatMap(free), free);
   }
-  isOpen(e) {
-    return e.kind === REQUEST && this.now.sees(e) && !this.answerTo(e.id) && !this.closing(e).length;
-  }
+  isOpen(e) { return e.kind === REQUEST && this.now.sees(e) && !this.answerTo(e.id) && !this.closing(e).length; }
   late(tip) {
     const listed = new Set(tip.context), behind = this.descend([this.start(tip)]);
     const forks = (e) => e.conflict === 1 && this.now.sees(e);

@@ -28,6 +28,7 @@ from syncd.hub import Hub
 from syncd.io.blob_service import BlobService
 from syncd.io.service import SyncService
 from syncd.mailboxes import VERDICTS_MAX, Mailboxes
+from syncd.pushing import Outcomes, Pushing
 from syncd.queries import Right
 from tests.simulation.planted import hub
 
@@ -224,15 +225,15 @@ def says_that_a_conversation_is_not_yours() -> Patch:
 
 
 def shows_a_stranger_what_is_held() -> Patch:
-    push = Hub.push
+    outcomes = Pushing.outcomes
 
-    def frank(self: Hub, peer: PublicKey, message: Entries, now: float) -> tuple:
-        effects, found = push(self, peer, message, now)
-        held = self.shelf.get(message.conversation)
+    def frank(self: Pushing, conversation: ConversationId) -> Outcomes:
+        found = outcomes(self, conversation)
+        held = self._shelf.get(conversation)
         known = held.log.entries if held is not None else {}
-        return effects, {i: None if i in known else fault for i, fault in found.items()}
+        return {i: None if i in known else fault for i, fault in found.items()}
 
-    return mock.patch.object(Hub, "push", frank)
+    return mock.patch.object(Pushing, "outcomes", frank)
 
 
 def checks_no_membership_at_delivery() -> Patch:

@@ -68,13 +68,14 @@ def test_a_plan_seals_the_list_of_the_rule_of_coverage():
 def test_a_second_seal_counts_the_tokens_of_its_own_entries_only():
     scene = Scene()
     first = scene.ask()
-    seal_id = scene.host_writes(scene.plan(first).seal, first)
+    planned = scene.plan(first)
+    seal_id = scene.host_writes(planned.seal, first)
     answer = Generation((ord("y"), END), (Text("y"),), 1, FinishReason.STOP)
     scene.host_writes(answer, seal_id)
     second = scene.plan(scene.ask("more"))
     assert len(second.seal.tokens_per_entry) == len(second.seal.entries) == 3
     assert second.seal.tokens_per_entry[0] == 2
-    assert second.prompt[: len(scene.plan(first).prompt)] == scene.plan(first).prompt
+    assert second.prompt[: len(planned.prompt)] == planned.prompt
 
 
 def test_a_seal_states_the_treatment_of_opaque_parts_of_its_own_entries_only():

@@ -155,7 +155,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "syncd", "--data-dir", str(tmp_path), "--log-format", "xml"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert "log_format" in ended.stderr
+    assert "--log-format" in ended.stderr
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
