@@ -64,7 +64,9 @@ LISTING_ITEMS_MAX = 1_024
 LISTED_MAX = 65_536
 """Listed conversations that a client remembers, so that an invented list is bounded."""
 ITEMS_PER_FRAME_MAX = 16_384
-"""Items of any other repeated field."""
+"""Items of any other repeated field, and all other fields together."""
+REQUEST_BYTES_MAX = 4_096
+"""Bytes of the request of a call whose kind needs no more."""
 
 IDLE_TIMEOUT_S = 60.0
 HEARTBEAT_S = 20.0

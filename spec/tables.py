@@ -106,7 +106,12 @@ MEANINGS = {
     "LISTED_MAX": ("quota", "listed conversations that a client remembers", ""),
     "ITEMS_PER_FRAME_MAX": (
         "quota",
-        "items of any other repeated field of a frame or call",
+        "items of any other repeated field of a frame or call, and all its other fields together",
+        "FRAME_TOO_LARGE",
+    ),
+    "REQUEST_BYTES_MAX": (
+        "quota",
+        "bytes of a request other than of Push, Watch, Fetch, Write, CountTokens and Import",
         "FRAME_TOO_LARGE",
     ),
     "IDLE_TIMEOUT_S": (

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class SyncServiceStub:
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     def __init__(self, channel):
@@ -80,7 +81,8 @@ class SyncServiceStub:
 
 class SyncServiceServicer:
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     def Authenticate(self, request, context):
@@ -192,7 +194,8 @@ def add_SyncServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class SyncService:
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     @staticmethod

@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class SyncServiceStub:
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     @_typing.overload
@@ -55,7 +56,8 @@ class SyncServiceStub:
 @_typing.type_check_only
 class SyncServiceAsyncStub(SyncServiceStub):
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -78,7 +80,8 @@ class SyncServiceAsyncStub(SyncServiceStub):
 
 class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a hub offers. Every call but Authenticate carries the ticket in the
-    metadata key "antiphon-ticket-bin".
+    metadata key "antiphon-ticket-bin"; the hub looks at it before it receives the
+    request. Messages to a hub are not compressed: UNIMPLEMENTED.
     """
 
     @_abc_1.abstractmethod

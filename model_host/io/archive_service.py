@@ -63,7 +63,7 @@ class ArchiveService:
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
         return {
-            "Export": rpc.server_stream(pb.ExportRequest, self.export),
+            "Export": rpc.server_stream(pb.ExportRequest, self.export, admit=self._callers.admit),
             "Import": rpc.both_streams(pb.ImportRequest, self.import_),
         }
 

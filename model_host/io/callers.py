@@ -24,6 +24,11 @@ class Callers:
     replica: Replica
     authenticator: Authenticator
 
+    @property
+    def admit(self) -> rpc.Admit:
+        """Admits calls of keys with a ticket, before any byte of their request is read."""
+        return rpc.ticket_holders(self.authenticator)
+
     async def member(
         self, conversation: bytes, context: rpc.Context
     ) -> tuple[Conversation, PublicKey]:

@@ -1,6 +1,7 @@
 """HostService over grpc.aio (spec/07-host §6): description, derived state, and calls by name."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.io.archive_service import ArchiveService, checkpoint_to_pb
@@ -17,6 +18,7 @@ from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
 from replica.conversation import Conversation
 from replica.io import rpc
+from replica.limits import BODY_BYTES_MAX, REQUEST_BYTES_MAX
 from replica.link import profile_to_pb
 from replica.log import Kind
 from replica.refusals import NotAllowed
@@ -57,18 +59,22 @@ class HostService:
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
         calls = self._calls
+        unary = partial(rpc.unary, admit=self._callers.admit)
+        text_bytes = BODY_BYTES_MAX + REQUEST_BYTES_MAX
         return {
             "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
-            "Describe": rpc.unary(pb.DescribeRequest, self.describe),
-            "Render": rpc.unary(pb.RenderRequest, calls.render),
-            "CountTokens": rpc.unary(pb.CountTokensRequest, calls.count_tokens),
-            "Warm": rpc.unary(pb.WarmRequest, calls.warm),
-            "Evict": rpc.unary(pb.EvictRequest, self.evict),
-            "Stats": rpc.unary(pb.StatsRequest, calls.stats.answer),
-            "Pages": rpc.unary(pb.PagesRequest, calls.pages.answer),
-            "ListCheckpoints": rpc.unary(pb.ListCheckpointsRequest, self.list_checkpoints),
+            "Describe": unary(pb.DescribeRequest, self.describe),
+            "Render": unary(pb.RenderRequest, calls.render),
+            "CountTokens": unary(pb.CountTokensRequest, calls.count_tokens, bytes_max=text_bytes),
+            "Warm": unary(pb.WarmRequest, calls.warm),
+            "Evict": unary(pb.EvictRequest, self.evict),
+            "Stats": unary(pb.StatsRequest, calls.stats.answer),
+            "Pages": unary(pb.PagesRequest, calls.pages.answer),
+            "ListCheckpoints": unary(pb.ListCheckpointsRequest, self.list_checkpoints),
             **calls.archives.handlers(),
-            "Replay": rpc.writing_stream(pb.ReplayRequest, calls.replays.replay),
+            "Replay": rpc.writing_stream(
+                pb.ReplayRequest, calls.replays.replay, admit=self._callers.admit
+            ),
         }
 
     async def authenticate(

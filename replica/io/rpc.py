@@ -4,11 +4,12 @@ Handlers accept and return bytes, because a deserialiser's exception text would
 otherwise reach the peer. The handler parses, and refuses with a typed error.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,17 +21,24 @@ from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import status
 from replica.io.logger import get_logger
-from replica.limits import FRAME_BYTES_MAX, IDLE_TIMEOUT_S, METADATA_BYTES_MAX
+from replica.limits import (
+    FRAME_BYTES_MAX,
+    IDLE_TIMEOUT_S,
+    METADATA_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+)
 from replica.link import (
     NO_CERTIFICATE,
     NONCE_BYTES,
     Authenticator,
     Challenge,
-    check_items,
+    Steps,
+    check_steps,
+    finished,
     prove,
 )
 from replica.log import parse, public_key
-from replica.refusals import FrameMalformed, PeerIdentityChanged, SlowReader
+from replica.refusals import FrameMalformed, FrameTooLarge, PeerIdentityChanged, SlowReader
 
 log = get_logger()
 
@@ -60,6 +68,8 @@ SERVER_OPTIONS = (
     # LINK-82: pings every 10 s are permitted; the timer of a peer is not exact.
     ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
     ("grpc.http2.bdp_probe", 0),
+    # Of the algorithms only identity: 1 KB of gzip can be a message of 1 MB.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.so_reuseport", 0),
     # LIM-14: calls are counted by their keys, and connections without a call by nobody else.
     ("grpc.max_connection_idle_ms", int(1_000 * IDLE_TIMEOUT_S)),
@@ -69,14 +79,14 @@ CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
 """Option of a server: connections of one of its addresses; more are closed at once."""
 
 STREAMS_MAX = "grpc.max_concurrent_streams"
-"""Option of a server: calls of one connection (LIM-14). No handler sees a call whose request does
-not come, so that nobody looks at its ticket, and it counts for no key."""
+"""Option of a server: calls of one connection (LIM-14)."""
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 else:
     Context = grpc.aio.ServicerContext
 _Request = TypeVar("_Request", bound=PbMessage)
+_Result = TypeVar("_Result")
 
 Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 """The handlers of a service's methods, by name."""
@@ -90,9 +100,46 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _parsed(request: type[_Request], data: bytes) -> _Request:
+class RunSteps(Protocol):
+    """Runs work in steps, and may serve others between them."""
+
+    async def __call__(self, steps: Steps[_Result], /) -> _Result:
+        """Run all steps; return the result."""
+        ...
+
+
+Admit = Callable[[Context], AbstractAsyncContextManager[RunSteps]]
+"""Surrounds a unary call, or the receipt of the request of a stream.
+
+It is entered before any byte of the request is asked for, so a call that it refuses costs
+neither memory nor parsing.
+"""
+
+
+async def _at_once(steps: Steps[_Result], /) -> _Result:
+    return finished(steps)
+
+
+@asynccontextmanager
+async def anybody(_context: Context) -> AsyncIterator[RunSteps]:
+    """Admit a call of anybody, and run its steps at once."""
+    yield _at_once
+
+
+def ticket_holders(authenticator: Authenticator) -> Admit:
+    """Return what admits calls with a ticket of `authenticator`, and runs their steps at once."""
+
+    @asynccontextmanager
+    async def admit(context: Context) -> AsyncIterator[RunSteps]:
+        caller(authenticator, context)
+        yield _at_once
+
+    return admit
+
+
+def _parse_steps(request: type[_Request], data: bytes) -> Steps[_Request]:
     """Parse a request. Raises FrameTooLarge before it is parsed, FrameMalformed."""
-    check_items(data, request.DESCRIPTOR)
+    yield from check_steps(data, request.DESCRIPTOR)
     return parse(request, data, FrameMalformed)
 
 
@@ -100,62 +147,83 @@ async def _each_parsed(
     request: type[_Request], frames: AsyncIterator[bytes]
 ) -> AsyncIterator[_Request]:
     async for data in frames:
-        yield _parsed(request, data)
+        yield finished(_parse_steps(request, data))
+
+
+async def _received(
+    request: type[_Request], frames: AsyncIterator[bytes], run: RunSteps, bytes_max: int
+) -> _Request:
+    """Receive the only request of a call. Raises FrameTooLarge before it is parsed, FrameMalformed.
+
+    gRPC would receive it before a handler of one request is asked.
+    """
+    data = await anext(frames, None)
+    if data is None:
+        raise FrameMalformed("the call has no request")
+    if len(data) > bytes_max:
+        raise FrameTooLarge(f"the request has {len(data)} bytes, of {bytes_max} at most")
+    return await run(_parse_steps(request, data))
 
 
 def unary(
     request: type[_Request],
     handler: Callable[[_Request, Context], Awaitable[PbMessage]],
     on_refusal: OnRefusal | None = None,
-    admit: Callable[[Context], AbstractAsyncContextManager[object]] = nullcontext,
+    admit: Admit = anybody,
+    bytes_max: int = REQUEST_BYTES_MAX,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Wrap an async unary handler: parse its request, turn errors into typed statuses.
+    """Wrap an async unary handler: receive its request, turn errors into typed statuses."""
 
-    `admit` surrounds all of it, so that a call it refuses costs no parsing.
-    """
-
-    async def call(data: bytes, context: Context) -> bytes:
-        async with answering(context, on_refusal), admit(context):
-            answer = await handler(_parsed(request, data), context)
+    async def call(frames: AsyncIterator[bytes], context: Context) -> bytes:
+        async with answering(context, on_refusal), admit(context) as run:
+            answer = await handler(await _received(request, frames, run, bytes_max), context)
             return answer.SerializeToString()
         raise AssertionError("a call that fails has ended")
 
-    return grpc.unary_unary_rpc_method_handler(call)
+    return grpc.stream_unary_rpc_method_handler(call)
 
 
 def server_stream(
     request: type[_Request],
     handler: Callable[[_Request, Context], AsyncIterator[PbMessage]],
     on_refusal: OnRefusal | None = None,
+    admit: Admit = anybody,
+    bytes_max: int = REQUEST_BYTES_MAX,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async generator that answers one request with many messages.
 
     A reader that takes too long for one gets SlowReader: gRPC can't end the call earlier.
     """
 
-    async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def call(frames: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async with answering(context, on_refusal):
-            async for message in handler(_parsed(request, data), context):
+            async with admit(context) as run:
+                asked = await _received(request, frames, run, bytes_max)
+            async for message in handler(asked, context):
                 began = time.monotonic()
                 yield message.SerializeToString()
                 if time.monotonic() - began > limits.WRITE_TIMEOUT_S:
                     raise SlowReader
 
-    return grpc.unary_stream_rpc_method_handler(call)
+    return grpc.stream_stream_rpc_method_handler(call)
 
 
 def writing_stream(
     request: type[_Request],
     handler: Callable[[_Request, Context], Awaitable[None]],
     on_refusal: OnRefusal | None = None,
+    admit: Admit = anybody,
+    bytes_max: int = REQUEST_BYTES_MAX,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap a coroutine that answers one request by writing to the context itself."""
 
-    async def call(data: bytes, context: Context) -> None:
+    async def call(frames: AsyncIterator[bytes], context: Context) -> None:
         async with answering(context, on_refusal):
-            await handler(_parsed(request, data), context)
+            async with admit(context) as run:
+                asked = await _received(request, frames, run, bytes_max)
+            await handler(asked, context)
 
-    return grpc.unary_stream_rpc_method_handler(call)
+    return grpc.stream_stream_rpc_method_handler(call)
 
 
 def client_stream(
@@ -202,12 +270,21 @@ async def answering(context: Context, on_refusal: OnRefusal | None = None) -> As
     except AntiphonError as error:
         if on_refusal is not None:
             on_refusal(error)
-        await status.abort(context, error)
+        await _abort(context, error)
     except Exception:
         log.exception("a call failed")
         if on_refusal is not None:
             on_refusal(bug())
-        await status.abort(context, bug())
+        await _abort(context, bug())
+
+
+async def _abort(context: Context, error: AntiphonError) -> None:
+    """End the call with a typed status, unless gRPC has ended it meanwhile."""
+    try:
+        await status.abort(context, error)
+    except grpc.aio.InternalError as ended:
+        # As where the caller cancels; gRPC would log the error with its traceback.
+        raise asyncio.CancelledError from ended
 
 
 def bug() -> AntiphonError:

@@ -36,7 +36,7 @@ from replica.link.events import (
 from replica.link.exchange import Side
 from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
-from replica.link.item_bounds import check_items
+from replica.link.item_bounds import check_steps
 from replica.link.link import Link, Phase
 from replica.link.messages import (
     Ack,
@@ -65,7 +65,7 @@ from replica.link.profile_choice import (
     profiles_of,
     sampling_to_state,
 )
-from replica.link.steps import STEP_ENTRIES, Steps
+from replica.link.steps import STEP_ENTRIES, Steps, finished
 
 __all__ = [
     "NONCE_BYTES",
@@ -114,7 +114,7 @@ __all__ = [
     "Welcome",
     "Welcomed",
     "acked_by",
-    "check_items",
+    "check_steps",
     "compare_heads",
     "conversation_of",
     "decode_frame",
@@ -125,6 +125,7 @@ __all__ = [
     "entries_to_pb",
     "fault_from_pb",
     "fault_to_pb",
+    "finished",
     "grant_bytes",
     "heads_from_pb",
     "heads_to_pb",

@@ -24,7 +24,7 @@ from replica.ids import (
 )
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
 from replica.link import messages as m
-from replica.link.item_bounds import check_items
+from replica.link.item_bounds import check_steps
 from replica.link.steps import STEP_ENTRIES, Steps, finished
 from replica.log import (
     entry_from_pb,
@@ -314,7 +314,7 @@ def decode_steps(data: bytes, direction: Direction) -> Steps[m.Message]:
     """Decode one frame in steps of some milliseconds. Raises FrameTooLarge or FrameMalformed."""
     if len(data) > FRAME_BYTES_MAX:
         raise FrameTooLarge(f"the frame has {len(data)} bytes")
-    check_items(data, _WRAPPERS[direction].DESCRIPTOR)
+    yield from check_steps(data, _WRAPPERS[direction].DESCRIPTOR)
     raw = parse(_WRAPPERS[direction], data, FrameMalformed)
     name = raw.WhichOneof("message")
     if name is None:

@@ -8,10 +8,10 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ID_BYTES, Digest
 from replica.io import rpc
-from replica.link import Authenticator
 from replica.refusals import ArgumentInvalid, LinkIdle
 from syncd.io.blob_stores import BlobStores
 from syncd.io.driver import HubDriver
+from syncd.io.gate import Gate
 from syncd.io.requests import conversation_id
 from syncd.queries import Right
 
@@ -25,20 +25,20 @@ def _digest(value: bytes) -> Digest:
 class BlobService:
     """The calls of BlobService."""
 
-    def __init__(self, driver: HubDriver, authenticator: Authenticator, blobs: BlobStores) -> None:
+    def __init__(self, driver: HubDriver, gate: Gate, blobs: BlobStores) -> None:
         """Serve `blobs` to the members of the conversations of `driver`'s hub."""
         self._driver = driver
-        self._authenticator = authenticator
+        self._gate = gate
         self._blobs = blobs
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused = self._driver.counters.note_refusal
+        refused, counted = self._driver.counters.note_refusal, self._gate.counted
         return {
-            "Stat": rpc.unary(pb.StatRequest, self.stat, refused),
-            "Read": rpc.server_stream(pb.ReadRequest, self.read, refused),
+            "Stat": rpc.unary(pb.StatRequest, self.stat, refused, counted),
+            "Read": rpc.server_stream(pb.ReadRequest, self.read, refused, self._gate.transfer),
             "Write": rpc.client_stream(pb.WriteRequest, self.write, refused),
-            "Remove": rpc.unary(pb.RemoveRequest, self.remove, refused),
+            "Remove": rpc.unary(pb.RemoveRequest, self.remove, refused, counted),
         }
 
     async def _permitted(
@@ -47,14 +47,13 @@ class BlobService:
         context: rpc.Context,
         right: Right,
     ) -> Conversation:
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         return await self._driver.permitted(peer, conversation_id(request.conversation), right)
 
     async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
         """Return the state of a blob."""
-        with self._driver.calls.count(rpc.caller(self._authenticator, context)):
-            held = await self._permitted(request, context, Right.READ)
-            state = await self._blobs.stat(held.id, _digest(request.digest))
+        held = await self._permitted(request, context, Right.READ)
+        state = await self._blobs.stat(held.id, _digest(request.digest))
         return pb.StatResponse(
             complete=state.complete,
             committed_bytes=state.committed_bytes,
@@ -65,7 +64,7 @@ class BlobService:
         self, request: pb.ReadRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
-        with self._driver.transfers.count(rpc.caller(self._authenticator, context)) as check:
+        with self._driver.transfers.count(self._gate.key_of(context)) as check:
             held = await self._permitted(request, context, Right.READ)
             async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
                 check()
@@ -78,7 +77,7 @@ class BlobService:
     ) -> pb.WriteResponse:
         """Receive a blob from its committed size on; committed bytes stay if the stream breaks."""
         # The ticket first: a silent call of a stranger must not stay.
-        with self._driver.transfers.count(rpc.caller(self._authenticator, context)) as check:
+        with self._driver.transfers.count(self._gate.key_of(context)) as check:
             return await self._write(requests, context, check)
 
     async def _write(
@@ -94,7 +93,7 @@ class BlobService:
         digest = _digest(first.digest)
         expire_ms = first.expire_time_ms
         self._blobs.check_size(first.size_bytes)
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         self._driver.throttle.charge(peer, held.id, uploads=1)
         async with await self._blobs.open_write(
             held.id, digest, first.size_bytes, first.offset, expire_ms
@@ -115,9 +114,8 @@ class BlobService:
 
     async def remove(self, request: pb.RemoveRequest, context: rpc.Context) -> pb.RemoveResponse:
         """Delete a blob that expires; owners and hosts only."""
-        with self._driver.calls.count(rpc.caller(self._authenticator, context)):
-            held = await self._permitted(request, context, Right.REMOVE_BLOBS)
-            removed = await self._blobs.remove(held.id, _digest(request.digest))
+        held = await self._permitted(request, context, Right.REMOVE_BLOBS)
+        removed = await self._blobs.remove(held.id, _digest(request.digest))
         return pb.RemoveResponse(removed_bytes=removed)
 
 

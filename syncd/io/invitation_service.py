@@ -1,19 +1,15 @@
 """InvitationService over grpc.aio: the hub's mailboxes, kept in its store (spec/09-trust §5)."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
 import structlog
-from google.protobuf.message import Message as PbMessage
 
 from antiphon.v1 import invitation_pb2 as pb
 from replica import limits
 from replica.conversation import EntryStore
 from replica.ids import ID_BYTES, ConversationId, PublicKey
 from replica.io import rpc
-from replica.link import Authenticator
 from replica.refusals import ArgumentInvalid, CreateForbidden, ValueDamaged
 from syncd.io.driver import HubDriver
+from syncd.io.gate import Gate
 from syncd.io.throttle import CALL_BYTES
 from syncd.mailboxes import SHARDS, Mailboxes
 
@@ -21,17 +17,15 @@ log = structlog.get_logger()
 
 _NO_CONVERSATION = ConversationId(bytes(ID_BYTES))
 """No conversation has this id, so the calls are paid for as a stranger's."""
-_Request = TypeVar("_Request", bound=PbMessage)
-_Answer = TypeVar("_Answer", bound=PbMessage)
 
 
 class InvitationService:
     """The calls of InvitationService."""
 
-    def __init__(self, driver: HubDriver, authenticator: Authenticator) -> None:
-        """Serve mailboxes to keys with a ticket; `load` comes before the first call."""
+    def __init__(self, driver: HubDriver, gate: Gate) -> None:
+        """Serve mailboxes to callers that `gate` admits; `load` comes before the first call."""
         self._driver = driver
-        self._authenticator = authenticator
+        self._gate = gate
         self._boxes = Mailboxes()
 
     async def load(self) -> None:
@@ -50,27 +44,14 @@ class InvitationService:
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused, counted = self._driver.counters.note_refusal, self._counted
+        refused, counted = self._driver.counters.note_refusal, self._gate.counted
         return {
-            "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, counted(self.open), refused),
-            "Deposit": rpc.unary(pb.DepositRequest, counted(self.deposit), refused),
-            "Collect": rpc.unary(pb.CollectRequest, counted(self.collect), refused),
-            "Answer": rpc.unary(pb.AnswerRequest, counted(self.answer), refused),
-            "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, counted(self.close), refused),
+            "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, self.open, refused, counted),
+            "Deposit": rpc.unary(pb.DepositRequest, self.deposit, refused, counted),
+            "Collect": rpc.unary(pb.CollectRequest, self.collect, refused, counted),
+            "Answer": rpc.unary(pb.AnswerRequest, self.answer, refused, counted),
+            "CloseMailbox": rpc.unary(pb.CloseMailboxRequest, self.close, refused, counted),
         }
-
-    def _counted(
-        self, handler: Callable[[_Request, rpc.Context], Awaitable[_Answer]]
-    ) -> Callable[[_Request, rpc.Context], Awaitable[_Answer]]:
-        """Return a handler whose calls count as running, and wait for a step."""
-
-        async def call(request: _Request, context: rpc.Context) -> _Answer:
-            peer = rpc.caller(self._authenticator, context)
-            with self._driver.calls.count(peer):
-                await self._driver.pacer.step(peer)
-                return await handler(request, context)
-
-        return call
 
     async def open(
         self, request: pb.OpenMailboxRequest, context: rpc.Context
@@ -131,7 +112,7 @@ class InvitationService:
 
     def _caller(self, context: rpc.Context) -> PublicKey:
         """Return the caller's key. Raises Unauthenticated, RateLimited."""
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         self._driver.throttle.check(peer, _NO_CONVERSATION)
         self._driver.throttle.charge(peer, _NO_CONVERSATION, sent_bytes=CALL_BYTES)
         return peer

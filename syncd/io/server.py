@@ -46,6 +46,7 @@ from syncd.io.blob_stores import BlobStores
 from syncd.io.collection import Collection
 from syncd.io.config import HubConfig
 from syncd.io.driver import HubDriver
+from syncd.io.gate import Gate
 from syncd.io.invitation_service import InvitationService
 from syncd.io.service import SyncService
 from syncd.measures import measures
@@ -108,9 +109,10 @@ async def start(config: HubConfig) -> HubServer:
         certificate = None
         if not all(map(is_loopback, wanted)):
             certificate = CertificateFile(data_dir / "certificate.pem")
-        sync_service = SyncService(driver, authenticator, certificate)
-        blob_service = BlobService(driver, authenticator, blobs)
-        invitations = InvitationService(driver, authenticator)
+        gate = Gate(driver, authenticator)
+        sync_service = SyncService(driver, authenticator, gate, certificate)
+        blob_service = BlobService(driver, gate, blobs)
+        invitations = InvitationService(driver, gate)
         await invitations.load()
         services = (sync_service, blob_service, invitations)
         await add_services(

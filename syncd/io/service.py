@@ -6,7 +6,6 @@ It parses requests, calls the pure modules of syncd/ and encodes their results
 
 import asyncio
 from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import assert_never
 
@@ -40,12 +39,12 @@ from replica.link import (
     linked_host_to_pb,
 )
 from replica.log import entry_id, entry_to_pb
-from replica.refusals import FrameTooLarge
 from syncd import pushed, queries, watch
 from syncd.connected import LinkId
 from syncd.delivery import Outgoing, delivered
 from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
+from syncd.io.gate import Gate
 from syncd.io.outbox import Encode, Item, Outbox
 from syncd.io.requests import conversation_id
 
@@ -59,28 +58,34 @@ class SyncService:
         self,
         driver: HubDriver,
         authenticator: Authenticator,
+        gate: Gate,
         certificate: CertificateFile | None = None,
     ) -> None:
-        """Serve `driver`'s hub to keys with a ticket of `authenticator`, and with TLS or without.
+        """Serve `driver`'s hub to callers that `gate` admits, with TLS or without.
 
-        The `certificate` is the one that callers over TLS see.
+        `authenticator` makes their tickets; the `certificate` is the one that callers over
+        TLS see.
         """
         self._driver = driver
         self._authenticator = authenticator
+        self._gate = gate
         self._certificate = certificate
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused = self._driver.counters.note_refusal
+        refused, counted = self._driver.counters.note_refusal, self._gate.counted
+        frame = limits.FRAME_BYTES_MAX
         return {
             "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
             "Link": grpc.stream_stream_rpc_method_handler(self.link),
-            "Push": rpc.unary(pb.PushRequest, self.push, refused, self._admit_push),
-            "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused),
-            "Fetch": rpc.server_stream(pb.FetchRequest, self.fetch, refused),
-            "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused),
-            "Resolve": rpc.unary(pb.ResolveRequest, self.resolve, refused),
-            "Delete": rpc.unary(pb.DeleteRequest, self.delete, refused),
+            "Push": rpc.unary(pb.PushRequest, self.push, refused, counted, frame),
+            "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused, counted, frame),
+            "Fetch": rpc.server_stream(
+                pb.FetchRequest, self.fetch, refused, self._gate.transfer, frame
+            ),
+            "Hosts": rpc.unary(pb.HostsRequest, self.hosts, refused, counted),
+            "Resolve": rpc.unary(pb.ResolveRequest, self.resolve, refused, counted),
+            "Delete": rpc.unary(pb.DeleteRequest, self.delete, refused, counted),
         }
 
     async def authenticate(
@@ -100,7 +105,7 @@ class SyncService:
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
         async with rpc.answering(context, self._driver.counters.note_refusal):
-            await self._run_link(rpc.caller(self._authenticator, context), frames, context)
+            await self._run_link(self._gate.key_of(context), frames, context)
 
     async def _run_link(
         self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context
@@ -169,19 +174,9 @@ class SyncService:
 
     # --- Push, Hosts, Resolve, Fetch -------------------------------------------------------
 
-    @asynccontextmanager
-    async def _admit_push(self, context: rpc.Context) -> AsyncIterator[None]:
-        """Count a call, which waits for its steps with all its bytes; the first is to parse it."""
-        peer = rpc.caller(self._authenticator, context)
-        with self._driver.calls.count(peer):
-            await self._driver.pacer.step(peer)
-            yield
-
     async def push(self, request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
         """Append entries; the response follows once all admitted ones are durable."""
-        peer = rpc.caller(self._authenticator, context)
-        if request.ByteSize() > limits.FRAME_BYTES_MAX:
-            raise FrameTooLarge(f"the request has {request.ByteSize()} bytes")
+        peer = self._gate.key_of(context)
         self._driver.counters.bytes_in += request.ByteSize()
         try:
             message = await self._driver.pacer.in_steps(entries_steps(request), peer)
@@ -195,7 +190,7 @@ class SyncService:
 
     async def hosts(self, _request: pb.HostsRequest, context: rpc.Context) -> pb.HostsResponse:
         """Name the linked model hosts, those the hub vouches for first and marked (LINK-83)."""
-        self._driver.throttle.call(rpc.caller(self._authenticator, context))
+        self._driver.throttle.call(self._gate.key_of(context))
         return pb.HostsResponse(hosts=map(linked_host_to_pb, self._hosts()))
 
     def _hosts(self) -> tuple[LinkedHost, ...]:
@@ -204,20 +199,18 @@ class SyncService:
 
     async def resolve(self, request: pb.ResolveRequest, context: rpc.Context) -> pb.ResolveResponse:
         """Return the fate of an entry; of a request, also its seal and generation."""
-        peer = rpc.caller(self._authenticator, context)
-        with self._driver.calls.count(peer):
-            held = await self._driver.permitted(peer, conversation_id(request.conversation))
-            fate = queries.fate_of(held, EntryId(request.id))
-            if isinstance(fate, queries.Held):
-                await self._driver.performer.flush(held.id)
+        peer = self._gate.key_of(context)
+        held = await self._driver.permitted(peer, conversation_id(request.conversation))
+        fate = queries.fate_of(held, EntryId(request.id))
+        if isinstance(fate, queries.Held):
+            await self._driver.performer.flush(held.id)
         return _fate_to_pb(fate)
 
     async def delete(self, request: pb.DeleteRequest, context: rpc.Context) -> pb.DeleteResponse:
         """Delete a conversation and its blobs; owners only."""
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         conversation = conversation_id(request.conversation)
-        with self._driver.calls.count(peer):
-            entries = await self._driver.delete(peer, conversation)
+        entries = await self._driver.delete(peer, conversation)
         log.info("conversation deleted", conversation=short(conversation), key=short(peer))
         return pb.DeleteResponse(entries=entries)
 
@@ -225,7 +218,7 @@ class SyncService:
         self, request: pb.FetchRequest, context: rpc.Context
     ) -> AsyncIterator[pb.FetchResponse]:
         """Send entries by id or lane range."""
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         with self._driver.transfers.count(peer) as check:
             held = await self._driver.permitted(peer, conversation_id(request.conversation))
             ids = [EntryId(one) for one in request.ids]
@@ -248,7 +241,7 @@ class SyncService:
 
     async def watch(self, request: pb.WatchRequest, context: rpc.Context) -> None:
         """Send a conversation's entries and drafts as they arrive, through a link of its own."""
-        peer = rpc.caller(self._authenticator, context)
+        peer = self._gate.key_of(context)
         conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
         opening = watch.opening(conversation, cursor, drafts=request.drafts)
         taken = watch.Taken()
@@ -264,8 +257,6 @@ class SyncService:
                 await pace()
                 await self._driver.receive(link_id, credit, 0)
 
-        with self._driver.calls.count(peer):
-            await pace()  # before there is a link, whose time runs
         self._driver.throttle.check(peer, conversation)
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
         with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):

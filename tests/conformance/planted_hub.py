@@ -107,7 +107,7 @@ def parses_frames_of_any_size() -> Patch:
 
 
 def counts_no_items() -> Patch:
-    return mock.patch("replica.link.codec.check_items", _nothing)
+    return mock.patch("replica.link.codec.check_steps", lambda *_: ())
 
 
 # --- credit ---------------------------------------------------------------------------

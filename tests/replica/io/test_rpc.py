@@ -1,70 +1,68 @@
-"""The wrappers of handlers: each parses alike, whatever streams its method has."""
+"""What a server asks of a call before it parses its request."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 
-from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica import limits
-from replica.errors import AntiphonError
 from replica.io import rpc
 from replica.io.grpc_server import add_services, bounded_server, listen
-from replica.io.status import from_rpc_error
+from tests.support.callers import refused
 
-FULL = pb.PushRequest(entries=[log_pb2.Entry()] * (limits.ENTRIES_PER_FRAME_MAX + 1))
-
-
-async def answer(request: pb.PushRequest, context: rpc.Context) -> pb.PushResponse:
-    raise AssertionError("it was parsed")
+SMALL = pb.DeleteRequest(conversation=bytes(32)).SerializeToString()
 
 
-async def write(request: pb.PushRequest, context: rpc.Context) -> None:
-    await answer(request, context)
+async def _delete(_request: pb.DeleteRequest, _context: rpc.Context) -> pb.DeleteResponse:
+    return pb.DeleteResponse(entries=1)
 
 
-async def answers(request: pb.PushRequest, context: rpc.Context) -> AsyncIterator[pb.PushResponse]:
-    yield await answer(request, context)
-
-
-async def answer_all(
-    requests: AsyncIterator[pb.PushRequest], context: rpc.Context
-) -> pb.PushResponse:
-    return await answer(await anext(requests), context)
-
-
-async def answers_all(
-    requests: AsyncIterator[pb.PushRequest], context: rpc.Context
-) -> AsyncIterator[pb.PushResponse]:
-    yield await answer(await anext(requests), context)
-
-
-@pytest.mark.parametrize(
-    ("wrap", "handler", "method"),
-    [
-        (rpc.unary, answer, "unary_unary"),
-        (rpc.writing_stream, write, "unary_stream"),
-        (rpc.server_stream, answers, "unary_stream"),
-        (rpc.client_stream, answer_all, "stream_unary"),
-        (rpc.both_streams, answers_all, "stream_stream"),
-    ],
-)
-async def test_items_are_counted_before_they_are_parsed_and_so_is_the_refusal(
-    wrap, handler, method: str
-) -> None:
-    refused: list[AntiphonError] = []
-    server = bounded_server(calls_max=2)
-    address = listen(server, "127.0.0.1:0")
-    handlers = {"Call": wrap(pb.PushRequest, handler, refused.append)}
-    await add_services(server, {"Test": handlers})
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    server = bounded_server()
+    found = listen(server, "127.0.0.1:0")
+    await add_services(server, {"Test": {"Delete": rpc.unary(pb.DeleteRequest, _delete)}})
     await server.start()
-    data = FULL.SerializeToString()
-    async with grpc.aio.insecure_channel(address) as channel:
-        sent = [data] if method.startswith("stream") else data
-        call = getattr(channel, method)("/Test/Call")(sent)
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            await (anext(aiter(call)) if method.endswith("stream") else call)
+    yield found
     await server.stop(None)
-    assert from_rpc_error(ended.value).reason == "FRAME_TOO_LARGE"
-    assert [error.reason for error in refused] == ["FRAME_TOO_LARGE"]
+
+
+@asynccontextmanager
+async def _channel(
+    address: str, compression: grpc.Compression = grpc.Compression.NoCompression
+) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(address, compression=compression) as channel:
+        yield channel
+
+
+@pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+async def test_a_compressed_request_is_refused_unread(
+    address: str, algorithm: grpc.Compression
+) -> None:
+    """A kilobyte of it would be a message of a megabyte."""
+    async with _channel(address, algorithm) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await channel.unary_unary("/Test/Delete")(SMALL)
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "is disabled" in (error.value.details() or "")
+
+
+async def test_a_request_has_the_bytes_of_its_kind_at_most(address: str) -> None:
+    padded = SMALL + b"\x7a\x80\x20" + bytes(limits.REQUEST_BYTES_MAX)
+    async with _channel(address) as channel:
+        call = channel.unary_unary("/Test/Delete")
+        assert await call(SMALL)
+        assert await refused(call(padded)) == "FRAME_TOO_LARGE"
+
+
+async def test_a_call_without_a_request_is_refused(address: str) -> None:
+    async def nothing() -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    async with _channel(address) as channel, asyncio.timeout(20):
+        call = channel.stream_unary("/Test/Delete")
+        assert await refused(call(nothing())) == "FRAME_MALFORMED"

@@ -218,27 +218,21 @@ async def test_a_push_that_is_one_too_many_is_refused_before_it_is_parsed(
     assert await refused(push(b"\xff no message")) == "TICKET_INVALID"
 
 
-async def test_calls_that_send_no_request_are_bounded_per_connection(served: ServedHub) -> None:
-    """gRPC shows them to no handler, so nobody looks at their tickets or counts them."""
-    sent = asyncio.Event()
-
-    async def nothing() -> AsyncIterator[bytes]:
-        await sent.wait()
-        yield b""
-
-    request = sync_pb2.HostsRequest().SerializeToString()
-    async with grpc.aio.insecure_channel(served.hub.address) as channel:
-        await channel.unary_unary("/antiphon.v1.SyncService/Hosts")(
-            request, metadata=served.owner.metadata
-        )
-        push, hosts = (
-            channel.stream_unary("/antiphon.v1.SyncService/Push"),
-            channel.unary_unary("/antiphon.v1.SyncService/Hosts"),
-        )
-        silent = [push(nothing()) for _ in range(limits.CONNECTION_CALLS_MAX)]
-        late = hosts(request, metadata=served.owner.metadata)
+async def test_calls_that_send_no_request_are_bounded_per_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONNECTION_CALLS_MAX", 2)
+    request = sync_pb2.HostsRequest()
+    async with serve_hub(tmp_path, links_per_key_max=1) as served, asyncio.timeout(20):
+        metadata, channel = served.owner.metadata, served.owner.calls.channel
+        push = channel.stream_unary("/antiphon.v1.SyncService/Push")
+        silent = [push(metadata=metadata) for _ in range(2)]
+        await until(lambda: served.hub.driver.calls._total == 2)
+        late = served.owner.sync.Hosts(request, metadata=metadata)
         for _ in range(20):  # on another connection they go on
-            await served.owner.sync.Hosts(sync_pb2.HostsRequest(), metadata=served.owner.metadata)
+            await served.stranger.sync.Hosts(request, metadata=served.stranger.metadata)
         assert not late.done()
-        for call in (*silent, late):
-            call.cancel()
+        for call in silent:
+            await call.write(sync_pb2.PushRequest(conversation=served.id).SerializeToString())
+            await call
+        await late
