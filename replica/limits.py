@@ -67,6 +67,10 @@ ITEMS_PER_FRAME_MAX = 16_384
 """Items of any other repeated field, and all other fields together."""
 REQUEST_BYTES_MAX = 4_096
 """Bytes of the request of a call whose kind needs no more."""
+REQUEST_TIMEOUT_S = 20.0
+"""Time in which the request of a call has to come."""
+KEYLESS_CALLS_MAX = 64
+"""Calls without a key that wait for their request at a time."""
 
 IDLE_TIMEOUT_S = 60.0
 HEARTBEAT_S = 20.0

@@ -114,6 +114,12 @@ MEANINGS = {
         "bytes of a request other than of Push, Watch, Fetch, Write, CountTokens and Import",
         "FRAME_TOO_LARGE",
     ),
+    "REQUEST_TIMEOUT_S": ("quota", "seconds in which the request of a call comes", "LINK_IDLE"),
+    "KEYLESS_CALLS_MAX": (
+        "quota",
+        "calls without a key that wait for their request; a newer one ends the oldest",
+        "RATE_LIMITED",
+    ),
     "IDLE_TIMEOUT_S": (
         "quota",
         "seconds of silence before a link ends, or a connection without a call",

@@ -49,6 +49,7 @@ from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
     STOP_GRACE_S,
     FolderUse,
+    Keyless,
     MetricsServer,
     Replica,
     add_services,
@@ -147,8 +148,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
             ArchiveService(callers, profiles, pages, ring.archive, archives),
             ReplayHandler(callers, profiles, handler),
         )
-        service = HostService(callers, host, profiles, hub_tier, calls)
-        await add_services(server, {"antiphon.v1.HostService": service.handlers()})
+        service, keyless = HostService(callers, host, profiles, hub_tier, calls), Keyless().admit
+        add_services(server, {"antiphon.v1.HostService": service.handlers(keyless)}, keyless)
         metrics = await MetricsServer.started(config.metrics, stats.measures)
         task = asyncio.create_task(_run(host, hub_tier), name="host")
         try:

@@ -56,13 +56,15 @@ class HostService:
         self._hub_tier = hub_tier
         self._calls = calls
 
-    def handlers(self) -> rpc.Handlers:
-        """Return the byte-level handlers, by method."""
+    def handlers(self, keyless: rpc.Admit) -> rpc.Handlers:
+        """Return the byte-level handlers, by method; `keyless` admits the one that needs no key."""
         calls = self._calls
         unary = partial(rpc.unary, admit=self._callers.admit)
         text_bytes = BODY_BYTES_MAX + REQUEST_BYTES_MAX
         return {
-            "Authenticate": rpc.unary(pb.HostServiceAuthenticateRequest, self.authenticate),
+            "Authenticate": rpc.unary(
+                pb.HostServiceAuthenticateRequest, self.authenticate, admit=keyless
+            ),
             "Describe": unary(pb.DescribeRequest, self.describe),
             "Render": unary(pb.RenderRequest, calls.render),
             "CountTokens": unary(pb.CountTokensRequest, calls.count_tokens, bytes_max=text_bytes),

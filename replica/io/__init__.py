@@ -43,6 +43,7 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
+from replica.io.keyless import Keyless
 from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.linked_hosts import linked_hosts
 from replica.io.listing import listed
@@ -112,6 +113,7 @@ __all__ = [
     "HubCalls",
     "HubKeyUnknown",
     "Joined",
+    "Keyless",
     "LinkBack",
     "LinkLost",
     "LogFormat",

@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Mapping
 from itertools import starmap
 
 import grpc
-from grpc_health.v1 import _async as health
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from replica import limits
 from replica.conversation import is_loopback, require_address
 from replica.errors import AntiphonError
-from replica.io import rpc
+from replica.io import health, rpc
 from replica.io.descriptors import allow_descriptors, connections_allowed
 from replica.io.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
@@ -75,14 +73,16 @@ def _why_not(address: str) -> str:
     return "in use or invalid"
 
 
-async def add_services(server: grpc.aio.Server, services: Mapping[str, rpc.Handlers]) -> None:
-    """Serve services by name, and the standard health service for them."""
-    servicer = health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    generic = starmap(grpc.method_handlers_generic_handler, services.items())
+def add_services(
+    server: grpc.aio.Server, services: Mapping[str, rpc.Handlers], keyless: rpc.Admit
+) -> None:
+    """Serve services by name, and the standard health service for them.
+
+    `keyless` admits calls that need no key.
+    """
+    all_services = {**services, health.NAME: health.handlers(services.keys(), keyless)}
+    generic = starmap(grpc.method_handlers_generic_handler, all_services.items())
     server.add_generic_rpc_handlers(tuple(generic))  # not registered one by one: DECISIONS D398
-    for name in ("", *services):
-        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
 
 async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:

@@ -38,7 +38,13 @@ from replica.link import (
     prove,
 )
 from replica.log import parse, public_key
-from replica.refusals import FrameMalformed, FrameTooLarge, PeerIdentityChanged, SlowReader
+from replica.refusals import (
+    FrameMalformed,
+    FrameTooLarge,
+    LinkIdle,
+    PeerIdentityChanged,
+    SlowReader,
+)
 
 log = get_logger()
 
@@ -116,14 +122,15 @@ neither memory nor parsing.
 """
 
 
-async def _at_once(steps: Steps[_Result], /) -> _Result:
+async def at_once(steps: Steps[_Result], /) -> _Result:
+    """Run all steps without a pause; return the result."""
     return finished(steps)
 
 
 @asynccontextmanager
 async def anybody(_context: Context) -> AsyncIterator[RunSteps]:
     """Admit a call of anybody, and run its steps at once."""
-    yield _at_once
+    yield at_once
 
 
 def ticket_holders(authenticator: Authenticator) -> Admit:
@@ -132,7 +139,7 @@ def ticket_holders(authenticator: Authenticator) -> Admit:
     @asynccontextmanager
     async def admit(context: Context) -> AsyncIterator[RunSteps]:
         caller(authenticator, context)
-        yield _at_once
+        yield at_once
 
     return admit
 
@@ -153,11 +160,15 @@ async def _each_parsed(
 async def _received(
     request: type[_Request], frames: AsyncIterator[bytes], run: RunSteps, bytes_max: int
 ) -> _Request:
-    """Receive the only request of a call. Raises FrameTooLarge before it is parsed, FrameMalformed.
+    """Receive the only request of a call; gRPC would do so before it asks a handler of one request.
 
-    gRPC would receive it before a handler of one request is asked.
+    Raises LinkIdle, FrameTooLarge before it is parsed, FrameMalformed.
     """
-    data = await anext(frames, None)
+    try:
+        async with asyncio.timeout(limits.REQUEST_TIMEOUT_S):
+            data = await anext(frames, None)
+    except TimeoutError as error:
+        raise LinkIdle("the request of the call did not come in time") from error
     if data is None:
         raise FrameMalformed("the call has no request")
     if len(data) > bytes_max:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from replica.ids import PublicKey
-from replica.io import rpc
+from replica.io import Keyless, rpc
 from replica.link import Authenticator
 from syncd.io.driver import HubDriver
 
@@ -21,6 +21,8 @@ class Gate:
         """Admit keys with a ticket of `authenticator` to calls of `driver`'s hub."""
         self._driver = driver
         self._authenticator = authenticator
+        self.keyless = Keyless().admit
+        """Admits calls that need no key."""
 
     def key_of(self, context: rpc.Context) -> PublicKey:
         """Return the key of a call. Raises Unauthenticated."""

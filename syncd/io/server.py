@@ -115,9 +115,8 @@ async def start(config: HubConfig) -> HubServer:
         invitations = InvitationService(driver, gate)
         await invitations.load()
         services = (sync_service, blob_service, invitations)
-        await add_services(
-            server, {f"antiphon.v1.{type(one).__name__}": one.handlers() for one in services}
-        )
+        handlers = {f"antiphon.v1.{type(one).__name__}": one.handlers() for one in services}
+        add_services(server, handlers, gate.keyless)
         if config.reflection:
             _reflect(server)
         addresses = tuple(

@@ -76,7 +76,9 @@ class SyncService:
         refused, counted = self._driver.counters.note_refusal, self._gate.counted
         frame = limits.FRAME_BYTES_MAX
         return {
-            "Authenticate": rpc.unary(pb.AuthenticateRequest, self.authenticate, refused),
+            "Authenticate": rpc.unary(
+                pb.AuthenticateRequest, self.authenticate, refused, self._gate.keyless
+            ),
             "Link": grpc.stream_stream_rpc_method_handler(self.link),
             "Push": rpc.unary(pb.PushRequest, self.push, refused, counted, frame),
             "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused, counted, frame),

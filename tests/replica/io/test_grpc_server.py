@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+from replica.io import rpc
 from replica.io.grpc_server import add_services, bounded_server, listen, require_loopback
 from replica.refusals import ArgumentInvalid
 
@@ -49,7 +50,8 @@ async def test_a_call_beyond_those_of_its_connection_waits_for_one_that_ends() -
 
     server = bounded_server(calls_max=2)
     address = listen(server, "127.0.0.1:0")
-    await add_services(server, {"Test": {"Call": grpc.unary_unary_rpc_method_handler(answer)}})
+    handlers = {"Call": grpc.unary_unary_rpc_method_handler(answer)}
+    add_services(server, {"Test": handlers}, rpc.anybody)
     await server.start()
     async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(20):
         await channel.channel_ready()  # a connection states its bound when it begins

@@ -11,6 +11,7 @@ from antiphon.v1 import sync_pb2 as pb
 from replica import limits
 from replica.io import rpc
 from replica.io.grpc_server import add_services, bounded_server, listen
+from replica.io.keyless import Keyless
 from tests.support.callers import refused
 
 SMALL = pb.DeleteRequest(conversation=bytes(32)).SerializeToString()
@@ -24,7 +25,8 @@ async def _delete(_request: pb.DeleteRequest, _context: rpc.Context) -> pb.Delet
 async def address() -> AsyncIterator[str]:
     server = bounded_server()
     found = listen(server, "127.0.0.1:0")
-    await add_services(server, {"Test": {"Delete": rpc.unary(pb.DeleteRequest, _delete)}})
+    handlers = {"Delete": rpc.unary(pb.DeleteRequest, _delete)}
+    add_services(server, {"Test": handlers}, Keyless().admit)
     await server.start()
     yield found
     await server.stop(None)
@@ -56,6 +58,14 @@ async def test_a_request_has_the_bytes_of_its_kind_at_most(address: str) -> None
         call = channel.unary_unary("/Test/Delete")
         assert await call(SMALL)
         assert await refused(call(padded)) == "FRAME_TOO_LARGE"
+
+
+async def test_a_request_that_does_not_come_in_time_ends_its_call(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 0.05)
+    async with _channel(address) as channel, asyncio.timeout(20):
+        assert await refused(channel.stream_unary("/Test/Delete")()) == "LINK_IDLE"
 
 
 async def test_a_call_without_a_request_is_refused(address: str) -> None:
