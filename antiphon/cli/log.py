@@ -1,7 +1,7 @@
 """`antiphon log`: the entries as a list, a graph or JSON, optionally followed live."""
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -76,19 +76,21 @@ async def _viewing(
     """Open the replica and sync; if another process holds the store, only read it."""
     async with session.reading() as store:
         chosen = await session.choose(store, prefix)
-    try:
-        async with session.replica() as replica:
-            await replica.load(chosen)
-            try:
-                if not await session.sync(replica, chosen):
-                    held = check_readable(await replica.load(chosen))
-                    await session.say_offline(replica, held)
-            except KeyRemoved as refusal:
-                session.out.note(f"showing local entries only: {refusal.detail}")
-            yield replica.store, check_readable(await replica.load(chosen))
-    except STILL_READ:
-        async with session.reading() as store:
+    async with AsyncExitStack() as stack:
+        try:
+            replica = await stack.enter_async_context(session.replica())
+        except STILL_READ:
+            store = await stack.enter_async_context(session.reading())
             yield store, check_readable(await load_from(store, chosen))
+            return
+        await replica.load(chosen)
+        try:
+            if not await session.sync(replica, chosen):
+                held = check_readable(await replica.load(chosen))
+                await session.say_offline(replica, held)
+        except KeyRemoved as refusal:
+            session.out.note(f"showing local entries only: {refusal.detail}")
+        yield replica.store, check_readable(await replica.load(chosen))
 
 
 async def _choose_entries(

@@ -56,6 +56,7 @@ from replica.refusals import (
     HubUnreachable,
     LinkIdle,
     ProofInvalid,
+    StoreFull,
     StoreLocked,
     StoreReadOnly,
     ValueDamaged,
@@ -65,7 +66,7 @@ LOST_STEP = "Connect to a hub that holds them; they are then restored automatica
 CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
-STILL_READ = (StoreLocked, StoreReadOnly, FolderTaken)
+STILL_READ = (StoreLocked, StoreReadOnly, StoreFull, FolderTaken)
 """Refusals to open a replica in a folder whose log can be read all the same."""
 _CURRENT = "cli current"
 

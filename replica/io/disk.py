@@ -116,9 +116,12 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
             return StoreReadOnly(str(error))
         return StoreFull(str(error)) if full else StoreError(str(error))
     # The low byte is the primary code, the higher ones extend it (sqlite.org/rescode.html).
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    code = extended & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(str(error))
+    if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull("the disk is full: there is no room for the file that SQLite shares")
     if code in _DAMAGE:
         return StoreCorrupt(f"the file itself is damaged: {error}")
     return StoreError(str(error))

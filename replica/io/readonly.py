@@ -1,7 +1,7 @@
 """A store opened read-only, beside the process that holds it.
 
 The command line reads the log this way while another process follows it, or
-where the folder can't be written.
+where the folder can't be written or its disk is full: then it reads a copy elsewhere.
 Nothing is written, not even to quarantine; a bad row is left out. The only
 exception is a first opening that was cut short: it is completed here too
 (DECISIONS D81).
@@ -21,7 +21,11 @@ from replica.io.disk import typed_errors
 from replica.io.high_water import Mark, MarkFile
 from replica.io.store import Store
 from replica.io.transaction import Statement
-from replica.refusals import StoreLocked
+from replica.refusals import StoreFull, StoreLocked
+
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of its own is made there
+_BESIDE_BYTES = 64 * 1024
+"""Room for the file that SQLite makes beside the copy."""
 
 
 class _NoCommit(GroupCommit):
@@ -59,16 +63,33 @@ class _NoMark(MarkFile):
         self.mark = mark
 
 
+class NoRoomForCopy(StoreFull):
+    """A log whose disk is full is read from a copy on another one."""
+
+    next_step = "Free disk space, or name a folder on another disk in the variable TMPDIR."
+
+
 @contextlib.contextmanager
 def _copied(path: Path) -> Iterator[Path]:
     """Yield the path of a copy: SQLite reads a WAL only where it can write beside it."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / path.name
-        for suffix in ("", "-wal", ".mark"):
-            file = path.with_name(f"{path.name}{suffix}")
-            if file.exists():
-                shutil.copyfile(file, f"{copy}{suffix}")
-        yield copy
+    files = [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", ".mark")]
+    files = [file for file in files if file.exists()]
+    size = sum(file.stat().st_size for file in files)
+    with tempfile.TemporaryDirectory(dir=_roomy_folder(size + _BESIDE_BYTES)) as folder:
+        for file in files:
+            shutil.copyfile(file, Path(folder) / file.name)
+        yield Path(folder) / path.name
+
+
+def _roomy_folder(size: int) -> Path:
+    """Return a folder for temporary files of `size` bytes. Raises NoRoomForCopy."""
+    folders = []
+    with contextlib.suppress(FileNotFoundError):  # raised if none of them can be written
+        folders.append(Path(tempfile.gettempdir()))
+    for folder in (*folders, _IN_MEMORY):
+        if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= size:
+            return folder
+    raise NoRoomForCopy(f"reading the log needs {size:,} bytes for a copy of it")
 
 
 @asynccontextmanager
@@ -78,16 +99,25 @@ async def open_read_only(path: Path) -> AsyncIterator[Store]:
     Raises DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError, and
     StoreLocked while another process opens it for the first time.
     """
-    stack = contextlib.AsyncExitStack()
+    async with contextlib.AsyncExitStack() as stack:
+        with typed_errors():
+            tail.require_content(path)
+            if not os.access(path.parent, os.W_OK):
+                path = stack.enter_context(_copied(path))
+            try:
+                store = await _open(path)
+            except StoreFull:
+                store = await _open(stack.enter_context(_copied(path)))
+        yield await stack.enter_async_context(store)
+
+
+async def _open(path: Path) -> Store:
     with typed_errors():
-        tail.require_content(path)
-        if not os.access(path.parent, os.W_OK):
-            path = stack.enter_context(_copied(path))
         mark = _NoMark(path)
         if not await schema.check(path, mark.mark.number):
             await (await Store.open(path)).close()
         mark.write(await tail.compared(path, mark.mark))
+        stack = contextlib.AsyncExitStack()
         reader = await schema.connect_reader(path)
         stack.push_async_callback(reader.close)
-    async with Store(_NoCommit(), reader, stack, mark) as store:
-        yield store
+        return Store(_NoCommit(), reader, stack, mark)

@@ -1,6 +1,7 @@
 """Disk errors become typed errors by their kind, each with a next step."""
 
 import errno
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_only_errors_for_want_of_space_are_a_full_store(
     number: int, kind: type[StoreError]
 ) -> None:
     assert type(store_error(OSError(number, "refused"))) is kind
+
+
+def test_sqlite_s_want_of_space_is_a_full_store() -> None:
+    for code, kind in ((sqlite3.SQLITE_FULL, StoreFull), (sqlite3.SQLITE_IOERR_SHMSIZE, StoreFull),
+                       (sqlite3.SQLITE_IOERR_READ, StoreError)):  # fmt: skip
+        error = sqlite3.OperationalError("refused")
+        error.sqlite_errorcode = code
+        assert type(store_error(error)) is kind
 
 
 def test_a_folder_that_can_not_be_created_is_a_store_error(tmp_path: Path) -> None:
