@@ -117,9 +117,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     model of `config`. Raises ModelFileError, ProfileTooLarge, FolderTaken, StoreLocked,
     KeyFileInvalid, ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
     """
-    require_address(config.hub, name="hub")
-    data_dir = config.data_dir.expanduser()
-    await take_folder(data_dir, FolderUse.HOST)
+    data_dir = await _own_folder(config)
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)
@@ -170,6 +168,14 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
             await server.stop(STOP_GRACE_S)
             await handler.close()
             await profiles.close()
+
+
+async def _own_folder(config: HostConfig) -> Path:
+    """Return the data folder, noted as a host's. Raises ArgumentInvalid for the hub's address."""
+    require_address(config.hub, name="hub")
+    data_dir = config.data_dir.expanduser()
+    await take_folder(data_dir, FolderUse.HOST)
+    return data_dir
 
 
 async def _ready(replica: Replica, address: str) -> None:
