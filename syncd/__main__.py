@@ -9,7 +9,14 @@ with uncollected():
     import asyncio
 
     from replica.errors import AntiphonError
-    from replica.io import explain, log_to_stderr, read_settings, stop_with_supervisor
+    from replica.io import (
+        ReaderGone,
+        explain,
+        guarded_streams,
+        log_to_stderr,
+        read_settings,
+        stop_with_supervisor,
+    )
     from syncd.io import HubConfig, serve
 
 FLAGS = {"host_keys": "--host-key"}
@@ -21,16 +28,23 @@ SWITCH_S = 0.001
 SQLite some ten times (DECISIONS D397)."""
 
 
-def main() -> int:
-    """Read the settings and run; print a message on errors. Returns the exit code."""
+def _serve() -> None:
     config = read_settings(
         HubConfig, None, prog="python -m syncd", description="Run an Antiphon hub.", flags=FLAGS
     )
     sys.setswitchinterval(SWITCH_S)
     log_to_stderr(config.log_format)
     stop_with_supervisor()
+    asyncio.run(serve(config))
+
+
+def main() -> int:
+    """Read the settings and run; print a message on errors. Returns the exit code."""
     try:
-        asyncio.run(serve(config))
+        with guarded_streams():
+            _serve()
+    except ReaderGone:
+        return 1
     except AntiphonError as error:
         print(explain("syncd", error), file=sys.stderr)
         return 1

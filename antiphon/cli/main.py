@@ -55,7 +55,8 @@ with uncollected():
     from antiphon.cli.config import load_settings
     from antiphon.cli.errors import Unforeseen
     from antiphon.cli.output import Output
-    from replica.io import ConfigInvalid, configure_log
+    from replica.errors import AntiphonError
+    from replica.io import ConfigInvalid, ReaderGone, configure_log, guarded_streams
 
 VERBOSE = {"--verbose", "-v"}
 
@@ -124,14 +125,18 @@ def main() -> None:
     """Run the command; the entry point."""
     # gRPC's own log would mix with our output.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if sys.stdin is None:  # closed by whoever started the command
-        sys.stdin = Path(os.devnull).open()  # noqa: SIM115  # until the process ends
     # Characters that can't be shown become question marks; invalid input is refused later.
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
     try:
-        app()
+        with guarded_streams():
+            app()
+    except ReaderGone:
+        sys.exit(EXIT_FAILED)
+    except AntiphonError as error:
+        Output(as_json="--json" in sys.argv).fail(error)
+        sys.exit(EXIT_FAILED)
     except Exception as error:  # reported without a traceback
         if VERBOSE & set(sys.argv):
             raise

@@ -10,7 +10,14 @@ from model_host.grammar_process import THREAD_STACK_BYTES
 from model_host.io import fetch
 from model_host.io.config import HostConfig
 from replica.errors import AntiphonError
-from replica.io import explain, log_to_stderr, read_settings, stop_with_supervisor
+from replica.io import (
+    ReaderGone,
+    explain,
+    guarded_streams,
+    log_to_stderr,
+    read_settings,
+    stop_with_supervisor,
+)
 
 USAGE = "Run a model host: python -m model_host serve | pull | list."
 SWITCH_S = 0.0005
@@ -48,19 +55,25 @@ def give_threads_room() -> None:
     threading.stack_size(THREAD_STACK_BYTES)
 
 
+def _run(arguments: list[str]) -> int:
+    log_to_stderr()
+    match arguments[0] if arguments else "":
+        case "serve":
+            return _serve(arguments[1:])
+        case "pull" | "list":
+            return fetch.main(arguments)
+        case _:
+            print(USAGE, file=sys.stderr)
+            return 2
+
+
 def main(arguments: list[str]) -> int:
     """Run the command in `arguments`; print errors, and return the exit status."""
-    log_to_stderr()
-    command = arguments[0] if arguments else ""
     try:
-        match command:
-            case "serve":
-                return _serve(arguments[1:])
-            case "pull" | "list":
-                return fetch.main(arguments)
-            case _:
-                print(USAGE, file=sys.stderr)
-                return 2
+        with guarded_streams():
+            return _run(arguments)
+    except ReaderGone:
+        return 1
     except AntiphonError as error:
         print(explain("model_host", error), file=sys.stderr)
         return 1

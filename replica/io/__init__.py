@@ -66,6 +66,7 @@ from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
 from replica.io.settings import ConfigInvalid, make_settings
 from replica.io.small_rows import TOMBSTONES
+from replica.io.standard_streams import ReaderGone, guarded_streams
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
 from replica.io.store_lock import require_free
@@ -122,6 +123,7 @@ __all__ = [
     "PeerError",
     "Performer",
     "Prefilling",
+    "ReaderGone",
     "Redeeming",
     "ReplayEvent",
     "ReplayProgress",
@@ -149,6 +151,7 @@ __all__ = [
     "event_to_pb",
     "explain",
     "fetch_missing",
+    "guarded_streams",
     "has_joined",
     "import_entries",
     "invite",

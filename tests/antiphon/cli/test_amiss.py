@@ -236,6 +236,28 @@ def test_a_folder_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
         assert "INTERNAL" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "status", "reason"),
+    [
+        ("key show --json > /dev/full", 1, "OUTPUT_FAILED"),
+        ("key show --json >&-", 0, ""),
+        ("model list > /dev/full", 1, "OUTPUT_FAILED"),
+        ("model list | true; exit ${PIPESTATUS[0]}", 1, ""),
+    ],
+)
+def test_output_that_goes_nowhere_ends_a_command_without_a_traceback(
+    line: str, status: int, reason: str, tmp_path: Path
+) -> None:
+    line = f"{shlex.join(ANTIPHON)} {line}"
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment(tmp_path),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == status
+    assert reason in done.stderr if reason else not done.stderr, done.stderr
+
+
 def test_an_unforeseen_error_is_reported_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
