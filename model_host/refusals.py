@@ -25,6 +25,8 @@
 The other errors of the host are in model_host/errors.py.
 """
 
+from typing import Any
+
 from replica.errors import AntiphonError, HostError
 
 
@@ -95,9 +97,10 @@ class TokenizerBytesMissing(GenerationRefused):
     reason = "TOKENIZER_BYTES_MISSING"
     next_step = "Remove these bytes from the text, or choose a model with tokens for them."
 
-    def __init__(self, bytes_missing: bytes) -> None:
+    def __init__(self, detail: str = "", *, bytes_missing: bytes = b"", **recovery: Any) -> None:
         """Set the byte values, sorted, without repetition."""
-        super().__init__(f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}.")
+        words = f"The model's vocabulary lacks the bytes {bytes_missing.hex(' ')}."
+        super().__init__(detail or words, **recovery)
         self.bytes_missing = bytes_missing
 
 
@@ -177,9 +180,9 @@ class GrammarInvalid(GenerationRefused):
     reason = "GRAMMAR_INVALID"
     next_step = "Correct or simplify the schema, expression or grammar, and send the request again."
 
-    def __init__(self, detail: str = "", *, is_costly: bool = False) -> None:
+    def __init__(self, detail: str = "", *, is_costly: bool = False, **recovery: Any) -> None:
         """`is_costly`: compiling it takes more than this host gives; another one may compile it."""
-        super().__init__(detail)
+        super().__init__(detail, **recovery)
         self.is_costly = is_costly
 
 

@@ -122,7 +122,8 @@ def _report_usage(error: Any) -> int:
         return EXIT_USAGE
     path = context.command_path if context is not None else "antiphon"
     words = error.format_message().replace("\n", " ").rstrip(".")
-    fault = UsageInvalid(words[:1].lower() + words[1:], path)
+    fault = UsageInvalid(words[:1].lower() + words[1:])
+    fault.__dict__["next_step"] = f"`{path} --help` shows its arguments and options."
     Output(as_json="--json" in sys.argv).fail(fault)
     return EXIT_USAGE
 

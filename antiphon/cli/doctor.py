@@ -1,5 +1,6 @@
 """`antiphon doctor`: check the installation; one line per check, with the next step."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -22,8 +23,8 @@ from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
-from replica.ids import short
-from replica.io import HostCalls, Replica, keys, open_channel
+from replica.ids import ConversationId, short
+from replica.io import HostCalls, Replica, error_of, keys, open_channel
 from replica.link import LinkedHost, profile_names
 from replica.log import public_key
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
@@ -186,6 +187,8 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
             yield await _hub(session, replica)
             async for finding in _hosts(session, replica):
                 yield finding
+            async for finding in _untaken(session, replica):
+                yield finding
     except StoreLocked as error:
         step = "end that process to check the store; the hub is checked without a key"
         yield Finding("warn", "store", error.detail, step)
@@ -209,6 +212,36 @@ async def _hub(session: Session, replica: Replica) -> Finding:
     step = error.next_step if serious else "`antiphon up` starts one; until then you work offline."
     verdict = "fail" if serious else "warn"
     return Finding(verdict, "hub", f"{detail}: {brief(error)}", step)
+
+
+async def _untaken(session: Session, replica: Replica) -> AsyncIterator[Finding]:
+    """Check that the linked hub takes what it has not acknowledged yet."""
+    if not replica.hub.is_linked:
+        return
+    waiting = []
+    for stored in await replica.store.conversations():
+        held = await replica.load(stored.conversation)
+        if replica.hub.unsynced(held.id) and held.is_member(replica.public):
+            waiting.append(held.id)
+    found = await asyncio.gather(*(_refusal(session, replica, one) for one in waiting))
+    for conversation, refusal in zip(waiting, found, strict=True):
+        if refusal is not None:
+            count = counted(replica.hub.unsynced(conversation), "entry", "entries")
+            words = f"does not take {count} of {short(conversation)}: {brief(refusal)}"
+            yield Finding("fail", "hub", words, refusal.next_step)
+
+
+async def _refusal(
+    session: Session, replica: Replica, conversation: ConversationId
+) -> AntiphonError | None:
+    """Return why the hub does not take the entries of a conversation; None if it does."""
+    try:
+        await session.sync(replica, conversation)
+    except AntiphonError as error:
+        return error
+    fault = replica.hub.refusal(conversation)
+    is_left = fault is not None and replica.hub.unsynced(conversation)
+    return error_of(fault) if fault is not None and is_left else None
 
 
 async def _hub_health(session: Session) -> Finding:

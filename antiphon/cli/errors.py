@@ -129,11 +129,6 @@ class UsageInvalid(RequestRefused):
     reason = "USAGE_INVALID"
     next_step = "`antiphon --help` lists the commands."
 
-    def __init__(self, words: str, command: str) -> None:
-        """Name the problem, and the command whose help is to be read."""
-        super().__init__(words)
-        self.__dict__["next_step"] = f"`{command} --help` shows its arguments and options."
-
 
 class FileUnusable(RequestRefused):
     """A file can't be read or written."""

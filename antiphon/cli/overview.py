@@ -15,7 +15,7 @@ from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import HUB_UNREACHABLE, brief, harmless
 from antiphon.cli.rows import cut, entries_at, words_of
-from antiphon.cli.session import STILL_READ, Session, load_from, offline_words
+from antiphon.cli.session import STILL_READ, Session, load_from, offline_words, unsynced_words
 from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
@@ -170,6 +170,10 @@ async def _synced(
         refusal, refusal_words = error.reason, f"{brief(error)}. {error.next_step}"
     held = replica.shelf.get(conversation) or _unreadable(conversation)
     waiting, acked_ms = replica.hub.unsynced(conversation), replica.acks.acked_ms(conversation)
+    fault = replica.hub.refusal(conversation)
+    if waiting and not refusal and fault is not None and replica.hub.is_linked:
+        # One that may pass, such as a full disk of the hub, ends no sync.
+        refusal, refusal_words = fault.reason, unsynced_words(replica, conversation)
     state = replica.hub.state(conversation).value
     if held.is_blocked:
         state = DAMAGED
@@ -322,6 +326,7 @@ def _status_record(status: ConversationStatus) -> dict[str, Any]:
         "last_ack_ms": status.acked_ms,
         "state": status.state,
         "refusal": status.refusal or None,
+        "refusal_words": status.refusal_words or None,
     }
 
 

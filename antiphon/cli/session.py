@@ -236,7 +236,8 @@ class Session:
         """
         held = await replica.load(conversation)
         bare = _bodies_missing(held)
-        with refusals_of(replica, conversation) as refusals:
+        # A full disk passes too, but not while somebody waits for a command.
+        with refusals_of(replica, conversation, StoreFull) as refusals:
             await replica.follow(conversation)
 
             def is_decided() -> bool:
@@ -250,8 +251,9 @@ class Session:
             await replica.wait_for(is_decided, timeout_s)
         if held.is_blocked:
             return False  # the caller reports the missing entries
-        if refusals and held.is_member(replica.public):
-            raise refusal_of(held, replica.public, refusals[0])  # to others it is no news
+        final = [refusal for refusal in refusals if not isinstance(refusal, StoreFull)]
+        if final and held.is_member(replica.public):
+            raise refusal_of(held, replica.public, final[0])  # to others it is no news
         if not is_synced(replica, conversation):
             return False
         # The link asks for them too; the first answer counts.
@@ -334,16 +336,20 @@ def offline_words(waiting: int) -> str:
 
 @contextmanager
 def refusals_of(
-    replica: Replica, conversation: ConversationId
+    replica: Replica, conversation: ConversationId, *passing: type[AntiphonError]
 ) -> Iterator[Sequence[AntiphonError]]:
-    """Yield the hub's refusals of a conversation as a whole, as they come; no passing ones."""
+    """Yield the hub's refusals of a conversation as a whole, as they come.
+
+    Of those that pass, only the kinds named are among them.
+    """
     refusals: list[AntiphonError] = []
 
     def receive(event: Event) -> None:
         match event:
             case EntryFailed(failed, None, fault) if failed == conversation:
-                if not fault.retryable:
-                    refusals.append(error_of(fault))
+                refusal = error_of(fault)
+                if not fault.retryable or isinstance(refusal, passing):
+                    refusals.append(refusal)
             case _:
                 pass
 

@@ -10,6 +10,8 @@ AntiphonError
     └── CallOpen          a call has no result, and no run here is working on it
 """
 
+from typing import Any
+
 from replica.errors import HostError, ReplicaClosed, RequestRefused
 
 __all__ = ["CallOpen", "ReplicaClosed", "RunTooLong", "RunUnfinished", "ToolUnsuitable"]
@@ -78,8 +80,10 @@ class CallOpen(HostError):
         " the effect happened; then pass its result to finish(), or abandon() it."
     )
 
-    def __init__(self, detail: str = "", *, call_id: str = "", effect_key: str = "") -> None:
+    def __init__(
+        self, detail: str = "", *, call_id: str = "", effect_key: str = "", **recovery: Any
+    ) -> None:
         """Name the call, and the key of its effect."""
-        super().__init__(detail)
+        super().__init__(detail, **recovery)
         self.call_id = call_id
         self.effect_key = effect_key

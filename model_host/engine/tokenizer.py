@@ -119,7 +119,7 @@ class Tokenizer:
     def check_bytes(self, text: str) -> None:
         """Raise TokenizerBytesMissing if the vocabulary lacks a byte of the text."""
         if missing := self.missing_bytes(text):
-            raise TokenizerBytesMissing(missing)
+            raise TokenizerBytesMissing(bytes_missing=missing)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the exact bytes of a token; none for a control token.

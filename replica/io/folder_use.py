@@ -40,12 +40,6 @@ class FolderTaken(StoreError):
     reason = "FOLDER_TAKEN"
     next_step = "Give another folder."
 
-    def __init__(self, folder: Path, use: FolderUse, wanted: FolderUse) -> None:
-        """Name the folder, what it is used for, and another folder for what is wanted."""
-        super().__init__(f"{folder} is the folder of a {use}, and can't be that of a {wanted}")
-        other = folder.with_name(f"{folder.name}-{wanted}")
-        self.__dict__["next_step"] = f"Give another folder, such as `--data-dir {other}`."
-
 
 async def take_folder(folder: Path, use: FolderUse, *others: FolderUse) -> None:
     """Note that a folder is used so; do nothing if it is, or is used as one of `others`.
@@ -57,7 +51,15 @@ async def take_folder(folder: Path, use: FolderUse, *others: FolderUse) -> None:
     if stated is None:
         found = _state(folder, found)
     if found not in (use, *others):
-        raise FolderTaken(folder, found, use)
+        raise _taken(folder, found, use)
+
+
+def _taken(folder: Path, use: FolderUse, wanted: FolderUse) -> FolderTaken:
+    """Return the refusal of a folder, which names another one."""
+    error = FolderTaken(f"{folder} is the folder of a {use}, and can't be that of a {wanted}")
+    other = folder.with_name(f"{folder.name}-{wanted}")
+    error.__dict__["next_step"] = f"Give another folder, such as `--data-dir {other}`."
+    return error
 
 
 async def use_of(folder: Path) -> FolderUse | None:

@@ -31,7 +31,7 @@ class Words:
     def encode(self, words: str) -> list[int]:
         lacking = bytes(byte for byte in words.encode() if not 30 < byte < 30 + VOCAB)
         if lacking:
-            raise TokenizerBytesMissing(lacking)
+            raise TokenizerBytesMissing(bytes_missing=lacking)
         return [byte - 30 for byte in words.encode()]
 
 

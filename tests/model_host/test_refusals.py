@@ -23,6 +23,6 @@ def test_a_failure_that_is_no_refusal_has_a_detail_of_the_same_form() -> None:
 
 
 def test_bytes_the_vocabulary_lacks_are_named() -> None:
-    error = TokenizerBytesMissing(b"\x04\x1d")
+    error = TokenizerBytesMissing(bytes_missing=b"\x04\x1d")
     assert error.bytes_missing == b"\x04\x1d"
     assert "04 1d" in finish_detail(error)

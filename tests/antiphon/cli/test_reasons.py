@@ -1,10 +1,13 @@
 """`send` says the true reason why the hub does not hold an entry yet."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from replica.io import rpc
+from replica.errors import AntiphonError
+from replica.io import error_of, rpc
+from replica.link import Fault
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import full_disk
 
@@ -25,12 +28,35 @@ def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> Non
     world.background.run(disk.__aenter__())
     try:
         result = me.run("send", "--no-request", "x" * 20_000)
+        status, doctor = me.run("status"), me.run("doctor")
+        (record,) = me.record("status")["conversations"]
     finally:
         world.background.run(disk.__aexit__(None, None, None))
     assert result.exit_code == 0
     assert "STORE_FULL" in result.stderr
     assert "offline" not in result.stderr
-    assert me.record("status")["conversations"][0]["unsynced"] == 0  # it was sent again
+    assert "refused" in status.stdout
+    assert "the hub does not take 1 entry" in status.stderr
+    assert "Free disk space" in status.stderr
+    assert (record["refusal"], record["unsynced"]) == ("STORE_FULL", 1)
+    assert "Free disk space" in record["refusal_words"]
+    assert doctor.exit_code == 1
+    assert "STORE_FULL" in doctor.stdout
+    (record,) = me.record("status")["conversations"]
+    assert (record["refusal"], record["unsynced"]) == (None, 0)  # it was sent again
+
+
+def kinds(base: type[AntiphonError] = AntiphonError) -> Iterator[type[AntiphonError]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_whatever_reason_a_peer_states_becomes_an_error() -> None:
+    """Also one of the command's own, and one with a next step for each case."""
+    ours = [kind for kind in kinds() if not kind.__module__.startswith("tests")]
+    for reason in {kind.reason for kind in ours}:
+        assert error_of(Fault(reason, "detail", "next step")).reason == reason
 
 
 def test_a_clock_that_is_off_is_named(
