@@ -11,7 +11,7 @@ from antiphon.cli.errors import BranchUnknown, EntryUnknown
 from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
-from antiphon.cli.turn import check_role, continued_place
+from antiphon.cli.turn import check_role, continued_form, continued_place
 from replica.conversation import place_at
 from replica.ids import EntryId
 from replica.io import documents
@@ -48,7 +48,8 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "again":
             return Turn(place_at(chat.held, await _last(chat, Kind.MESSAGE)))
         case "continue":
-            return Turn(continued_place(chat.held, await chat.place()))
+            place = continued_place(chat.held, await chat.place())
+            return Turn(place, form=continued_form(chat.held, place))
         case "help" | "?":
             chat.session.out.note(HELP)
         case known if known in _COMMANDS:

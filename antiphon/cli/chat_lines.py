@@ -73,7 +73,7 @@ class _Answer:
         chat = self._chat
         screen = AnswerScreen(chat.session.out, CONTINUE_STEP)
         events = run_turn(
-            chat.session, chat.replica, chat.held, turn.text, turn.place, await chat.options()
+            chat.session, chat.replica, chat.held, turn.text, turn.place, await chat.options(turn)
         )
         try:
             async for event in events:

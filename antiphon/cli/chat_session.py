@@ -27,6 +27,8 @@ class Turn:
 
     place: Place
     text: str | None = None
+    form: dict[str, Any] = field(default_factory=dict)
+    """The form and the choice of tools of the answer that goes on; see `continued_form`."""
 
 
 @dataclass(slots=True)
@@ -102,14 +104,14 @@ class ChatSession:
             place if self.conflict is None else replace(place, conflict=self.conflict), text
         )
 
-    async def options(self) -> RequestOptions:
-        """Return the options of the next request. Raises KeyRemoved."""
+    async def options(self, turn: Turn) -> RequestOptions:
+        """Return the options of a turn's request. Raises KeyRemoved."""
         self.check_sent()
-        return options_for(self.replica, self.held, changes=self.changes)
+        return options_for(self.replica, self.held, changes=self.changes | turn.form)
 
     async def write(self, turn: Turn) -> turns.Asked:
         """Write a turn; durable here when it returns. Raises the errors of `write_turn`."""
-        options = await self.options()
+        options = await self.options(turn)
         asked = await write_turn(
             self.session, self.replica, self.held, turn.text, turn.place, options
         )

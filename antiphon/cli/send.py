@@ -33,6 +33,7 @@ from antiphon.cli.turn import (
     again_place,
     check_role,
     check_text,
+    continued_form,
     continued_place,
     options_for,
     run_turn,
@@ -100,10 +101,13 @@ TemperatureOption = Annotated[
 ]
 ProfileOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME[@NUMERICS]", help="Profile of the host to ask: its name or digest."),
+    typer.Option(
+        metavar="NAME", help="Profile of the host to ask: its name, NAME@NUMERICS or digest."
+    ),
 ]
 ContinueOption = Annotated[
-    bool, typer.Option("--continue", help="Go on with the last answer, which was cut off.")
+    bool,
+    typer.Option("--continue", help="Go on with the last answer, which was cut off, in its form."),
 ]
 MaxTokensOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Output tokens.")]
 
@@ -153,6 +157,7 @@ async def send(
         "response_format": form_of(json_schema, regex, lark), "tool_choice": choice,
         "tool_name": tool_name,
     }  # fmt: skip
+    keeps_form = tool_choice is None and changes["response_format"] is None
     message, way = None if go_on else _message_of(text), parse_conflict(conflict)
     if go_on and (text is not None or at is not None or not request):
         raise ArgumentInvalid("--continue stands alone: without TEXT, --at and --no-request")
@@ -166,7 +171,7 @@ async def send(
         way = Conflict.FORK  # another answer, beside an existing one
     given = Given(
         to, at, host, way, wait, timeout_s, changes, tools_of(tools), result_of,
-        is_request=request, go_on=go_on,
+        is_request=request, go_on=go_on, keeps_form=keeps_form,
     )  # fmt: skip
     async with session.replica() as replica:
         return await _send(session, replica, message, given)
@@ -187,6 +192,8 @@ class Given:
     result_of: str | None
     is_request: bool
     go_on: bool
+    keeps_form: bool
+    """Whether no form or choice of tools is stated: an answer that goes on keeps its own."""
 
 
 async def _send(session: Session, replica: Replica, message: str | None, given: Given) -> int:
@@ -198,8 +205,10 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     place = choices.place(held)
     if given.at is not None:
         place = place_at(held, find_entry(held, given.at))
+    changes = given.changes
     if given.go_on:
         place = continued_place(held, place)
+        changes = changes | (continued_form(held, place) if given.keeps_form else {})
     elif message is None and given.at is None and not choices.at:
         place = again_place(held, place)
     if given.conflict is not None:
@@ -218,7 +227,7 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     host = None
     if given.host is not None:
         host = find_key(given.host, held.log.membership.roles, await petnames.names(replica.store))
-    options = options_for(replica, held, host=host, changes=given.changes)
+    options = options_for(replica, held, host=host, changes=changes)
     is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
     extras = {"tools": given.tools, "result_of": given.result_of}

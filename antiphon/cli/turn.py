@@ -125,6 +125,17 @@ def continued_place(held: Conversation, place: Place) -> Place:
     raise NothingToContinue
 
 
+def continued_form(held: Conversation, place: Place) -> dict[str, Any]:
+    """Return the form and the choice of tools that the answer right before a place has.
+
+    The host goes on with the grammar in the middle of the answer, so they stay in force.
+    """
+    asked = held.log.entries[place.parents[0]].header.parents[0]
+    node = held.order.nodes.get(asked)
+    request = held.order.request(node.seal.request if node is not None else asked)
+    return {name: getattr(request, name) for name in FORM_FIELDS} if request is not None else {}
+
+
 def again_place(held: Conversation, place: Place) -> Place:
     """Return the place of another answer to the last question of a branch, beside its answer.
 

@@ -33,6 +33,25 @@ def test_each_form_is_in_the_request_as_it_was_given(me: Terminal, tmp_path: Pat
     assert not {"json_schema", "regex", "lark"} & request_of(me).keys()
 
 
+ON = {"send": ("send", "--continue"), "chat": ("chat",)}
+
+
+@pytest.mark.parametrize("way", ON)
+def test_an_answer_that_goes_on_keeps_its_form_and_choice(me: Terminal, way: str) -> None:
+    me.ok("new")
+    me.ok("send", "hello, all of you", "--regex", ".*", "--max-tokens", "1")
+    for _ in range(2):  # also behind a continuation that was cut off
+        me.ok(*ON[way], "--max-tokens", "1", typed="/continue\n")
+        assert request_of(me)["regex"] == ".*"
+    me.ok("send", "hello, all of you", "--tool-choice", "sum", "--max-tokens", "1")
+    me.ok(*ON[way], "--max-tokens", "1", typed="/continue\n")
+    assert request_of(me)["tool_choice"] == "sum"
+    assert "regex" not in request_of(me)
+    me.ok("send", "--continue", "--regex", "a", "--max-tokens", "1")
+    assert request_of(me)["regex"] == "a"
+    assert "tool_choice" not in request_of(me)
+
+
 def test_tools_are_offered_before_the_message(me: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "tools.json"
     path.write_text(json.dumps([SUM, {"type": "function", "function": {"name": "now"}}]))
