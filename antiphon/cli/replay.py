@@ -52,10 +52,16 @@ MARKS = {
 }
 
 
+_OTHER_PROFILE = (Cause.OTHER_WEIGHTS, Cause.OTHER_NUMERICS, Cause.OTHER_TEMPLATE)
+
+
 class ReplayUndecided(ChecksFailed):
     """The host can't judge all answers; the lines above say why."""
 
-    next_step = "Replay at a host with the profile, recipes and numerics class of these answers."
+    next_step = (
+        "Replay with `--host KEY` at a host that offers the profiles named above, in the same"
+        " numerics class and with the same recipes."
+    )
 
 
 class ReplayDiffers(ChecksFailed):
@@ -176,7 +182,7 @@ def show(out: Output, held: Conversation, finding: Finding) -> None:
         why.append(f"at entry {short(finding.entry)}")
     head = Text.assemble(_mark(finding.outcome), f" answer {short(finding.answer)}  ")
     out.item(head, spent, *filter(None, [" ".join(why)]))
-    for words in _details(finding):
+    for words in (*_details(finding), *_profile_words(held, finding)):
         out.item(Text(_INDENT), words, style="dim")
     if finding.answer not in held.log.entries:
         out.note(f"{short(finding.answer)} is not in the log here")
@@ -190,6 +196,13 @@ def _details(finding: Finding) -> Iterator[str]:
     if finding.logprobs:
         mean = sum(finding.logprobs) / len(finding.logprobs)
         yield f"log probability per token: mean {mean:.2f}, least {min(finding.logprobs):.2f}"
+
+
+def _profile_words(held: Conversation, finding: Finding) -> Iterator[str]:
+    """Yield the profile of an answer that this host can't judge for want of it."""
+    node = held.order.nodes.get(finding.seal)
+    if node is not None and finding.cause in _OTHER_PROFILE:
+        yield f"answered under the profile {short(node.seal.profile)}"
 
 
 def _mark(outcome: int) -> tuple[str, str]:
@@ -208,7 +221,9 @@ def _record(made: Finding | Receipt) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, value in asdict(made).items():
         kind = names.get(name)
-        if isinstance(value, bytes):
+        if name == "further":
+            record[name] = [{key: digest.hex() for key, digest in judge.items()} for judge in value]
+        elif isinstance(value, bytes):
             record[name] = value.hex()
         elif kind is not None and value in tuple(kind):
             record[name] = kind(value).name.lower()
@@ -243,6 +258,9 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
     made = f"{mode} by host {short(receipt.host)}"
     of = f"of {counted(receipt.entries, 'entry', 'entries')}, digest {short(receipt.log_digest)}"
     out.item(Text(_INDENT), made, f"on {when}", of, style="dim")
+    if receipt.further:
+        judges = (receipt.profile, *(judge.profile for judge in receipt.further))
+        out.item(Text(_INDENT), f"under the profiles {', '.join(map(short, judges))}", style="dim")
 
 
 def _check(out: Output, receipt: Receipt, host: PublicKey | None) -> None:

@@ -1199,7 +1199,7 @@ class ReplayProgress(_message.Message):
     done_tokens: _builtins.int
     """Tokens computed."""
     total_tokens: _builtins.int
-    """Tokens to compute in all."""
+    """Tokens to compute in all; more come to it where another profile begins."""
     def __init__(
         self,
         *,
@@ -1321,6 +1321,7 @@ class Receipt(_message.Message):
     FINDINGS_DIGEST_FIELD_NUMBER: _builtins.int
     CREATE_TIME_MS_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    FURTHER_FIELD_NUMBER: _builtins.int
     host: _builtins.bytes
     """The host's key, 32 bytes."""
     conversation: _builtins.bytes
@@ -1354,7 +1355,7 @@ class Receipt(_message.Message):
     first_token: _builtins.int
     """Output index of its first difference; unset where it is at no token."""
     profile: _builtins.bytes
-    """Digest of the host's profile, 32 bytes."""
+    """Digest of the host's profile that judged all answers but those of `further`, 32 bytes."""
     numerics_class: _builtins.bytes
     """Digest of the host's canary computation, 32 bytes."""
     findings_digest: _builtins.bytes
@@ -1369,10 +1370,17 @@ class Receipt(_message.Message):
     """Ed25519 over PAE("antiphon/v1/receipt", ids || numbers), 64 bytes. The ids, each
     with its length before it as one byte, are host, conversation, log_digest,
     profile, numerics_class, findings_digest, from_entry and first, of which the
-    last two may be empty. The numbers are mode, outcome and first_cause, 1 byte
+    last two may be empty, and then profile and numerics_class of each in `further`.
+    The numbers are mode, outcome and first_cause, 1 byte
     each, then entries, accepted, differing, undecided, tokens, refused, open,
     first_token (signed, -1 for none) and create_time_ms, 8 bytes little-endian each.
     """
+    @_builtins.property
+    def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplayJudge]:
+        """The other profiles that judged answers, each those whose seals state it, by
+        ascending digest.
+        """
+
     def __init__(
         self,
         *,
@@ -1397,13 +1405,40 @@ class Receipt(_message.Message):
         findings_digest: _builtins.bytes = ...,
         create_time_ms: _builtins.int = ...,
         signature: _builtins.bytes = ...,
+        further: _abc.Iterable[Global___ReplayJudge] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "first_token", b"first_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "accepted", b"accepted", "conversation", b"conversation", "create_time_ms", b"create_time_ms", "differing", b"differing", "entries", b"entries", "findings_digest", b"findings_digest", "first", b"first", "first_cause", b"first_cause", "first_token", b"first_token", "from_entry", b"from_entry", "host", b"host", "log_digest", b"log_digest", "mode", b"mode", "numerics_class", b"numerics_class", "open", b"open", "outcome", b"outcome", "profile", b"profile", "refused", b"refused", "signature", b"signature", "tokens", b"tokens", "undecided", b"undecided"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "accepted", b"accepted", "conversation", b"conversation", "create_time_ms", b"create_time_ms", "differing", b"differing", "entries", b"entries", "findings_digest", b"findings_digest", "first", b"first", "first_cause", b"first_cause", "first_token", b"first_token", "from_entry", b"from_entry", "further", b"further", "host", b"host", "log_digest", b"log_digest", "mode", b"mode", "numerics_class", b"numerics_class", "open", b"open", "outcome", b"outcome", "profile", b"profile", "refused", b"refused", "signature", b"signature", "tokens", b"tokens", "undecided", b"undecided"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__first_token: _TypeAlias = _typing.Literal["first_token"]  # noqa: Y015
     _WhichOneofArgType__first_token: _TypeAlias = _typing.Literal["_first_token", b"_first_token"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token) -> _WhichOneofReturnType__first_token | None: ...
 
 Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
+
+@_typing.final
+class ReplayJudge(_message.Message):
+    """A profile of a host, under which it judged answers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: _builtins.int
+    NUMERICS_CLASS_FIELD_NUMBER: _builtins.int
+    profile: _builtins.bytes
+    """Its digest, 32 bytes."""
+    numerics_class: _builtins.bytes
+    """Digest of its canary computation, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        profile: _builtins.bytes = ...,
+        numerics_class: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numerics_class", b"numerics_class", "profile", b"profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayJudge: _TypeAlias = ReplayJudge  # noqa: Y015

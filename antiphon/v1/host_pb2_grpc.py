@@ -180,7 +180,10 @@ class HostServiceServicer:
 
     def Replay(self, request, context):
         """Compute a conversation again from its log, and check its answers. One at a
-        time; REPLAY_BUSY while another one runs.
+        time; REPLAY_BUSY while another one runs. An answer is judged under the profile
+        that its seal states, where the host offers it; else under that of the last
+        seal, or the default. A profile that can't be loaded leaves its own answers
+        undecided: OTHER_WEIGHTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

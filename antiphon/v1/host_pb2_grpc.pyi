@@ -57,7 +57,10 @@ class HostServiceStub:
     """Where the keys and values of a conversation's current context are."""
     Replay: _grpc.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]
     """Compute a conversation again from its log, and check its answers. One at a
-    time; REPLAY_BUSY while another one runs.
+    time; REPLAY_BUSY while another one runs. An answer is judged under the profile
+    that its seal states, where the host offers it; else under that of the last
+    seal, or the default. A profile that can't be loaded leaves its own answers
+    undecided: OTHER_WEIGHTS.
     """
 
 @_typing.type_check_only
@@ -89,7 +92,10 @@ class HostServiceAsyncStub(HostServiceStub):
     """Where the keys and values of a conversation's current context are."""
     Replay: _aio.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]  # type: ignore[assignment]
     """Compute a conversation again from its log, and check its answers. One at a
-    time; REPLAY_BUSY while another one runs.
+    time; REPLAY_BUSY while another one runs. An answer is judged under the profile
+    that its seal states, where the host offers it; else under that of the last
+    seal, or the default. A profile that can't be loaded leaves its own answers
+    undecided: OTHER_WEIGHTS.
     """
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -190,7 +196,10 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_host_pb2.ReplayResponse], _abc.AsyncIterator[_host_pb2.ReplayResponse]]:
         """Compute a conversation again from its log, and check its answers. One at a
-        time; REPLAY_BUSY while another one runs.
+        time; REPLAY_BUSY while another one runs. An answer is judged under the profile
+        that its seal states, where the host offers it; else under that of the last
+        seal, or the default. A profile that can't be loaded leaves its own answers
+        undecided: OTHER_WEIGHTS.
         """
 
 def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,14 +8,14 @@ and nothing that others need is held meanwhile.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import structlog
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.engine_api import Engine
-from model_host.errors import ReplayBusy
+from model_host.errors import ProfileTooLarge, ReplayBusy
 from model_host.grammar_source import source_for
 from model_host.io.callers import Callers
 from model_host.io.engine_thread import EngineThread
@@ -27,23 +27,26 @@ from model_host.io.request_handler import RequestHandler
 from model_host.kv import PagePool
 from model_host.page_map import last_seal
 from model_host.plan import Plan, output_limit
+from model_host.refusals import ProfileUnavailable
 from model_host.replay import (
     Collected,
     Computation,
     Conditions,
+    Part,
     RenderedCase,
     Replay,
     ReplayPages,
     Result,
     Work,
     collect,
+    parts_of,
     receipt_of,
-    render_cases,
+    unjudged,
 )
 from model_host.runner import Run
-from replica.conversation import Conversation, Finding, Receipt, ReplayMode, sign_receipt
+from replica.conversation import Conversation, Finding, Judge, ReplayMode, sign_receipt
 from replica.errors import HostError
-from replica.ids import ID_BYTES, EntryId, short
+from replica.ids import ID_BYTES, Digest, EntryId, short
 from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
@@ -116,63 +119,81 @@ class ReplayHandler:
     async def _compute(
         self, held: Conversation, mode: ReplayMode, first: EntryId, stream: ReplayStream
     ) -> None:
-        # One profile judges all answers: those of others are UNDECIDED, or differ by weights.
-        offer = self._profiles.offers.of_seal(last_seal(held))
-        async with self._profiles.using(offer) as loaded:
-            stream.put(await self._replay(held, mode, first, stream.put, loaded))
-
-    async def _replay(
-        self,
-        held: Conversation,
-        mode: ReplayMode,
-        first: EntryId,
-        show: Show,
-        loaded: Loaded,
-    ) -> Receipt:
-        """Show the findings, and return the receipt."""
-        collected = collect(held, first or None)
-        loop = asyncio.get_running_loop()
-        replay = await asyncio.to_thread(self._prepare, loop, collected, mode, loaded)
-        findings: dict[EntryId, Finding] = {}
-
-        def note(found: Iterable[Finding]) -> None:
-            for finding in found:
-                findings[finding.answer] = finding
-                show(finding)
-
-        note(replay.start())
-        async with _pages_of(loaded.thread) as pages:
-            computation = Computation(replay, pages, held.id)
-            show(ReplayProgress(0, computation.total_tokens))
-            while computation.work is not None:
-                work = computation.work
-                result = await loaded.thread.between_steps(partial(_perform, work))
-                note(await asyncio.to_thread(computation.receive, result))
-                show(ReplayProgress(computation.done_tokens, computation.total_tokens))
+        """Show the findings, and the receipt last."""
+        collected, offers = collect(held, first or None), self._profiles.offers
+        default = offers.of_seal(last_seal(held))
+        renderers = {offer.profile.digest: offer.renderer for offer in offers.all}
+        parts = await asyncio.to_thread(parts_of, collected, default.profile.digest, renderers)
+        made = _Made(stream.put)
+        # Those that are loaded come first, since another one may take their place.
+        for part in sorted(parts, key=lambda part: self._loaded(part) is None):
+            await self._judge(collected, part, mode, made, is_needed=part is parts[0])
+        judges = (part.profile for part in parts if part.profile in made.numerics_classes)
+        judge, *further = [Judge(each, made.numerics_classes[each]) for each in judges]
         receipt = receipt_of(
             collected,
-            findings,
+            made.findings,
             host=public_key(self._key),
             mode=mode,
-            profile=loaded.offer.profile.digest,
-            numerics_class=loaded.numerics_class,
+            judge=judge,
+            further=further,
             from_entry=first,
             time_ms=now_ms(),
         )
         log.info(
-            "replayed", conversation=short(held.id), mode=mode.name, answers=len(findings),
+            "replayed", conversation=short(held.id), mode=mode.name, answers=len(made.findings),
             outcome=receipt.outcome, tokens=receipt.tokens,
         )  # fmt: skip
-        return sign_receipt(receipt, self._key)
+        stream.put(sign_receipt(receipt, self._key))
+
+    async def _judge(
+        self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made", *, is_needed: bool
+    ) -> None:
+        """Judge the answers of one profile, which is loaded for that.
+
+        Raises ProfileUnavailable or ProfileTooLarge where it `is_needed` and can't be loaded.
+        """
+        offer = self._profiles.offers.get(part.profile)
+        assert offer is not None, "a part is judged by a profile of this host"
+        async with AsyncExitStack() as stack:
+            try:
+                loaded = await stack.enter_async_context(self._profiles.using(offer))
+            except (ProfileUnavailable, ProfileTooLarge) as error:
+                if is_needed:
+                    raise
+                made.note(unjudged(one, error) for one in part.rendered)
+                return
+            made.numerics_classes[part.profile] = loaded.numerics_class
+            await self._replay(collected, part, mode, made, loaded)
+
+    async def _replay(
+        self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made", loaded: Loaded
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        replay = await asyncio.to_thread(self._prepare, loop, collected, part, mode, loaded)
+        made.note(replay.start())
+        async with _pages_of(loaded.thread) as pages:
+            computation = Computation(replay, pages, collected.conversation)
+            made.begin(computation)
+            while computation.work is not None:
+                work = computation.work
+                result = await loaded.thread.between_steps(partial(_perform, work))
+                made.note(await asyncio.to_thread(computation.receive, result))
+                made.show_progress(computation)
+
+    def _loaded(self, part: Part) -> Loaded | None:
+        offer = self._profiles.offers.get(part.profile)
+        return self._profiles.loaded(offer) if offer is not None else None
 
     def _prepare(
         self,
         loop: asyncio.AbstractEventLoop,
         collected: Collected,
+        part: Part,
         mode: ReplayMode,
         loaded: Loaded,
     ) -> Replay:
-        """Render all contexts, and prepare the checks, in a thread; grammars pass `loop`."""
+        """Prepare the checks, in a thread; grammars pass `loop`."""
         offer, engine = loaded.offer, loaded.thread.engine
         here = Conditions(
             offer.profile.digest,
@@ -183,8 +204,8 @@ class ReplayHandler:
             engine.config.context_tokens,
             offer.profile.grammar_engine,
         )
-        rendered = render_cases(collected, offer.renderer, offer.profile.digest)
-        return Replay(mode, rendered, here, partial(self._run_of, loop, collected, offer))
+        run_of = partial(self._run_of, loop, collected, offer)
+        return Replay(mode, part.rendered, here, run_of)
 
     def _run_of(
         self,
@@ -209,6 +230,34 @@ class ReplayHandler:
             planned, case.seal_id, case.recorded.run, prepared.state, prepared.text,
             profile.context_tokens_max, prepared.grammar,
         )  # fmt: skip
+
+
+class _Made:
+    """What a replay has found so far, over the parts that its profiles judge."""
+
+    def __init__(self, show: Show) -> None:
+        """Pass findings and progress to `show`."""
+        self._show = show
+        self.findings: dict[EntryId, Finding] = {}
+        self.numerics_classes: dict[Digest, Digest] = {}
+        """By profile, of those that judged."""
+        self._done_before = self._total = 0
+
+    def note(self, found: Iterable[Finding]) -> None:
+        """Keep findings, and show them."""
+        for finding in found:
+            self.findings[finding.answer] = finding
+            self._show(finding)
+
+    def begin(self, computation: Computation) -> None:
+        """Count the tokens of the next part."""
+        self._done_before = self._total
+        self._total += computation.total_tokens
+        self.show_progress(computation)
+
+    def show_progress(self, computation: Computation) -> None:
+        """Show how far the computation is, behind that of the parts before it."""
+        self._show(ReplayProgress(self._done_before + computation.done_tokens, self._total))
 
 
 @asynccontextmanager

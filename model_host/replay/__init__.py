@@ -4,6 +4,7 @@ from model_host.replay.case import Case, Collected, collect
 from model_host.replay.check import AnswerCheck
 from model_host.replay.computation import Computation, Result, Work
 from model_host.replay.findings import receipt_of
+from model_host.replay.judges import Part, parts_of, unjudged
 from model_host.replay.pages import Compared, Computed, ReplayPages
 from model_host.replay.passes import Pass, Span, passes_of
 from model_host.replay.rendering import RenderedCase, render_cases
@@ -19,6 +20,7 @@ __all__ = [
     "Computed",
     "Conditions",
     "MakeRun",
+    "Part",
     "Pass",
     "RenderedCase",
     "Replay",
@@ -27,7 +29,9 @@ __all__ = [
     "Span",
     "Work",
     "collect",
+    "parts_of",
     "passes_of",
     "receipt_of",
     "render_cases",
+    "unjudged",
 ]

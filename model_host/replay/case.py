@@ -4,7 +4,8 @@ Pure. `collect` reads the conversation and returns immutable values, so that a r
 in other threads while entries are admitted.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from model_host.plan import listing_of
 from model_host.refusals import BodyUnavailable
@@ -57,6 +58,17 @@ class Collected:
     refused: int
     open: int
     """Sealed requests without an answer."""
+
+    def part(self, is_judged: Callable[[Case], bool]) -> "Collected":
+        """Return what checking some of the answers needs."""
+        needed: set[EntryId | None] = set()
+        seals: list[SealedContext] = []
+        for sealed in reversed(self.seals):
+            case = sealed.case if sealed.case is not None and is_judged(sealed.case) else None
+            if case is not None or sealed.seal_id in needed:
+                seals.append(replace(sealed, case=case))
+                needed.add(sealed.parent)
+        return replace(self, seals=tuple(reversed(seals)))
 
 
 def collect(held: Conversation, first: EntryId | None = None) -> Collected:

@@ -1,6 +1,6 @@
 """The receipt that sums up the findings of a replay (spec/07-host §10). Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from model_host.replay.case import Collected
 from replica.conversation import (
@@ -8,12 +8,13 @@ from replica.conversation import (
     NO_TOKEN,
     Cause,
     Finding,
+    Judge,
     Outcome,
     Receipt,
     ReplayMode,
     findings_digest,
 )
-from replica.ids import Digest, EntryId, PublicKey
+from replica.ids import EntryId, PublicKey
 
 
 def receipt_of(
@@ -22,12 +23,15 @@ def receipt_of(
     *,
     host: PublicKey,
     mode: ReplayMode,
-    profile: Digest,
-    numerics_class: Digest,
+    judge: Judge,
+    further: Iterable[Judge],
     from_entry: EntryId,
     time_ms: int,
 ) -> Receipt:
-    """Return the receipt of a replay, not yet signed; there is a finding for each answer."""
+    """Return the receipt of a replay, not yet signed; there is a finding for each answer.
+
+    `judge` is the profile that judged the answers of none of `further`.
+    """
     ordered = [findings[answer] for answer in collected.order]
     counts = {outcome: sum(f.outcome == outcome for f in ordered) for outcome in Outcome}
     worst = next((o for o in (Outcome.DIFFERS, Outcome.UNDECIDED) if counts[o]), Outcome.ACCEPTED)
@@ -43,8 +47,8 @@ def receipt_of(
         differing=counts[Outcome.DIFFERS],
         undecided=counts[Outcome.UNDECIDED],
         tokens=sum(f.checked_tokens for f in ordered),
-        profile=profile,
-        numerics_class=numerics_class,
+        profile=judge.profile,
+        numerics_class=judge.numerics_class,
         findings_digest=findings_digest(ordered),
         time_ms=time_ms,
         refused=collected.refused,
@@ -53,4 +57,5 @@ def receipt_of(
         first=first.answer if first is not None else NO_ENTRY,
         first_cause=first.cause if first is not None else Cause.NONE,
         first_token=first.token_index if first is not None else NO_TOKEN,
+        further=tuple(sorted(further, key=lambda each: each.profile)),
     )

@@ -1,15 +1,14 @@
-"""One replay of a conversation: its passes, and the findings as they come (spec/07-host §10).
+"""One part of a replay: its passes, and the findings as they come (spec/07-host §10).
 
 Pure. The caller computes the passes chunk by chunk.
 
-    collect ─ render_cases ─► Replay ─ start ─► findings without computing
+    collect ─── parts_of ───► Replay ─ start ─► findings without computing
                               passes ─ receive ─► findings of answers whose tokens are checked
                                        finish ─► findings of contexts that alone are computed
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
-from model_host.errors import ReplayTooLarge
 from model_host.replay.check import AnswerCheck, Samplers
 from model_host.replay.pages import Compared, Computed
 from model_host.replay.passes import Pass, passes_of
@@ -22,12 +21,9 @@ from replica.errors import HostError
 MakeRun = Callable[[RenderedCase], Run]
 """Returns the run of an answer, without tokens. Raises a refusal."""
 
-TOKENS_MAX = 1 << 23
-"""Most tokens of all contexts together, each counted in full: memory for their ids."""
-
 
 class Replay:
-    """The state of one replay, apart from the pages it computes in."""
+    """The state of one part of a replay, apart from the pages it computes in."""
 
     def __init__(
         self,
@@ -36,18 +32,14 @@ class Replay:
         here: Conditions,
         make_run: MakeRun,
     ) -> None:
-        """Prepare the checks of all answers. Raises ReplayTooLarge."""
+        """Prepare the checks of answers that one profile judges."""
         samplers = Samplers()
         self._decided: list[AnswerCheck] = []
         self._checks: list[AnswerCheck] = []
-        held = 0
         for one in rendered:
             check = AnswerCheck(one, here, samplers)
             if check.has_context and mode is ReplayMode.VERIFY:
                 _add_run(check, one, make_run)
-            held += len(one.context.ids)
-            if held > TOKENS_MAX:
-                raise ReplayTooLarge
             (self._checks if check.has_context else self._decided).append(check)
         self.is_rebuild = mode is ReplayMode.REBUILD
         computed = [c for c in self._checks if self.is_rebuild or not c.is_complete]

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -125,6 +126,14 @@ def findings_digest(findings: Iterable[Finding]) -> Digest:
 
 
 @dataclass(frozen=True, slots=True)
+class Judge:
+    """A profile of the host, by which it judged the answers of that profile."""
+
+    profile: Digest
+    numerics_class: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What a host has checked of a conversation; counts are of answers unless said."""
 
@@ -143,7 +152,7 @@ class Receipt:
     tokens: int
     """Output tokens that were computed and compared."""
     profile: Digest
-    """Digest of the host's profile."""
+    """Digest of the host's profile that judged all answers but those of `further`."""
     numerics_class: Digest
     findings_digest: Digest
     """Digest over the findings."""
@@ -160,6 +169,8 @@ class Receipt:
     first_cause: int = Cause.NONE
     first_token: int = NO_TOKEN
     """Output index of the first difference within it; -1 where it is at no token."""
+    further: tuple[Judge, ...] = ()
+    """The other profiles that judged answers, each those of its own, by ascending digest."""
     signature: bytes = b""
 
 
@@ -174,6 +185,7 @@ def _signed_bytes(receipt: Receipt) -> bytes:
         receipt.findings_digest,
         receipt.from_entry,
         receipt.first,
+        *chain.from_iterable((judge.profile, judge.numerics_class) for judge in receipt.further),
     )
     numbers = _FIELDS.pack(
         receipt.mode,
@@ -199,9 +211,14 @@ def sign_receipt(receipt: Receipt, key: Ed25519PrivateKey) -> Receipt:
 
 def check_receipt(receipt: Receipt, host: PublicKey | None = None) -> None:
     """Raise ReceiptInvalid unless the receipt's host signed it; `host` is the one expected."""
-    whole = (receipt.conversation, receipt.log_digest, receipt.profile, receipt.findings_digest)
-    if any(len(one) != ID_BYTES for one in (*whole, receipt.numerics_class)):
+    whole = (receipt.conversation, receipt.log_digest, receipt.findings_digest)
+    judges = (Judge(receipt.profile, receipt.numerics_class), *receipt.further)
+    digests = chain.from_iterable((judge.profile, judge.numerics_class) for judge in judges)
+    if any(len(one) != ID_BYTES for one in (*whole, *digests)):
         raise ReceiptInvalid("an id or digest has not 32 bytes")
+    further = [judge.profile for judge in receipt.further]
+    if further != sorted({*further} - {receipt.profile}):
+        raise ReceiptInvalid("a profile is repeated, or the profiles do not ascend")
     if any(len(one) not in (0, ID_BYTES) for one in (receipt.from_entry, receipt.first)):
         raise ReceiptInvalid("an entry id has not 32 bytes")
     if host is not None and receipt.host != host:

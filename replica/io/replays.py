@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from antiphon.v1 import host_pb2 as pb
-from replica.conversation import NO_TOKEN, Finding, Receipt, ReceiptInvalid, ReplayMode
+from replica.conversation import NO_TOKEN, Finding, Judge, Receipt, ReceiptInvalid, ReplayMode
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.log import parse
 
@@ -118,6 +118,10 @@ def _receipt_to_pb(receipt: Receipt) -> pb.Receipt:
         outcome=cast("pb.ReplayOutcome.ValueType", receipt.outcome),
         first_cause=cast("pb.ReplayCause.ValueType", receipt.first_cause),
         create_time_ms=receipt.time_ms,
+        further=[
+            pb.ReplayJudge(profile=judge.profile, numerics_class=judge.numerics_class)
+            for judge in receipt.further
+        ],
         **{name: getattr(receipt, name) for name in _SAME_NAMES},
     )
     if receipt.first_token != NO_TOKEN:
@@ -147,5 +151,8 @@ def _receipt_from_pb(raw: pb.Receipt) -> Receipt:
         first=EntryId(raw.first),
         first_cause=raw.first_cause,
         first_token=raw.first_token if raw.HasField("first_token") else NO_TOKEN,
+        further=tuple(
+            Judge(Digest(judge.profile), Digest(judge.numerics_class)) for judge in raw.further
+        ),
         signature=raw.signature,
     )

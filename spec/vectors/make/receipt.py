@@ -12,6 +12,7 @@ IDS = (
     "host", "conversation", "log_digest", "profile", "numerics_class", "findings_digest",
     "from_entry", "first",
 )  # fmt: skip
+JUDGE = ("profile", "numerics_class")
 COUNTS = ("entries", "accepted", "differing", "undecided", "tokens", "refused", "open")
 
 Vector = dict[str, Any]
@@ -57,6 +58,8 @@ def pre_image(receipt: Vector) -> bytes:
 
 def _ids(receipt: Vector) -> bytes:
     ids = [bytes.fromhex(receipt[name]) for name in IDS]
+    for judge in receipt.get("further", ()):
+        ids += [bytes.fromhex(judge[name]) for name in JUDGE]
     return b"".join(bytes([len(i)]) + i for i in ids)
 
 
@@ -70,7 +73,7 @@ def _numbers(receipt: Vector, order: str = "<") -> bytes:
 
 def encode(receipt: Vector, signature: bytes) -> bytes:
     """Return the Receipt as a message."""
-    first = receipt["first_token"]
+    first, further = receipt["first_token"], receipt.get("further", ())
     fields: dict[int, Value] = {
         1: bytes.fromhex(receipt["host"]),
         2: bytes.fromhex(receipt["conversation"]),
@@ -96,7 +99,8 @@ def encode(receipt: Vector, signature: bytes) -> bytes:
         21: signature,
     }
     optional = one_field(16, first) if first >= 0 else b""
-    return message(fields) + optional + message(behind)
+    judges = [{n: bytes.fromhex(j[name]) for n, name in enumerate(JUDGE, 1)} for j in further]
+    return message(fields) + optional + message(behind | {22: [message(one) for one in judges]})
 
 
 def receipt_of(findings: list[Vector], **more: object) -> Vector:
@@ -194,6 +198,16 @@ def _of_log() -> list[Vector]:
     return sorted(found, key=lambda one: one["answer"], reverse=True)
 
 
+def _judge(name: str) -> dict[str, str]:
+    """Return a further profile that judged."""
+    return dict(zip(JUDGE, (sha256(f"{name} {of}".encode()).hex() for of in JUDGE), strict=True))
+
+
+def _judges() -> list[dict[str, str]]:
+    """Return two further profiles, in order."""
+    return sorted((_judge("second"), _judge("third")), key=lambda judge: judge["profile"])
+
+
 def _refused() -> list[Vector]:
     found = _of_log()
     good = receipt_of(found)
@@ -204,7 +218,7 @@ def _refused() -> list[Vector]:
     turned = pae(TAG, _ids(good) + _numbers(good, ">"))
     untagged = data[16 + len(TAG) :]
     more = receipt_of(found, accepted="2")
-    of_other = findings_digest(other).hex()
+    of_other, further = findings_digest(other).hex(), _judges()
 
     def signed(pre: bytes) -> bytes:
         return HOST.private.sign(pre)
@@ -222,6 +236,14 @@ def _refused() -> list[Vector]:
                 log_digest=good["log_digest"][2:]),
         _vector("id-half", "half a first answer, correctly signed", found, rule="ID",
                 first=good["first"][32:]),
+        _vector("id-further", "half a further profile, correctly signed", found, rule="ID",
+                further=[_judge("second") | {"profile": good["profile"][:32]}]),
+        _vector("further-order", "further profiles that descend, correctly signed", found,
+                rule="ORDER", further=further[::-1]),
+        _vector("further-twice", "a further profile that is the first one, correctly signed",
+                found, rule="ORDER", further=[_judge("second") | {"profile": good["profile"]}]),
+        _vector("signature-further", "a further profile was left out", found, rule="SIGNATURE",
+                further=further[:1], signed=receipt_of(found, further=further)),
         _vector("findings", "correctly signed, but of other findings", found, rule="FINDINGS",
                 findings_digest=of_other),
     ]  # fmt: skip
@@ -251,6 +273,8 @@ def build() -> dict[str, object]:
             _vector("rebuild", "from an entry on, and nothing checked", [
                 finding("answer", checked_tokens=0),
             ], mode=1, from_entry=entry),
+            _vector("further", "two further profiles judged answers of theirs", _of_log(),
+                    further=_judges()),
             _vector("large", "numbers of more than 4 bytes", [large], entries=str(2**40),
                     create_time_ms=str(2**41)),
             *_refused(),

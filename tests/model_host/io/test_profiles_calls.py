@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from replica.conversation import Cause, Outcome
+from replica.conversation import Cause, Outcome, ReplayMode
 from replica.ids import EntryId
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create
 from tests.model_host.io.replaying import replay
-from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
+from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, change_weights, two_profiles
 
 LONG = "hello " * 40
 ONE = KV_BYTES + 4 * 1024 * 1024
@@ -39,17 +39,54 @@ async def asked(two: TwoProfiles) -> tuple[EntryId, EntryId]:
     return first, second
 
 
-async def test_a_replay_is_one_of_the_last_seals_profile(tmp_path: Path):
-    async with two_profiles(tmp_path) as two:
-        first, second = await asked(two)
+def counted_loads(two: TwoProfiles) -> list[str]:
+    """Return a list that gets the name of each profile that is loaded from now on."""
+    profiles, loads = two.host.profiles, list[str]()
+    load_engine = profiles._load_engine
+
+    def load(offer):
+        loads.append(offer.profile.name)
+        return load_engine(offer)
+
+    profiles._load_engine = load
+    return loads
+
+
+async def test_a_replay_judges_each_answer_under_its_own_profile(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        requests = await asked(two)
+        again, _ = await two.talk.ask("more", tokens=4)
+        assert two.loaded == ["first"]
+        loads = counted_loads(two)
         got = await replay(two.talk, two.host)
-        assert got.receipt.profile == two.second.profile.digest
-        findings = {two.talk.held.order.generation_of(r): r for r in (first, second)}
-        outcomes = {findings[answer]: f for answer, f in got.findings.items()}
-        assert outcomes[second].outcome == Outcome.ACCEPTED
-        # The other weights compute another canary, or other tokens: nobody changed these.
-        assert outcomes[first].outcome in (Outcome.UNDECIDED, Outcome.ACCEPTED)
-        assert outcomes[first].cause in (Cause.NONE, Cause.OTHER_WEIGHTS, Cause.OTHER_NUMERICS)
+        assert loads == ["second"], "each is loaded once, and the one that is there is first"
+        assert {f.outcome for f in got.findings.values()} == {Outcome.ACCEPTED}
+        assert [got.of(two.talk, r).checked_tokens for r in (*requests, again)] == [4, 4, 4]
+        receipt, first, second = got.receipt, two.first.profile, two.second.profile
+        assert (receipt.outcome, receipt.accepted, receipt.tokens) == (Outcome.ACCEPTED, 3, 12)
+        assert receipt.profile == first.digest, "that of the last seal"
+        assert [judge.profile for judge in receipt.further] == [second.digest]
+
+
+async def test_a_rebuild_compares_what_each_profile_has_cached(tmp_path: Path):
+    async with two_profiles(tmp_path) as two:
+        requests = await asked(two)
+        got = await replay(two.talk, two.host, ReplayMode.REBUILD)
+        found = [got.of(two.talk, request) for request in requests]
+        assert [one.outcome for one in found] == [Outcome.ACCEPTED] * 2
+        assert all(one.cached_tokens >= one.prompt_tokens for one in found)
+
+
+async def test_answers_of_a_profile_that_can_not_be_loaded_alone_are_undecided(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        first, second = await asked(two)
+        change_weights(tmp_path / "first", 3.0)
+        got = await replay(two.talk, two.host)
+        assert got.of(two.talk, second).outcome == Outcome.ACCEPTED
+        lost = got.of(two.talk, first)
+        assert (lost.outcome, lost.cause) == (Outcome.UNDECIDED, Cause.OTHER_WEIGHTS)
+        assert lost.detail.startswith("PROFILE_UNAVAILABLE: ")
+        assert (got.receipt.profile, got.receipt.further) == (two.second.profile.digest, ())
 
 
 async def test_pages_are_those_of_the_last_seals_profile_and_load_nothing(tmp_path: Path):

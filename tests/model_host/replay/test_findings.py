@@ -2,11 +2,12 @@
 
 from model_host.replay.case import Collected
 from model_host.replay.findings import receipt_of
-from replica.conversation import NO_ENTRY, Cause, Finding, Outcome, Receipt, ReplayMode
+from replica.conversation import NO_ENTRY, Cause, Finding, Judge, Outcome, Receipt, ReplayMode
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 
 A, B, C = (EntryId(letter * 32) for letter in (b"a", b"b", b"c"))
 ANY = Digest(bytes(32))
+EARLIER, LATER = (Judge(Digest(letter * 32), ANY) for letter in (b"e", b"l"))
 
 
 def receipt(*found: tuple[EntryId, Outcome, Cause, int]) -> Receipt:
@@ -17,8 +18,8 @@ def receipt(*found: tuple[EntryId, Outcome, Cause, int]) -> Receipt:
     order = tuple(answer for answer, *_ in found)
     collected = Collected(ConversationId(b"c" * 32), ANY, 9, (), order, 2, 1)
     return receipt_of(
-        collected, findings, host=PublicKey(b"h" * 32), mode=ReplayMode.VERIFY, profile=ANY,
-        numerics_class=ANY, from_entry=NO_ENTRY, time_ms=7,
+        collected, findings, host=PublicKey(b"h" * 32), mode=ReplayMode.VERIFY,
+        judge=Judge(ANY, ANY), further=[LATER, EARLIER], from_entry=NO_ENTRY, time_ms=7,
     )  # fmt: skip
 
 
@@ -47,3 +48,9 @@ def test_an_undecided_answer_leaves_the_conversation_undecided():
 
 def test_a_conversation_without_answers_is_accepted():
     assert receipt().outcome == Outcome.ACCEPTED
+
+
+def test_the_further_profiles_that_judged_are_stated_in_ascending_order():
+    made = receipt()
+    assert (made.profile, made.numerics_class) == (ANY, ANY)
+    assert made.further == (EARLIER, LATER)

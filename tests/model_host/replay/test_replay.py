@@ -6,9 +6,7 @@ from random import Random
 import pytest
 
 from model_host.contexts import Contexts
-from model_host.errors import ReplayTooLarge
 from model_host.plan import gather, plan
-from model_host.replay import replay as module
 from replica.conversation import NO_TOKEN, Cause, Outcome, ReplayMode
 from replica.ids import Digest
 from replica.log.body import Cancel, FinishReason, Generation, Sampling, Text, Usage
@@ -250,14 +248,6 @@ def test_a_rebuild_computes_contexts_alone_and_compares_what_is_cached():
     assert [found[answer].checked_tokens for answer in answers] == [0, 0]
     assert found[answers[1]].cached_tokens == 600
     assert found[answers[0]].cached_tokens < 600
-
-
-def test_a_conversation_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch):
-    scene = Answered()
-    scene.asks("a", 8)
-    monkeypatch.setattr(module, "TOKENS_MAX", 10)
-    with pytest.raises(ReplayTooLarge):
-        Replaying(scene)
 
 
 def test_a_sampled_answer_drawn_with_another_seed_is_found():

@@ -6,6 +6,7 @@ import pytest
 
 from replica.conversation.receipt import (
     Finding,
+    Judge,
     Outcome,
     Receipt,
     ReceiptInvalid,
@@ -18,13 +19,14 @@ from replica.io.replays import decode_receipt, encode_receipt
 from tests.support.writers import Writer
 
 HOST = Writer(3)
-ANY = Digest(b"d" * 32)
+ANY, EARLIER, LATER = (Digest(letter * 32) for letter in (b"d", b"a", b"z"))
 RECEIPT = sign_receipt(
     Receipt(
         host=HOST.public, conversation=ConversationId(b"c" * 32), log_digest=ANY, entries=9, mode=2,
         outcome=2, accepted=3, differing=1, undecided=0, tokens=70, profile=ANY,
         numerics_class=ANY, findings_digest=ANY, time_ms=1_700_000_000_000, refused=1, open=1,
         from_entry=EntryId(b"f" * 32), first=EntryId(b"g" * 32), first_cause=1, first_token=4,
+        further=(Judge(EARLIER, ANY), Judge(LATER, ANY)),
     ),
     HOST.key,
 )  # fmt: skip
@@ -44,7 +46,10 @@ def test_a_receipt_verifies_also_after_it_was_a_file():
 @pytest.mark.parametrize("name", [field.name for field in fields(Receipt)])
 def test_a_receipt_with_any_field_changed_is_refused(name: str):
     value = getattr(RECEIPT, name)
-    changed = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else value + 1
+    if isinstance(value, bytes):
+        changed = bytes([value[0] ^ 1]) + value[1:]
+    else:
+        changed = value[:-1] if isinstance(value, tuple) else value + 1
     with pytest.raises(ReceiptInvalid):
         check_receipt(replace(RECEIPT, **{name: changed}))
 
@@ -53,6 +58,32 @@ def test_a_receipt_with_any_field_changed_is_refused(name: str):
 def test_a_receipt_with_a_field_cut_off_is_refused(name: str):
     with pytest.raises(ReceiptInvalid):
         check_receipt(replace(RECEIPT, **{name: getattr(RECEIPT, name)[:-1]}))
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        (Judge(LATER, ANY), Judge(EARLIER, ANY)),
+        (Judge(EARLIER, ANY), Judge(EARLIER, LATER)),
+        (Judge(ANY, ANY),),
+        (Judge(EARLIER, Digest(ANY[1:])),),
+        (Judge(Digest(b""), ANY),),
+    ],
+    ids=["descending", "repeated", "the first profile", "a short class", "no profile"],
+)
+def test_further_profiles_in_another_form_are_refused_though_signed(further: tuple[Judge, ...]):
+    with pytest.raises(ReceiptInvalid):
+        check_receipt(sign_receipt(replace(RECEIPT, further=further), HOST.key))
+
+
+def test_a_receipt_of_one_profile_is_signed_as_before():
+    # What hosts signed before receipts could state further profiles.
+    bare = replace(RECEIPT, further=())
+    signature = (
+        "56de408cec31b1a8126c8ee629cd579bcc909b852764e8ce60556b321e9275d2"
+        "36b30b0df03c14b397409fcce369456e22ae85eb0a79073d6a976abdc204d107"
+    )
+    assert sign_receipt(bare, HOST.key).signature.hex() == signature
 
 
 def test_numbers_out_of_range_and_bytes_that_are_no_receipt_are_refused():
