@@ -120,6 +120,11 @@ MEANINGS = {
         "calls without a key that wait for their request; a newer one ends the oldest",
         "RATE_LIMITED",
     ),
+    "STRANGER_CALLS_MAX": (
+        "quota",
+        "refused calls and calls without a key that wait for their turn at a hub",
+        "RATE_LIMITED",
+    ),
     "IDLE_TIMEOUT_S": (
         "quota",
         "seconds of silence before a link ends, or a connection without a call",

@@ -86,7 +86,8 @@ class SyncServiceServicer:
     """
 
     def Authenticate(self, request, context):
-        """Prove possession of a key in two steps; the second yields a ticket.
+        """Prove possession of a key in two steps; the second yields a ticket. Strangers
+        pay for it, and its answer, like any refusal, may wait for its turn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

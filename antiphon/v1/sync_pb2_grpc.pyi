@@ -37,7 +37,9 @@ class SyncServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SyncServiceAsyncStub: ...
     Authenticate: _grpc.UnaryUnaryMultiCallable[_sync_pb2.AuthenticateRequest, _sync_pb2.AuthenticateResponse]
-    """Prove possession of a key in two steps; the second yields a ticket."""
+    """Prove possession of a key in two steps; the second yields a ticket. Strangers
+    pay for it, and its answer, like any refusal, may wait for its turn.
+    """
     Link: _grpc.StreamStreamMultiCallable[_sync_pb2.LinkRequest, _sync_pb2.LinkResponse]
     """Stay in sync, live, both ways."""
     Push: _grpc.UnaryUnaryMultiCallable[_sync_pb2.PushRequest, _sync_pb2.PushResponse]
@@ -62,7 +64,9 @@ class SyncServiceAsyncStub(SyncServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Authenticate: _aio.UnaryUnaryMultiCallable[_sync_pb2.AuthenticateRequest, _sync_pb2.AuthenticateResponse]  # type: ignore[assignment]
-    """Prove possession of a key in two steps; the second yields a ticket."""
+    """Prove possession of a key in two steps; the second yields a ticket. Strangers
+    pay for it, and its answer, like any refusal, may wait for its turn.
+    """
     Link: _aio.StreamStreamMultiCallable[_sync_pb2.LinkRequest, _sync_pb2.LinkResponse]  # type: ignore[assignment]
     """Stay in sync, live, both ways."""
     Push: _aio.UnaryUnaryMultiCallable[_sync_pb2.PushRequest, _sync_pb2.PushResponse]  # type: ignore[assignment]
@@ -90,7 +94,9 @@ class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sync_pb2.AuthenticateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sync_pb2.AuthenticateResponse, _abc.Awaitable[_sync_pb2.AuthenticateResponse]]:
-        """Prove possession of a key in two steps; the second yields a ticket."""
+        """Prove possession of a key in two steps; the second yields a ticket. Strangers
+        pay for it, and its answer, like any refusal, may wait for its turn.
+        """
 
     @_abc_1.abstractmethod
     def Link(

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Mapping
 from itertools import starmap
+from typing import Any
 
 import grpc
 
@@ -76,13 +77,24 @@ def _why_not(address: str) -> str:
 def add_services(
     server: grpc.aio.Server, services: Mapping[str, rpc.Handlers], keyless: rpc.Admit
 ) -> None:
-    """Serve services by name, and the standard health service for them.
+    """Serve services by name, and the standard health service for them, after any others.
 
-    `keyless` admits calls that need no key.
+    `keyless` admits calls that need no key, those of methods that are not here among them.
     """
     all_services = {**services, health.NAME: health.handlers(services.keys(), keyless)}
     generic = starmap(grpc.method_handlers_generic_handler, all_services.items())
-    server.add_generic_rpc_handlers(tuple(generic))  # not registered one by one: DECISIONS D398
+    # Not registered one by one: DECISIONS D398.
+    server.add_generic_rpc_handlers((*generic, _NotHere(keyless)))
+
+
+class _NotHere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # only its stubs are generic
+    """Answers calls of all methods: those that no handler before it has."""
+
+    def __init__(self, admit: rpc.Admit) -> None:
+        self._handler = rpc.not_here(admit)
+
+    def service(self, _details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
+        return self._handler
 
 
 async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:

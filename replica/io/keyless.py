@@ -8,7 +8,7 @@ who sends nothing keeps nobody out.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from replica import limits
@@ -26,21 +26,31 @@ class Keyless:
         self._waiting: deque[asyncio.Timeout] = deque()
 
     @asynccontextmanager
-    async def admit(self, _context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
-        """Let a call wait for its request, and run its steps at once.
+    async def place(self) -> AsyncIterator[Callable[[], None]]:
+        """Take a place; yield what leaves it, for when the request is there.
 
-        Raises RateLimited in the oldest call where too many wait.
+        Raises RateLimited in the call that waits longest where too many wait.
         """
         try:
             async with asyncio.timeout(None) as place:
                 self._waiting.append(place)
                 if len(self._waiting) > limits.KEYLESS_CALLS_MAX:
                     self._waiting.popleft().reschedule(0.0)
-                try:
-                    yield rpc.at_once
-                finally:
+
+                def leave() -> None:
                     if place in self._waiting:
                         self._waiting.remove(place)
+
+                try:
+                    yield leave
+                finally:
+                    leave()
         except TimeoutError as error:
             detail = "too many calls without a key wait for their requests"
             raise RateLimited(detail, retry_after_s=RETRY_AFTER_S) from error
+
+    @asynccontextmanager
+    async def admit(self, _context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
+        """Let a call wait for its request, and run its steps at once. Raises RateLimited."""
+        async with self.place():
+            yield rpc.at_once

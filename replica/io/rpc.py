@@ -97,8 +97,8 @@ _Result = TypeVar("_Result")
 Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 """The handlers of a service's methods, by name."""
 
-OnRefusal = Callable[[AntiphonError], None]
-"""Receives each error that ends a call of a peer, for a count."""
+OnRefusal = Callable[[Context, AntiphonError], Awaitable[None]]
+"""Receives each error that ends a call of a peer, and may let the refusal wait for its turn."""
 
 
 def now_ms() -> int:
@@ -268,6 +268,16 @@ def both_streams(
     return grpc.stream_stream_rpc_method_handler(call)
 
 
+def not_here(admit: Admit) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Return a handler that answers as gRPC does for a method that nobody serves."""
+
+    async def call(_frames: AsyncIterator[bytes], context: Context) -> None:
+        async with answering(context), admit(context):
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    return grpc.stream_stream_rpc_method_handler(call)
+
+
 @asynccontextmanager
 async def answering(context: Context, on_refusal: OnRefusal | None = None) -> AsyncIterator[None]:
     """End the call with a typed status on any error; a bug's text is not sent to the peer.
@@ -280,12 +290,12 @@ async def answering(context: Context, on_refusal: OnRefusal | None = None) -> As
         raise  # raised by gRPC itself: the call has ended already
     except AntiphonError as error:
         if on_refusal is not None:
-            on_refusal(error)
+            await on_refusal(context, error)
         await _abort(context, error)
     except Exception:
         log.exception("a call failed")
         if on_refusal is not None:
-            on_refusal(bug())
+            await on_refusal(context, bug())
         await _abort(context, bug())
 
 

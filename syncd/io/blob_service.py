@@ -33,7 +33,7 @@ class BlobService:
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused, counted = self._driver.counters.note_refusal, self._gate.counted
+        refused, counted = self._gate.refuse, self._gate.counted
         return {
             "Stat": rpc.unary(pb.StatRequest, self.stat, refused, counted),
             "Read": rpc.server_stream(pb.ReadRequest, self.read, refused, self._gate.transfer),

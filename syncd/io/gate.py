@@ -7,11 +7,20 @@ here. Then the call is counted, and its request is parsed in steps of its key.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
+from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.io import Keyless, rpc
-from replica.link import Authenticator
+from replica.link import Authenticator, Steps
+from replica.refusals import RateLimited
+from syncd.budget import STRANGERS
 from syncd.io.driver import HubDriver
+from syncd.io.turns import Turns
+
+RETRY_AFTER_S = 5.0
+
+_Result = TypeVar("_Result")
 
 
 class Gate:
@@ -21,12 +30,34 @@ class Gate:
         """Admit keys with a ticket of `authenticator` to calls of `driver`'s hub."""
         self._driver = driver
         self._authenticator = authenticator
-        self.keyless = Keyless().admit
-        """Admits calls that need no key."""
+        self._keyless = Keyless()
+        self._turns = Turns()
 
     def key_of(self, context: rpc.Context) -> PublicKey:
         """Return the key of a call. Raises Unauthenticated."""
         return rpc.caller(self._authenticator, context)
+
+    async def refuse(self, context: rpc.Context, error: AntiphonError) -> None:
+        """Count a refusal, and return in its turn."""
+        self._driver.counters.note_refusal(error)
+        await self._turns.turn(context.peer())
+
+    @asynccontextmanager
+    async def keyless(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
+        """Admit a call that needs no key, in its turn, at the cost of strangers (LIM-13).
+
+        Raises RateLimited.
+        """
+        if not await self._turns.turn(context.peer()):
+            raise RateLimited("too many calls without a key wait", retry_after_s=RETRY_AFTER_S)
+        self._driver.throttle.call(STRANGERS.key)
+        async with self._keyless.place() as leave:
+
+            async def run(steps: Steps[_Result], /) -> _Result:
+                leave()  # what waits from now on is small, and for its step
+                return await self._driver.pacer.in_steps(steps, STRANGERS.key)
+
+            yield run
 
     @asynccontextmanager
     async def counted(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:

@@ -44,7 +44,7 @@ class InvitationService:
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused, counted = self._driver.counters.note_refusal, self._gate.counted
+        refused, counted = self._gate.refuse, self._gate.counted
         return {
             "OpenMailbox": rpc.unary(pb.OpenMailboxRequest, self.open, refused, counted),
             "Deposit": rpc.unary(pb.DepositRequest, self.deposit, refused, counted),

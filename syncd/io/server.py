@@ -115,10 +115,10 @@ async def start(config: HubConfig) -> HubServer:
         invitations = InvitationService(driver, gate)
         await invitations.load()
         services = (sync_service, blob_service, invitations)
-        handlers = {f"antiphon.v1.{type(one).__name__}": one.handlers() for one in services}
-        add_services(server, handlers, gate.keyless)
         if config.reflection:
             _reflect(server)
+        handlers = {f"antiphon.v1.{type(one).__name__}": one.handlers() for one in services}
+        add_services(server, handlers, gate.keyless)
         addresses = tuple(
             listen(server, one, certificate.credentials() if certificate is not None else None)
             for one in wanted

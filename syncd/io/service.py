@@ -73,7 +73,7 @@ class SyncService:
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
-        refused, counted = self._driver.counters.note_refusal, self._gate.counted
+        refused, counted = self._gate.refuse, self._gate.counted
         frame = limits.FRAME_BYTES_MAX
         return {
             "Authenticate": rpc.unary(
@@ -106,7 +106,7 @@ class SyncService:
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
-        async with rpc.answering(context, self._driver.counters.note_refusal):
+        async with rpc.answering(context, self._gate.refuse):
             await self._run_link(self._gate.key_of(context), frames, context)
 
     async def _run_link(

@@ -185,7 +185,9 @@ def test_a_receipt_follows_from_findings(vector: Vector) -> None:
     assert digest not in vector["misread"].values()
     names = ("host", "conversation", "log_digest", "profile", "numerics_class", "findings_digest",
              "from_entry", "first")  # fmt: skip
-    fields = b"".join(bytes([len(unhex(receipt[n]))]) + unhex(receipt[n]) for n in names)
+    judges = receipt.get("further", ())
+    ids = [*(receipt[n] for n in names), *(j[n] for j in judges for n in names[3:5])]
+    fields = b"".join(bytes([len(unhex(one))]) + unhex(one) for one in ids)
     fields += bytes([receipt["mode"], receipt["outcome"], receipt["first_cause"]])
     counts = ("entries", "accepted", "differing", "undecided", "tokens", "refused", "open")
     fields += struct.pack("<7Q", *(int(receipt[n]) for n in counts))
@@ -193,10 +195,12 @@ def test_a_receipt_follows_from_findings(vector: Vector) -> None:
     pre_image = pae(b"antiphon/v1/receipt", fields)
     assert pre_image.hex() == vector["pre_image"]
     key = Ed25519PrivateKey.from_private_bytes(unhex(vector["private_key"]))
-    whole = all(len(receipt[n]) == 64 for n in names[:6])
-    whole = whole and all(len(receipt[n]) in (0, 64) for n in names[6:])
+    whole = all(len(one) == 64 for one in (*ids[:6], *ids[8:]))
+    whole = whole and all(len(one) in (0, 64) for one in ids[6:8])
+    profiles = [judge["profile"] for judge in judges]
     rules = {
         "ID": whole,
+        "FURTHER": profiles == sorted({*profiles} - {receipt["profile"]}),
         "SIGNATURE": key.sign(pre_image).hex() == vector["signature"],
         "FINDINGS": digest == receipt["findings_digest"],
     }

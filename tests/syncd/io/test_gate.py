@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
-from tests.support.callers import ServedHub, refused, serve_hub
+from replica.ids import ConversationId, PublicKey
+from syncd.bucket import Bucket
+from syncd.budget import BURST_UNITS, STRANGERS
+from tests.support.callers import ServedHub, refused, serve_hub, until
+from tests.support.writers import Writer
 
 METHODS = [
     f"/{service.full_name}/{method.name}"
@@ -49,8 +54,73 @@ async def test_a_call_is_counted_before_its_request_comes(served: ServedHub) -> 
 
     async with asyncio.timeout(20):
         waiting = [resolve(late(), metadata=served.owner.metadata) for _ in range(2)]
-        while calls._total < 2:  # noqa: ASYNC110  # no event signals changes inside a hub
-            await asyncio.sleep(0)
+        await until(lambda: calls._total == 2)
         assert await refused(resolve(late(), metadata=served.owner.metadata)) == "RATE_LIMITED"
         may_send.set()
         await asyncio.gather(*waiting)
+
+
+UNANSWERED = [
+    "/antiphon.v1.SyncService/Resolve",
+    "/antiphon.v1.SyncService/Link",
+    "/antiphon.v1.SyncService/Authenticate",
+    "/grpc.health.v1.Health/Check",
+    "/there.is/none",
+]
+
+
+@pytest.mark.parametrize("method", UNANSWERED)
+async def test_what_no_key_pays_for_is_answered_in_its_turn(served: ServedHub, method: str) -> None:
+    """Else two connections that call again at once keep a hub busy."""
+    turns = served.hub.invitations._gate._turns
+    turns._bucket = Bucket(per_s=1e-6, most=0)
+    async with (
+        grpc.aio.insecure_channel(served.hub.address, options=[("other", 1)]) as channel,
+        asyncio.timeout(20),
+    ):
+        call = asyncio.ensure_future(answer_of(channel.stream_unary(method)(iter([b""]))))
+        await until(lambda: turns._waiting == 1)
+        await served.say("calls of a key go on")
+        assert not call.done()
+        turns._bucket = Bucket(per_s=1_000.0, most=10)
+        turns._grant()
+        await call
+
+
+async def test_strangers_pay_for_calls_without_a_key(served: ServedHub) -> None:
+    throttle, unknown = served.hub.driver.throttle, ConversationId(bytes(32))
+    stub = served.stranger.sync
+    request = sync_pb2.AuthenticateRequest(client_key=bytes(32), client_nonce=bytes(32))
+    before = throttle._budget._accounts.of(STRANGERS, 0.0)
+    await stub.Authenticate(request)
+    assert throttle._budget._accounts.of(STRANGERS, 0.0) > before
+    throttle.charge(Writer(9).public, unknown, sent_bytes=500 * BURST_UNITS)
+    assert await refused(stub.Authenticate(request)) == "RATE_LIMITED"
+
+
+async def answer_of(call: "grpc.aio.StreamUnaryCall[object, object]") -> None:
+    """Wait for an answer, whatever it is."""
+    with suppress(grpc.aio.AioRpcError):
+        await call
+
+
+async def test_a_call_whose_request_is_there_gives_its_place_to_others(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a flood of requests would end all that wait for their step."""
+    gate, may_go, waits = served.hub.invitations._gate, asyncio.Event(), asyncio.Event()
+    step = served.hub.driver.pacer.step
+
+    async def wait(key: PublicKey) -> None:
+        waits.set()
+        await may_go.wait()
+        await step(key)
+
+    monkeypatch.setattr(served.hub.driver.pacer, "step", wait)
+    request = sync_pb2.AuthenticateRequest(client_key=bytes(32), client_nonce=bytes(32))
+    call = served.stranger.sync.Authenticate(request)
+    async with asyncio.timeout(20):
+        await waits.wait()
+        assert not gate._keyless._waiting
+        may_go.set()
+        assert (await call).challenge.hub_key == served.hub.key

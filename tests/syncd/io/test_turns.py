@@ -1,0 +1,81 @@
+"""Turns of refusals and of calls without a key."""
+
+import asyncio
+
+import pytest
+
+from replica import limits
+from syncd.bucket import Bucket
+from syncd.io.turns import Turns
+from tests.support.callers import until
+
+ONE, TWO, AFAR = "ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2", "ipv4:192.0.2.1:3"
+
+
+class Slow(Turns):
+    """Turns that come when the test says so."""
+
+    def __init__(self, at_once: int = 0) -> None:
+        super().__init__()
+        self._bucket = Bucket(1e-6, at_once)
+
+    def due(self, turns: int) -> None:
+        """Let so many turns be due, and give them."""
+        self._bucket = Bucket(1e-6, turns)
+        self._grant()
+
+
+async def waiting(turns: Turns, connections: list[str]) -> "list[asyncio.Task[bool]]":
+    """Begin to wait, in this order."""
+    tasks = []
+    for connection in connections:
+        before = turns._waiting
+        tasks.append(asyncio.create_task(turns.turn(connection)))
+        await until(lambda before=before: turns._waiting > before)
+    return tasks
+
+
+async def done(tasks: "list[asyncio.Task[bool]]") -> list[bool]:
+    await asyncio.sleep(0)
+    return [task.done() for task in tasks]
+
+
+async def test_the_first_turns_come_at_once_and_the_next_in_time() -> None:
+    turns = Turns()
+    turns._bucket = Bucket(per_s=1_000.0, most=2)
+    async with asyncio.timeout(20):
+        assert await turns.turn(ONE)
+        assert await turns.turn(ONE)
+        (third,) = await waiting(turns, [ONE])
+        assert await third
+
+
+async def test_addresses_and_then_connections_take_turns_however_many_calls_wait() -> None:
+    turns = Slow()
+    tasks = await waiting(turns, [ONE, ONE, ONE, ONE, TWO, AFAR])
+    turns.due(2)
+    assert await done(tasks) == [True, False, False, False, False, True]
+    turns.due(1)
+    assert await done(tasks) == [True, False, False, False, True, True]
+    turns.due(3)
+    assert await asyncio.gather(*tasks) == [True] * 6
+
+
+async def test_who_left_takes_no_turn() -> None:
+    turns = Slow()
+    tasks = await waiting(turns, [ONE, ONE, ONE])
+    for task in tasks[:2]:
+        task.cancel()
+    await asyncio.sleep(0)
+    turns.due(1)
+    assert await tasks[2]
+    assert not turns._waiting
+
+
+async def test_so_many_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 2)
+    turns = Slow()
+    tasks = await waiting(turns, [ONE, ONE])
+    assert not await turns.turn(TWO)
+    turns.due(2)
+    assert await asyncio.gather(*tasks) == [True, True]
