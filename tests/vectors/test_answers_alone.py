@@ -200,7 +200,7 @@ def test_a_receipt_follows_from_findings(vector: Vector) -> None:
     profiles = [judge["profile"] for judge in judges]
     rules = {
         "ID": whole,
-        "FURTHER": profiles == sorted({*profiles} - {receipt["profile"]}),
+        "ORDER": profiles == sorted({*profiles} - {receipt["profile"]}),
         "SIGNATURE": key.sign(pre_image).hex() == vector["signature"],
         "FINDINGS": digest == receipt["findings_digest"],
     }

@@ -54,10 +54,14 @@ async def test_items_are_counted_before_they_are_parsed_and_so_is_the_refusal(
     wrap, handler, method: str
 ) -> None:
     refused: list[AntiphonError] = []
+
+    async def note(_context: rpc.Context, error: AntiphonError) -> None:
+        refused.append(error)
+
     server = bounded_server(calls_max=2)
     address = listen(server, "127.0.0.1:0")
-    handlers = {"Call": wrap(pb.PushRequest, handler, refused.append)}
-    await add_services(server, {"Test": handlers})
+    handlers = {"Call": wrap(pb.PushRequest, handler, note)}
+    add_services(server, {"Test": handlers}, rpc.anybody)
     await server.start()
     data = FULL.SerializeToString()
     async with grpc.aio.insecure_channel(address) as channel:
