@@ -65,7 +65,6 @@ from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
 from replica.io.settings import ConfigInvalid, make_settings
-from replica.io.small_rows import TOMBSTONES
 from replica.io.standard_streams import ReaderGone, guarded_streams
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
@@ -92,7 +91,6 @@ __all__ = [
     "FILE_MODE",
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
-    "TOMBSTONES",
     "Asked",
     "BlobCalls",
     "BlobQuota",

@@ -284,4 +284,5 @@ def _usage(folder: Path) -> dict[ConversationId, int]:
 def _delete(folder: Path) -> None:
     if folder.is_dir():
         shutil.rmtree(folder)
+    if folder.parent.is_dir():  # also for a process that was killed before it did so
         sync_folder(folder.parent)

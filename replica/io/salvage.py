@@ -17,12 +17,13 @@ from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
 from replica.io.rows import checksum_of
-from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES
+from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES, ids_in
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
+from replica.io.tombstones import tombstone_of
 from replica.io.transaction import Statement
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
-from replica.refusals import StoreCorrupt, ValueDamaged
+from replica.refusals import StoreCorrupt
 
 _CHUNK = 256
 """Entries of one transaction of the new store."""
@@ -37,7 +38,7 @@ class Salvaged:
     listed: set[tuple[bytes, bytes]] = field(default_factory=set)
     """Conversation and id of membership entries, as the store lists them a second time."""
     tombstones: set[ConversationId] = field(default_factory=set)
-    """Conversations that any version of the tombstones names."""
+    """Conversations that any version of a tombstone names."""
 
     def receive(self, columns: Record) -> None:
         """Add the row of these columns if its own checks hold."""
@@ -51,7 +52,10 @@ class Salvaged:
                 if checksum == checksum_of(key.encode(), value):
                     self.values[key] = value
                     if key in TOMBSTONES:
-                        self.tombstones |= _ids_in(value)
+                        self.tombstones |= ids_in(value)
+            case [bytes(), int(), int()]:
+                if tombstone := tombstone_of(columns):
+                    self.tombstones.add(tombstone[0])
 
     def add_older(self, older: "Salvaged") -> None:
         """Add the entries and tombstones of files that the store has left behind.
@@ -66,12 +70,10 @@ class Salvaged:
                 self.entries[id_] = entry
 
     def erase_deleted(self) -> None:
-        """Drop what is of conversations with a tombstone, and put all tombstones into `values`."""
+        """Drop what is of conversations with a tombstone."""
         gone = self.tombstones
         self.entries = {i: e for i, e in self.entries.items() if e.conversation not in gone}
         self.listed = {one for one in self.listed if one[0] not in gone}
-        if gone:
-            self.values |= dict.fromkeys(TOMBSTONES, b"".join(sorted(gone)))
 
     def _add_entry(self, header: bytes, signature: bytes, body: object) -> None:
         if len(signature) != SIGNATURE_BYTES or not isinstance(body, bytes | None):
@@ -85,12 +87,6 @@ class Salvaged:
             is_useful = entry.body is not None or bare.header.kind not in CONTROL_KINDS
             if is_useful and (known is None or known.body is None):
                 self.entries[entry.id] = entry
-
-
-def _ids_in(value: bytes) -> set[ConversationId]:
-    """Return the conversations of a value under one of TOMBSTONES."""
-    starts = range(0, len(value) - ID_BYTES + 1, ID_BYTES)
-    return {ConversationId(value[at : at + ID_BYTES]) for at in starts}
 
 
 def _with_body(bare: Entry, body: bytes | None) -> Entry:
@@ -229,10 +225,11 @@ async def _rebuild(path: Path, why: str) -> StoreRepair:
 async def _write_draft(draft: Path, found: Salvaged) -> None:
     async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
+        await store.tombstones.put(found.tombstones)
         for key, value in found.values.items():
-            if key in TOMBSTONES[1:] or key.startswith(ERASED):
-                continue  # written with the first; no later repair reads what they were erased from
-            await store.put_meta(key, value, *(TOMBSTONES[1:] if key in TOMBSTONES else ()))
+            if key in TOMBSTONES or key.startswith(ERASED):
+                continue  # no later repair reads what they were erased from
+            await store.put_meta(key, value)
         await store.list_members(found.listed)
 
 
@@ -254,6 +251,7 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
     kept = 0
     async with await _StoreInRepair.open(path) as store:
         await store.drop_damaged_values()
+        await store.tombstones.drop_damaged()
         lost = store.lost_count
         if ends := store_files.lost_ends(path):
             older = Salvaged(values=await store.erased())
@@ -269,26 +267,17 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
 
 async def _add(store: Store, older: Salvaged) -> int:
     """Add entries and tombstones to a sound store; return the number of entries added."""
-    known = await _tombstones(store)
-    lost = older.tombstones - known
+    known = (await store.tombstones.load()).keys()
+    # The bytes of these may be there yet, since their erasure was in the lost end too.
+    await store.tombstones.put(older.tombstones - known)
     older.tombstones |= known
     older.erase_deleted()
-    if lost:
-        await store.put_meta(TOMBSTONES[0], older.values[TOMBSTONES[0]], *TOMBSTONES[1:])
     held: set[EntryId] = set()
     for stored in await store.conversations():
         held |= {e.id for e in (await store.load(stored.conversation)).entries}
     new = [entry for entry in older.entries.values() if entry.id not in held]
     await _fill(store, new)
     return len(new)
-
-
-async def _tombstones(store: Store) -> set[ConversationId]:
-    found: set[ConversationId] = set()
-    for key in TOMBSTONES:
-        with suppress(ValueDamaged):  # the other holds the same
-            found |= _ids_in(await store.get_meta(key) or b"")
-    return found
 
 
 def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:

@@ -91,6 +91,12 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE TABLE copies (key TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER NOT NULL)"
         " WITHOUT ROWID",
     ),
+    # 4: the tombstones of a hub, a row each in either table. `finished` is 1 once all is erased.
+    tuple(
+        f"CREATE TABLE {name} (conversation BLOB PRIMARY KEY, finished INTEGER NOT NULL,"
+        " checksum INTEGER NOT NULL) WITHOUT ROWID"
+        for name in ("tombstones", "tombstones_again")
+    ),
 )
 
 REBUILD_INDEX = (

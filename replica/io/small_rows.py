@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from replica.ids import ConversationId, EntryId, Lane, Position, PublicKey
+from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
 from replica.io.rows import checksum_of
 from replica.refusals import ValueDamaged
 
@@ -20,7 +20,7 @@ HUB_KEY = "hub key "
 """Beginning of the keys under which the pinned keys of hubs are stored."""
 
 TOMBSTONES = ("deleted conversations", "deleted conversations, again")
-"""Keys of the ids of conversations that were deleted at a hub: the same value under each."""
+"""Keys under which a store of three steps has its tombstones: all ids, under each."""
 
 ERASED = "erased "
 """Beginning of the keys that name conversations erased while a lost end is still to be read."""
@@ -79,3 +79,9 @@ def _position(lane: bytes, head: bytes) -> Position:
     author, epoch, track = _LANE.unpack(lane)
     seq, id_ = _HEAD.unpack(head)
     return Position(Lane(PublicKey(author), epoch, track), seq, EntryId(id_))
+
+
+def ids_in(value: bytes) -> set[ConversationId]:
+    """Return the conversations of a value under one of TOMBSTONES."""
+    starts = range(0, len(value) - ID_BYTES + 1, ID_BYTES)
+    return {ConversationId(value[at : at + ID_BYTES]) for at in starts}

@@ -105,7 +105,20 @@ DELETE FROM meta WHERE CAST(key AS BLOB) IS CAST(?1 AS BLOB)
 """
 DROP_COPY = DROP_META.replace("meta", "copies")
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
-PUT_COPY = "INSERT OR REPLACE INTO copies VALUES (?, ?, ?)"
+
+SELECT_TOMBSTONES = (
+    "SELECT conversation, finished, checksum FROM tombstones",
+    "SELECT conversation, finished, checksum FROM tombstones_again",
+)
+PUT_TOMBSTONE = (
+    "INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?)",
+    "INSERT OR REPLACE INTO tombstones_again VALUES (?, ?, ?)",
+)
+_DROP_TOMBSTONE = """
+DELETE FROM tombstones WHERE CAST(conversation AS BLOB) IS CAST(?1 AS BLOB)
+  AND CAST(finished AS BLOB) IS CAST(?2 AS BLOB) AND CAST(checksum AS BLOB) IS CAST(?3 AS BLOB)
+"""
+DROP_TOMBSTONE = (_DROP_TOMBSTONE, _DROP_TOMBSTONE.replace("tombstones", "tombstones_again"))
 
 
 def appending(entries: Sequence[Entry]) -> list[Statement]:

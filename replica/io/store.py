@@ -26,6 +26,7 @@ from replica.io.disk import sync_folder, typed_errors
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine
+from replica.io.tombstones import Tombstones, putting
 from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
 
@@ -52,6 +53,7 @@ class Store:
         self._stack = stack
         self._closed = False
         self._repairs = Repairs(commit)
+        self.tombstones = Tombstones(commit, self._rows)
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:
@@ -177,12 +179,17 @@ class Store:
         ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
         return [Stored(ConversationId(c), *held[c]) for c in sorted(ids)]
 
-    async def delete(self, conversation: ConversationId) -> None:
-        """Erase entries, acks and quarantine of a conversation durably; overwrite their pages."""
+    async def delete(self, conversation: ConversationId, *, finishes: bool = False) -> None:
+        """Erase entries, acks and quarantine of a conversation durably; overwrite their pages.
+
+        With `finishes` its tombstone states from then on that nothing is left to erase.
+        """
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
         if self.lost_count:  # a repair would bring back what the lost end has of it
             erased = small_rows.value_row(small_rows.ERASED + conversation.hex(), b"")
             statements.append(Statement(sql.PUT_META, [erased]))
+        if finishes:
+            statements += putting([conversation], finished=True)
         self._mark.write(self._mark.mark.without(conversation))
         await self._commit.write(statements, truncate=True)
 
@@ -219,17 +226,9 @@ class Store:
         rows = await self._rows(sql.GET_META, key) or await self._rows(sql.ALL_META)
         return small_rows.value_of(key, rows)
 
-    async def put_meta(self, key: str, value: bytes, *copies: str) -> None:
-        """Store a small value under `key`; return once it is durable.
-
-        It is stored under the keys of its `copies` at once, or under none. These are in a table
-        of their own: no damage of one page hides both.
-        """
-        statements = [Statement(sql.PUT_META, [small_rows.value_row(key, value)])]
-        if copies:
-            rows = [small_rows.value_row(one, value) for one in copies]
-            statements.append(Statement(sql.PUT_COPY, rows))
-        await self._commit.write(statements)
+    async def put_meta(self, key: str, value: bytes) -> None:
+        """Store a small value under `key`; return once it is durable."""
+        await self._commit.write([Statement(sql.PUT_META, [small_rows.value_row(key, value)])])
 
     async def quarantined(self) -> list[Quarantined]:
         """List the rows that failed their digests and were not deleted since."""

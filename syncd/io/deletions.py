@@ -16,7 +16,6 @@ from replica.link import Fault
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
-from syncd.io.tombstones import Tombstones
 
 log = structlog.get_logger()
 
@@ -37,19 +36,29 @@ class Deletions:
         """Use the parts of the driver; `submit` queues effects."""
         self._hub, self._store, self._blobs = hub, store, blobs
         self._performer, self._submit = performer, submit
-        self._tombstones = Tombstones(store)
         self._running: set[asyncio.Task[None]] = set()
 
     async def finish(self) -> None:
-        """Delete what has a tombstone, before anything is loaded."""
-        for conversation in await self._tombstones.load():
+        """Note what was deleted, and complete the deletions that were interrupted.
+
+        Before anything is loaded. Raises ValueDamaged, StoreError.
+        """
+        found = await self._store.tombstones.load()
+        for conversation in found:
             self._hub.delete(conversation)
-        for conversation in tuple(self._hub.deleted):
+        erased: list[ConversationId] = []
+        for conversation in (one for one, is_finished in found.items() if not is_finished):
             try:
                 await self._erase(conversation)
+                erased.append(conversation)
             except StoreError:
                 # It stays deleted for all peers, and the next start tries again.
                 log.exception("deletion not finished", conversation=short(conversation))
+        try:
+            # All at once: a store of three steps, or a repaired one, may have thousands of them.
+            await self._store.tombstones.finish(erased)
+        except StoreError:
+            log.exception("deletions not noted as finished", count=len(erased))
 
     async def stop(self) -> None:
         """Wait for the deletions that run."""
@@ -71,7 +80,7 @@ class Deletions:
         try:
             await self._performer.flush(conversation)
             # The tombstone first: after a crash in between, no peer can restore the log.
-            await self._tombstones.add(conversation)
+            await self._store.tombstones.put([conversation])
         except StoreError as error:
             self._submit(self._hub.undelete(conversation, effects, Fault.of(error, conversation)))
             raise
@@ -85,6 +94,7 @@ class Deletions:
             log.warning("deletion failed", detail=str(deletion.exception()))
 
     async def _erase(self, conversation: ConversationId) -> None:
-        if await self._store.has(conversation):
-            await self._store.delete(conversation)
+        """Erase what is stored, the entries last, with a note that nothing is left."""
         await self._blobs.delete(conversation)
+        if await self._store.has(conversation):
+            await self._store.delete(conversation, finishes=True)

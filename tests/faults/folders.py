@@ -18,7 +18,6 @@ from replica.io.hub_calls import pin
 from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.store import Store
 from replica.log.entry import Entry, public_key
-from syncd.io.tombstones import Tombstones
 from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
@@ -67,7 +66,8 @@ async def build(folder: Path, kind: str) -> Truth:
             for at in range(0, len(log), 8):
                 await store.append(log[at : at + 8])
         if kind == "hub":
-            await Tombstones(store).add(DELETED)
+            await store.tombstones.put([DELETED])
+            await store.delete(DELETED, finishes=True)
         else:
             await _fill_replica(store, logs)
         if kind == "killed":

@@ -34,12 +34,12 @@ async def test_a_hub_that_can_read_no_conversation_says_so(tmp_path: Path) -> No
     assert await judge(sound, truth, store, count_of_cells, 4) == "mended after STORE_CORRUPT"
 
 
-async def test_a_hidden_row_of_values_does_not_bring_a_deletion_back(tmp_path: Path) -> None:
-    """The copies of the tombstones lie in two tables: one page can't hide both."""
+async def test_a_hidden_row_does_not_bring_a_deletion_back(tmp_path: Path) -> None:
+    """The rows of a tombstone lie in two tables: one page can't hide both."""
     sound = tmp_path / "sound"
     truth = await folders.build(sound, "hub")
     store = Path("log") / "log.db"
-    for table in ("meta", "copies"):
+    for table in ("tombstones", "tombstones_again"):
         with closing(sqlite3.connect(sound / store)) as connection:
             asked = "SELECT rootpage FROM sqlite_master WHERE name = ?"
             ((page,),) = connection.execute(asked, [table]).fetchall()

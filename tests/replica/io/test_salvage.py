@@ -16,7 +16,6 @@ from replica.io.sqlite_pages import Pages
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreLocked
-from syncd.io.tombstones import Tombstones
 from tests.replica.io.test_high_water import break_frame, killed_after
 from tests.support.files import overwrite, query
 from tests.support.stories import Story
@@ -168,7 +167,7 @@ async def held_in(path: Path) -> Held:
             entries |= {entry.id for entry in loaded.entries}
             listed |= loaded.lost.membership
         values = [await store.get_meta(key) for key in ("pin", "choice")]
-        deleted = await Tombstones(store).load()
+        deleted = frozenset(await store.tombstones.load())
         lost = store.lost_count
     return Held(frozenset(entries), tuple(values), deleted, frozenset(listed), lost)
 
@@ -180,7 +179,7 @@ async def test_a_later_repair_brings_back_nothing_that_was_replaced_or_erased(pa
     break_both(path)
     assert (await repair_store(path)).kept == 15
     async with await Store.open(path) as store:
-        await Tombstones(store).add(one)
+        await store.tombstones.put([one])
         await store.delete(one)
         await store.delete(two)
         await store.put_meta("pin", b"new")
@@ -197,18 +196,27 @@ async def test_tombstones_of_all_versions_are_kept(path: Path) -> None:
     ids = [ConversationId(bytes([number]) * 32) for number in range(3)]
     entries = log(3)
     async with await Store.open(path) as store:
-        for number in range(3):
-            value = b"".join(ids[: number + 1])
-            await store.put_meta(TOMBSTONES[0], value, *TOMBSTONES[1:])
+        for one in ids:
+            await store.tombstones.put([one])
         await store.append(entries)
         left = path.parent.with_name("left")
         shutil.copytree(path.parent, left)
-    # Of the newest version of both copies one byte is wrong; an older one is in the WAL too.
+    # Of the newest version of both tables one row is wrong; an older one is in the WAL too.
     wal = left / "log.db-wal"
     wal.write_bytes(wal.read_bytes().replace(ids[2], bytes(32)))
     overwrite(left / "log.db", 0, bytes(64))
     await repair_store(left / "log.db")
     assert (await held_in(left / "log.db")).deleted == {*ids[:2]}
+
+
+async def test_tombstones_of_a_store_of_three_steps_are_kept(path: Path) -> None:
+    entries, erased = log(3), log(3, seed=2)
+    async with await Store.open(path) as store:
+        await store.append([*entries, *erased])
+        await store.put_meta(TOMBSTONES[0], erased[0].conversation)
+    overwrite(path, 0, bytes(64))
+    assert (await repair_store(path)).kept == len(entries)
+    assert (await held_in(path)).deleted == {erased[0].conversation}
 
 
 async def test_a_deletion_in_the_lost_end_of_a_store_is_kept(path: Path) -> None:
@@ -217,7 +225,7 @@ async def test_a_deletion_in_the_lost_end_of_a_store_is_kept(path: Path) -> None
         await store.append(entries)
     async with await Store.open(path) as store:
         await store.append(later[:1])
-        await Tombstones(store).add(entries[0].conversation)
+        await store.tombstones.put([entries[0].conversation])
         await store.append(later[1:])
         left = path.parent.with_name("left") / "log.db"
         shutil.copytree(path.parent, left.parent)

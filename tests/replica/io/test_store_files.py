@@ -17,7 +17,6 @@ from replica.io.salvage import repair_store
 from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreCorrupt, StoreFull
-from syncd.io.tombstones import Tombstones
 from tests.replica.io.test_high_water import break_frame, killed_after
 from tests.replica.io.test_salvage import break_both, held_in, log
 from tests.support.files import file_size_limit, overwrite
@@ -40,7 +39,7 @@ async def hub_left_by_a_kill(path: Path) -> list[Entry]:
         assert store.lost_count
         await store.append(story.entries)
         await store.put_meta("pin", b"the key of a hub")
-        await Tombstones(store).add(erased[0].conversation)
+        await store.tombstones.put([erased[0].conversation])
         await store.delete(erased[0].conversation)
         await store.put_meta("choice", b"in the WAL alone")
         await store.append(after)

@@ -1,24 +1,20 @@
 """A deletion is durable or did not happen, whatever the disk refuses and whoever hangs up."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import grpc
 import pytest
 
 from antiphon.v1 import sync_pb2
-from replica.errors import StoreError
 from replica.ids import ConversationId
-from replica.io import Store
+from replica.io import Blobs, Store
 from replica.refusals import StoreFull
 from syncd.io.config import HubConfig
 from syncd.io.server import start
-from syncd.io.tombstones import Tombstones
+from tests.replica.io.test_salvage import log
 from tests.support.callers import ServedHub, refused, serve_hub, until
-from tests.support.files import file_size_limit
-
-ONE, TWO, THREE = (ConversationId(bytes([n]) * 32) for n in (1, 2, 3))
 
 
 @pytest.fixture
@@ -53,59 +49,74 @@ async def test_a_deletion_that_the_disk_refuses_deletes_nothing(
         driver = served.hub.driver
         used = driver.hub.disk.total
         with monkeypatch.context() as patched:
-            patched.setattr(driver.store, "put_meta", full)
+            patched.setattr(driver.store.tombstones, "put", full)
             assert await refused(delete(served)) == "STORE_FULL"
         assert driver.hub.disk.total == used
         await served.say("acknowledged after the refusal")
     assert await restarted(tmp_path, served) == len(served.entries)
 
 
-async def test_a_value_and_its_copy_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
-    async with await Store.open(tmp_path / "log" / "log.db") as store:
-        with file_size_limit(3_000_000), pytest.raises(StoreError):
-            await store.put_meta("first", bytes(2_000_000), "second")
-        assert [await store.get_meta(key) for key in ("first", "second")] == [None, None]
-
-
-async def test_a_tombstone_that_was_refused_is_not_written_with_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with await Store.open(tmp_path / "log" / "log.db") as store:
-        tombstones, put = Tombstones(store), store.put_meta
-
-        await tombstones.add(THREE)
-        monkeypatch.setattr(store, "put_meta", full)
-        with pytest.raises(StoreFull):
-            await tombstones.add(ONE)
-        monkeypatch.setattr(store, "put_meta", put)
-        await asyncio.gather(tombstones.add(TWO), tombstones.add(TWO))
-        assert await Tombstones(store).load() == {TWO, THREE}
-
-
-async def test_deletions_at_once_are_all_kept(tmp_path: Path) -> None:
-    ids = [ConversationId(bytes([n]) * 32) for n in range(20)]
-    async with await Store.open(tmp_path / "log" / "log.db") as store:
-        tombstones = Tombstones(store)
-        await asyncio.gather(*map(tombstones.add, ids))
-        assert await Tombstones(store).load() == set(ids)
-
-
 async def test_a_deletion_goes_on_without_its_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve_hub(tmp_path) as served:
-        store, begun, may_go = served.hub.driver.store, asyncio.Event(), asyncio.Event()
-        put = store.put_meta
+        tombstones = served.hub.driver.store.tombstones
+        put, begun, may_go = tombstones.put, asyncio.Event(), asyncio.Event()
 
-        async def slowly(key: str, value: bytes, *copies: str) -> None:
+        async def slowly(conversations: Iterable[ConversationId]) -> None:
             begun.set()
             await may_go.wait()
-            await put(key, value, *copies)
+            await put(conversations)
 
-        monkeypatch.setattr(store, "put_meta", slowly)
+        monkeypatch.setattr(tombstones, "put", slowly)
         call = delete(served)
         await begun.wait()
         call.cancel()
         await until(lambda: not served.hub.driver.calls._total)
         may_go.set()
     assert await restarted(tmp_path, served) == 0
+
+
+async def test_a_start_completes_the_deletions_that_were_interrupted_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve_hub(tmp_path) as served:
+        await delete(served)
+        finished, store = served.id, served.hub.driver.store
+        assert not await store.has(finished)
+        interrupted = log(3, seed=7)
+        await store.append(interrupted)
+        await store.tombstones.put([interrupted[0].conversation])
+    erased: list[ConversationId] = []
+    erase = Blobs.delete
+
+    async def noted(self: Blobs, conversation: ConversationId) -> None:
+        erased.append(conversation)
+        await erase(self, conversation)
+
+    monkeypatch.setattr(Blobs, "delete", noted)
+    for expected in ({interrupted[0].conversation}, set()):
+        erased.clear()
+        hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+        try:
+            assert hub.driver.hub.deleted == {finished, interrupted[0].conversation}
+            assert not await hub.driver.store.has(interrupted[0].conversation)
+        finally:
+            await hub.stop()
+        assert set(erased) == expected
+
+
+async def test_a_deletion_whose_bytes_are_not_gone_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve_hub(tmp_path) as served:
+        with monkeypatch.context() as patched:
+            patched.setattr(served.hub.driver.blobs, "delete", full)
+            assert await refused(delete(served)) == "STORE_FULL"
+        store = served.hub.driver.store
+        assert await store.tombstones.load() == {served.id: False}
+        assert await store.has(served.id)
+    assert await restarted(tmp_path, served) == 0
+    async with await Store.open(tmp_path / "hub" / "log" / "log.db") as store:
+        assert await store.tombstones.load() == {served.id: True}
+        assert not await store.has(served.id)

@@ -1,0 +1,144 @@
+"""The tombstones of conversations that were deleted at a hub (spec/04-link §9).
+
+A lost tombstone would let members restore what an owner deleted, and one too many would
+erase what was acknowledged. So each is a row of its own in two tables, with a checksum, in
+both at once or in neither: no damage of one page hides both (DECISIONS D406, D473). A row
+says whether the deletion is finished; if not, the next start of the hub completes it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from replica.errors import StoreError
+from replica.ids import ID_BYTES, ConversationId
+from replica.io import small_rows
+from replica.io import statements as sql
+from replica.io.commit import GroupCommit
+from replica.io.logger import get_logger
+from replica.io.rows import checksum_of
+from replica.io.small_rows import Row
+from replica.io.transaction import Statement
+from replica.refusals import ValueDamaged
+
+_log = get_logger()
+
+Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
+
+
+def tombstone_of(columns: Iterable[object]) -> tuple[ConversationId, bool] | None:
+    """Return what a row states, a conversation and whether it is erased; None if it is damaged."""
+    match list(columns):
+        case [bytes() as conversation, int() as finished, int() as checksum]:
+            is_sound = len(conversation) == ID_BYTES and finished in (0, 1)
+            if is_sound and checksum == _checksum(conversation, finished):
+                return ConversationId(conversation), bool(finished)
+    return None
+
+
+def putting(conversations: Iterable[ConversationId], *, finished: bool) -> list[Statement]:
+    """Return the statements that store tombstones, or what they state from now on."""
+    rows = [(one, int(finished), _checksum(one, finished)) for one in conversations]
+    return [Statement(put, rows) for put in sql.PUT_TOMBSTONE] if rows else []
+
+
+def _checksum(conversation: bytes, finished: int) -> int:
+    return checksum_of(conversation, bytes([finished]))
+
+
+@dataclass(slots=True)
+class _Table:
+    """The rows of one of the tables."""
+
+    sound: dict[ConversationId, bool] = field(default_factory=dict)
+    bad: list[Row] = field(default_factory=list)
+
+
+class Tombstones:
+    """The durable tombstones in one store."""
+
+    def __init__(self, commit: GroupCommit, read: Read) -> None:
+        """Write through `commit`, and read with `read`; their owner closes both."""
+        self._commit = commit
+        self._read = read
+
+    async def put(self, conversations: Iterable[ConversationId]) -> None:
+        """Store tombstones of deletions that begin; return once they are durable.
+
+        After a StoreError there is none of them.
+        """
+        await self._commit.write(putting(conversations, finished=False))
+
+    async def finish(self, conversations: Iterable[ConversationId]) -> None:
+        """Note durably that all of them is erased. Where entries are stored, see `Store.delete`."""
+        await self._commit.write(putting(conversations, finished=True))
+
+    async def load(self) -> dict[ConversationId, bool]:
+        """Return the conversations with a tombstone, and whether each deletion is finished.
+
+        A row that is damaged or missing in one table is written anew from the other one.
+        Raises ValueDamaged if one may be damaged in both, StoreError.
+        """
+        one, other = [await self._table(select) for select in sql.SELECT_TOMBSTONES]
+        lacking = other.sound.keys() - one.sound.keys(), one.sound.keys() - other.sound.keys()
+        # A row that is damaged in both tables is one more in each than those they lack.
+        if len(one.bad) > len(lacking[0]) and len(other.bad) > len(lacking[1]):
+            raise ValueDamaged("both rows of a tombstone do not have their checksums")
+        found = one.sound | other.sound
+        for conversation, is_finished in one.sound.items():
+            found[conversation] &= is_finished
+        await self._mend({c: found[c] for c in (*lacking[0], *lacking[1])})
+        return found | await self._adopted(found.keys())
+
+    async def drop_damaged(self) -> None:
+        """Drop the rows that fail their checksum, for a repair."""
+        for select, drop in zip(sql.SELECT_TOMBSTONES, sql.DROP_TOMBSTONE, strict=True):
+            if bad := (await self._table(select)).bad:
+                await self._commit.write([Statement(drop, bad)])
+
+    async def _table(self, select: str) -> _Table:
+        table = _Table()
+        for row in await self._read(select):
+            found = tombstone_of(row)
+            if found is None:
+                table.bad.append(row)
+            else:
+                table.sound[found[0]] = found[1]
+        return table
+
+    async def _mend(self, lacking: dict[ConversationId, bool]) -> None:
+        """Write anew the tombstones that a table lacks.
+
+        What is damaged is not deleted here: of a damaged page that could free the pages of others.
+        """
+        if not lacking:
+            return
+        _log.warning("tombstones damaged", count=len(lacking))
+        statements = []
+        for finished in (False, True):
+            these = [one for one, is_finished in lacking.items() if is_finished is finished]
+            statements += putting(these, finished=finished)
+        try:
+            await self._commit.write(statements)
+        except StoreError as error:
+            # The other row is sound; the next start tries again.
+            _log.warning("tombstones not mended", reason=error.reason, detail=error.detail)
+
+    async def _adopted(self, known: Iterable[ConversationId]) -> dict[ConversationId, bool]:
+        """Move tombstones of a store of three steps, which were one value, into rows."""
+        old, found, damaged = list[Row](), set[ConversationId](), list[ValueDamaged]()
+        for key in small_rows.TOMBSTONES:
+            rows = await self._read(sql.GET_META, key)
+            old += rows
+            try:
+                found |= small_rows.ids_in(small_rows.value_of(key, rows) or b"")
+            except ValueDamaged as error:
+                damaged.append(error)
+        if len(damaged) == len(small_rows.TOMBSTONES):
+            raise damaged[0]
+        new = found.difference(known)
+        if old:
+            drops = [Statement(drop, old) for drop in (sql.DROP_META, sql.DROP_COPY)]
+            await self._commit.write([*putting(new, finished=False), *drops])
+        return dict.fromkeys(new, False)
