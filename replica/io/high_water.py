@@ -1,14 +1,15 @@
 """The mark: how far the entries of a store reached, in a file beside it (spec/04-link §10).
 
 SQLite ends a WAL at its first damaged frame, and takes an empty file for a new
-database. Both lose entries without an error, so the last entries stored are named
-once more outside the database. The mark is written after each commit and not
+database. Both lose entries without an error, so the last entries stored, and the last
+tombstones, are named once more outside the database. The mark is written after each commit and not
 synced: it may be behind after a power loss, and never ahead (DECISIONS D223).
 
     slot      magic, number of the schema, writes of the mark, entries stored, entries lost,
               number of records, records, CRC-32
     record    entries stored, conversation, id of the last entry of one commit group
 
+A tombstone counts as an entry whose id is zero.
 Two slots are written in turn, so that a torn one leaves the other.
 """
 
@@ -20,13 +21,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from replica.ids import ConversationId, EntryId
+from replica.ids import ID_BYTES, ConversationId, EntryId
 from replica.io.disk import FILE_MODE
 from replica.io.logger import get_logger
 from replica.log import Entry
 
 GROUPS_MAX = 16
 """Commit groups whose last entries the mark names."""
+
+_TOMBSTONE = EntryId(bytes(ID_BYTES))
 
 _HEAD = struct.Struct("<8sIQQQI")
 _RECORD = struct.Struct("<Q32s32s")
@@ -46,15 +49,20 @@ class Group:
     conversation: ConversationId
     id: EntryId
 
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it is the last tombstone of a group, instead of an entry."""
+        return self.id == _TOMBSTONE
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far a store reached."""
 
     stored: int = 0
-    """Entries ever stored."""
+    """Entries and tombstones ever stored."""
     lost: int = 0
-    """Entries found missing since the last repair."""
+    """Entries and tombstones found missing since the last repair."""
     groups: tuple[Group, ...] = ()
     """The newest commit groups, the oldest first."""
     number: int = 0
@@ -64,14 +72,20 @@ class Mark:
 
     def after(self, entries: Sequence[Entry]) -> "Mark":
         """Return the mark after one more commit group."""
-        stored, last = self.stored + len(entries), entries[-1]
-        group = Group(stored, last.conversation, last.id)
-        return replace(self, stored=stored, groups=(*self.groups, group)[-GROUPS_MAX:])
+        return self._after(len(entries), entries[-1].conversation, entries[-1].id)
+
+    def after_tombstones(self, conversations: Sequence[ConversationId]) -> "Mark":
+        """Return the mark after one more commit group, of tombstones."""
+        return self._after(len(conversations), conversations[-1], _TOMBSTONE)
+
+    def _after(self, count: int, conversation: ConversationId, id_: EntryId) -> "Mark":
+        group = Group(self.stored + count, conversation, id_)
+        return replace(self, stored=group.stored, groups=(*self.groups, group)[-GROUPS_MAX:])
 
     def without(self, conversation: ConversationId) -> "Mark":
-        """Return the mark without a conversation that is about to be deleted."""
-        kept = tuple(group for group in self.groups if group.conversation != conversation)
-        return replace(self, groups=kept)
+        """Return the mark without the entries of a conversation that is about to be deleted."""
+        kept = (g for g in self.groups if g.conversation != conversation or g.is_tombstone)
+        return replace(self, groups=tuple(kept))
 
     def after_loss(self, reached: int) -> "Mark":
         """Return the mark of a store whose groups after the first `reached` ones are gone."""

@@ -108,7 +108,7 @@ class StoreRepair:
     kept: int = 0
     """Entries that the new store was begun with, or that were added to a sound one."""
     lost: int = 0
-    """Entries that the mark knows of and that were found nowhere; an estimate."""
+    """Entries and tombstones that the mark knows of and that were found nowhere; an estimate."""
     why: str = ""
 
 
@@ -219,7 +219,7 @@ async def _rebuild(path: Path, why: str) -> StoreRepair:
                 store_files.discard_unfinished(path)
             raise
         aside = store_files.put_in_place(path)
-    return _report(aside, mark, len(found.entries), why)
+    return _report(aside, mark, len(found.entries), len(found.tombstones), why)
 
 
 async def _write_draft(draft: Path, found: Salvaged) -> None:
@@ -233,8 +233,8 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
         await store.list_members(found.listed)
 
 
-def _report(aside: Path, mark: high_water.Mark, kept: int, why: str) -> StoreRepair:
-    lost = max(0, mark.stored - kept)
+def _report(aside: Path, mark: high_water.Mark, kept: int, deleted: int, why: str) -> StoreRepair:
+    lost = max(0, mark.stored - kept - deleted)
     return StoreRepair(aside if aside.exists() else None, kept, lost, why)
 
 
@@ -243,12 +243,13 @@ async def _report_finished(path: Path) -> StoreRepair:
     aside = store_files.newest_aside(path) or path
     async with await Store.open(path) as store:
         kept = sum(stored.entries for stored in await store.conversations())
+        deleted = len(await store.tombstones.load())
     mark = high_water.read(aside) or high_water.Mark()
-    return _report(aside, mark, kept, "a repair of it was cut short")
+    return _report(aside, mark, kept, deleted, "a repair of it was cut short")
 
 
 async def _add_lost_ends(path: Path) -> StoreRepair:
-    kept = 0
+    kept = deleted = 0
     async with await _StoreInRepair.open(path) as store:
         await store.drop_damaged_values()
         await store.tombstones.drop_damaged()
@@ -257,19 +258,21 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
             older = Salvaged(values=await store.erased())
             for end in ends:
                 older.add_older(_read_pages((), (end,)))
-            kept = await _add(store, older)
+            kept, deleted = await _add(store, older)
         store.forget_losses()
         with typed_errors():
             store_files.set_lost_ends_aside(path)
         await store.forget_erased()
-    return StoreRepair(None, kept, max(0, lost - kept), "its end was lost" if lost else "")
+    why = "its end was lost" if lost else ""
+    return StoreRepair(None, kept, max(0, lost - kept - deleted), why)
 
 
-async def _add(store: Store, older: Salvaged) -> int:
-    """Add entries and tombstones to a sound store; return the number of entries added."""
+async def _add(store: Store, older: Salvaged) -> tuple[int, int]:
+    """Add entries and tombstones to a sound store; return the numbers of those added."""
     known = (await store.tombstones.load()).keys()
     # The bytes of these may be there yet, since their erasure was in the lost end too.
-    await store.tombstones.put(older.tombstones - known)
+    deleted = older.tombstones - known
+    await store.tombstones.put(deleted)
     older.tombstones |= known
     older.erase_deleted()
     held: set[EntryId] = set()
@@ -277,7 +280,7 @@ async def _add(store: Store, older: Salvaged) -> int:
         held |= {e.id for e in (await store.load(stored.conversation)).entries}
     new = [entry for entry in older.entries.values() if entry.id not in held]
     await _fill(store, new)
-    return len(new)
+    return len(new), len(deleted)
 
 
 def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:

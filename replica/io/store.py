@@ -46,14 +46,17 @@ class Store:
     ) -> None:
         """Use open connections and the mark's file; `stack` closes them."""
         self.lost_count = mark.mark.lost
-        """Number of entries at the end of the store that are gone since the last repair."""
+        """Number of entries at the end of the store that are gone since the last repair.
+
+        A tombstone counts as one (DECISIONS D474).
+        """
         self._mark = mark
         self._commit = commit
         self._reader = reader
         self._stack = stack
         self._closed = False
         self._repairs = Repairs(commit)
-        self.tombstones = Tombstones(commit, self._rows)
+        self.tombstones = Tombstones(commit, self._rows, mark)
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:

@@ -2,11 +2,12 @@
 
 import shutil
 import sqlite3
+from collections.abc import Set
 from pathlib import Path
 
 from replica.io import high_water, schema, store_files
 from replica.io.disk import replacing
-from replica.io.high_water import Mark, MarkFile
+from replica.io.high_water import Group, Mark, MarkFile
 from replica.io.logger import get_logger
 from replica.log import entry_id
 from replica.refusals import StoreCorrupt
@@ -16,6 +17,7 @@ SELECT 1 FROM entries WHERE conversation = ?1 AND id = ?2
 UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1 AND id = ?2 LIMIT 1
 """
 _ALL = "SELECT header, id FROM entries UNION ALL SELECT header, id FROM quarantine"
+_DELETED = "SELECT conversation FROM tombstones UNION SELECT conversation FROM tombstones_again"
 
 _log = get_logger()
 
@@ -36,7 +38,7 @@ def require_content(path: Path) -> None:
 
 
 async def note_loss(path: Path, file: MarkFile) -> None:
-    """Note in the mark how many of the last entries are gone, and keep the WAL they were in.
+    """Note in the mark how many of the last writes are gone, and keep the WAL they were in.
 
     Called before the store is written, which overwrites the WAL.
     """
@@ -60,6 +62,11 @@ async def compared(path: Path, mark: Mark) -> Mark:
         newest = mark.groups[-1]
         if await reader.execute_fetchall(_HOLDS, (newest.conversation, newest.id)):
             return mark
+        # The table of these is as new as they are: a store of three steps has none.
+        is_hub = any(group.is_tombstone for group in mark.groups)
+        deleted = {one for (one,) in await reader.execute_fetchall(_DELETED)} if is_hub else set()
+        if newest.conversation in deleted:
+            return mark
         # The row, or the index that finds it, may be damaged instead of gone.
         rows = await reader.execute_fetchall(_ALL)
     except sqlite3.DatabaseError as error:
@@ -72,6 +79,10 @@ async def compared(path: Path, mark: Mark) -> Mark:
     ids = {id_ for _, id_ in rows}
     ids |= {entry_id(header) for header, _ in rows if isinstance(header, bytes)}
     reached = len(mark.groups)
-    while reached and mark.groups[reached - 1].id not in ids:
+    while reached and not _is_held(mark.groups[reached - 1], ids, deleted):
         reached -= 1
     return mark if reached == len(mark.groups) else mark.after_loss(reached)
+
+
+def _is_held(group: Group, ids: Set[object], deleted: Set[object]) -> bool:
+    return group.id in ids or group.conversation in deleted

@@ -6,7 +6,7 @@ both at once or in neither: no damage of one page hides both (DECISIONS D406, D4
 says whether the deletion is finished; if not, the next start of the hub completes it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from replica.ids import ID_BYTES, ConversationId
 from replica.io import small_rows
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.high_water import MarkFile
 from replica.io.logger import get_logger
 from replica.io.rows import checksum_of
 from replica.io.small_rows import Row
@@ -58,17 +59,20 @@ class _Table:
 class Tombstones:
     """The durable tombstones in one store."""
 
-    def __init__(self, commit: GroupCommit, read: Read) -> None:
-        """Write through `commit`, and read with `read`; their owner closes both."""
+    def __init__(self, commit: GroupCommit, read: Read, mark: MarkFile) -> None:
+        """Write through `commit` and to `mark`, and read with `read`; their owner closes them."""
         self._commit = commit
+        self._mark = mark
         self._read = read
 
-    async def put(self, conversations: Iterable[ConversationId]) -> None:
+    async def put(self, conversations: Collection[ConversationId]) -> None:
         """Store tombstones of deletions that begin; return once they are durable.
 
         After a StoreError there is none of them.
         """
-        await self._commit.write(putting(conversations, finished=False))
+        if conversations:
+            await self._commit.write(putting(conversations, finished=False))
+            self._mark.write(self._mark.mark.after_tombstones(tuple(conversations)))
 
     async def finish(self, conversations: Iterable[ConversationId]) -> None:
         """Note durably that all of them is erased. Where entries are stored, see `Store.delete`."""
@@ -141,4 +145,6 @@ class Tombstones:
         if old:
             drops = [Statement(drop, old) for drop in (sql.DROP_META, sql.DROP_COPY)]
             await self._commit.write([*putting(new, finished=False), *drops])
+        if new:
+            self._mark.write(self._mark.mark.after_tombstones(tuple(new)))
         return dict.fromkeys(new, False)

@@ -86,7 +86,8 @@ class HubDriver:
         await self.blobs.count_with(self.hub.disk)
         if self.store.lost_count:
             log.error(
-                "the end of the store was lost, members send it again when they link",
+                "the end of the store was lost, members send entries again when they link,"
+                " antiphon repair brings deletions back",
                 count=self.store.lost_count,
             )
         self.performer.start()

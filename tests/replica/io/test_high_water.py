@@ -1,6 +1,8 @@
 """The end of a store is missed when it is gone (LINK-62)."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,49 @@ async def test_commits_behind_a_damaged_frame_are_missed(path: Path) -> None:
     async with await Store.open(path) as store:
         assert store.lost_count == 0
         assert (await store.load(entries[0].conversation)).entries == entries
+
+
+@pytest.mark.parametrize("is_erased", [False, True])
+async def test_tombstones_alone_behind_a_damaged_frame_are_missed(
+    path: Path, is_erased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.0)
+    entries, others = log(3), log(2, seed=2)
+    async with await Store.open(path) as store:
+        await store.append([*entries, *others])
+    async with await Store.open(path) as store:
+        with closing(sqlite3.connect(path)) as reader:  # which keeps the WAL as it is
+            reader.execute("BEGIN")
+            reader.execute("SELECT 1 FROM entries").fetchall()
+            await store.tombstones.put([entries[0].conversation])
+            if is_erased:
+                await store.delete(entries[0].conversation, finishes=True)
+            left = path.parent.with_name("left") / path.name
+            shutil.copytree(path.parent, left.parent)
+    wal = left.with_name("log.db-wal")
+    break_frame(left, wal.stat().st_size // FRAME_BYTES)
+    async with open_read_only(left) as reading:
+        assert reading.lost_count == 1
+        assert await reading.tombstones.load() == {}
+    async with await Store.open(left) as store:
+        assert store.lost_count == 1
+    done = await repair_store(left)
+    assert (done.kept, done.lost, done.why) == (0, 0, "its end was lost")
+    for _ in range(2):
+        async with await Store.open(left) as store:
+            assert store.lost_count == 0
+            assert await store.tombstones.load() == {entries[0].conversation: False}
+            await store.delete(entries[0].conversation)
+
+
+async def test_a_tombstone_with_a_damaged_row_is_no_loss(path: Path) -> None:
+    entries = log(2)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.tombstones.put([entries[0].conversation])
+    query(path, "UPDATE tombstones SET conversation = zeroblob(32)")
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
 
 
 async def test_losses_are_counted_beside_new_entries(path: Path) -> None:

@@ -1,7 +1,7 @@
 """A deletion is durable or did not happen, whatever the disk refuses and whoever hangs up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import grpc
@@ -63,7 +63,7 @@ async def test_a_deletion_goes_on_without_its_caller(
         tombstones = served.hub.driver.store.tombstones
         put, begun, may_go = tombstones.put, asyncio.Event(), asyncio.Event()
 
-        async def slowly(conversations: Iterable[ConversationId]) -> None:
+        async def slowly(conversations: Collection[ConversationId]) -> None:
             begun.set()
             await may_go.wait()
             await put(conversations)
