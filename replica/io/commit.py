@@ -22,6 +22,8 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 LAZY_DELAY_S = 1.0
 """Longest delay of a lazy write. One statement alone never takes any along: a transaction of two
 takes longer (DECISIONS D396)."""
+TRUNCATE_AGAIN_S = 10.0
+"""Delay of the next attempt to empty a WAL that a reader kept; each may wait for the reader."""
 
 _log = get_logger()
 
@@ -46,6 +48,7 @@ class GroupCommit:
         self._lazy: dict[Hashable, Statement] = {}
         self._is_lazy_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._truncation: asyncio.TimerHandle | None = None
         self._closing = False
         self._task = asyncio.create_task(self._run(), name="store writer")
 
@@ -54,8 +57,8 @@ class GroupCommit:
     ) -> None:
         """Run the statements; return once they are durable.
 
-        `truncate` also empties the WAL, unless a reader is in the way, so that
-        no deleted data stays there. Raises StoreFull or another StoreError if the
+        `truncate` also empties the WAL, so that no deleted data stays there; later,
+        if a reader is in the way. Raises StoreFull or another StoreError if the
         transaction was rolled back; all callers that shared it get the same error.
         """
         if self._closing or self._task.done():
@@ -89,8 +92,9 @@ class GroupCommit:
         if self._closing:
             return
         self._closing = self._is_lazy_due = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._truncation):
+            if timer is not None:
+                timer.cancel()
         try:
             if not self._task.done():
                 await self._queue.put(None)
@@ -102,11 +106,7 @@ class GroupCommit:
     def _wake(self) -> None:
         self._timer = None
         self._is_lazy_due = True
-        write = _Write(())
-        write.done.cancel()  # No caller awaits it.
-        # A full queue means that a transaction is about to begin anyway.
-        with contextlib.suppress(asyncio.QueueFull):
-            self._queue.put_nowait(write)
+        self._queue_own(_Write(()))
 
     async def _run(self) -> None:
         last = False
@@ -169,13 +169,36 @@ class GroupCommit:
             self._is_lazy_due = True
 
     async def _truncate(self) -> None:
+        kept = ""
         try:
             async with self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
                 row = await cursor.fetchone()
             if row is None or row[0]:
-                _log.warning("write-ahead log kept", detail="a reader is in the way")
+                kept = "a reader is in the way"
         except DISK_ERRORS as error:
-            _log.warning("write-ahead log kept", detail=str(error))
+            kept = str(error)
+        if kept:
+            _log.warning("write-ahead log kept", detail=kept)
+            self._truncate_later()
+        elif self._truncation is not None:
+            self._truncation.cancel()
+            self._truncation = None
+
+    def _truncate_later(self) -> None:
+        if self._truncation is None and not self._closing:  # closing empties it
+            loop = asyncio.get_running_loop()
+            self._truncation = loop.call_later(TRUNCATE_AGAIN_S, self._truncate_again)
+
+    def _truncate_again(self) -> None:
+        self._truncation = None
+        self._truncate_later()  # until it succeeds, whatever becomes of this write
+        self._queue_own(_Write((), truncate=True))
+
+    def _queue_own(self, write: _Write) -> None:
+        write.done.cancel()  # No caller awaits it.
+        # A full queue means that a transaction is about to begin anyway.
+        with contextlib.suppress(asyncio.QueueFull):
+            self._queue.put_nowait(write)
 
     def _refuse_queued(self) -> None:
         while not self._queue.empty():

@@ -1,18 +1,21 @@
 """Group commit: what becomes one statement, one transaction, one refusal."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from replica.errors import StoreError
-from replica.io import schema
+from replica.io import commit, schema
 from replica.io.commit import GroupCommit
 from replica.io.store import Store
 from replica.io.transaction import JOINED_ROWS_MAX, Statement
 from replica.log import Grant, Member, Role
 from replica.refusals import StoreFull
 from tests.replica.io.test_store import log, wal_commits
+from tests.support.callers import until
 from tests.support.files import file_size_limit, full_disk, query
 from tests.support.writers import Writer
 
@@ -120,3 +123,20 @@ async def test_a_row_that_cant_be_set_aside_stays(path: Path) -> None:
     await commit.close()
     assert query(path, "SELECT count(*) FROM t") == [(100,)]
     assert query(path, "SELECT count(*) FROM u") == [(0,)]
+
+
+async def test_what_was_deleted_leaves_the_wal_once_no_reader_is_in_the_way(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(commit, "TRUNCATE_AGAIN_S", 0.01)
+    entries = log(3)
+    wal = path.with_name("log.db-wal")
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        with closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT 1 FROM entries").fetchall()
+            await store.delete(entries[0].conversation)
+            assert entries[-1].signature in wal.read_bytes()
+        await until(lambda: not wal.stat().st_size)
