@@ -4,7 +4,7 @@ Pure. An append concerns the links that read its conversation, so their number a
 decides its cost, not the number of all links.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NewType
 
 from replica import limits
@@ -90,6 +90,12 @@ class Connected:
         """Say whether a follower's list goes on now: it is not at its end, and there is credit."""
         link = self._links.get(link_id)
         return link is not None and link_id in self.to_list and link.flow.may_send()
+
+    def note_unlisted(self, link_id: LinkId, conversations: Iterable[ConversationId]) -> None:
+        """Note items that were left out of a list at their delivery: they may come again."""
+        left_out = tuple(conversations)
+        for kept in (self.listed, self.awaited):
+            kept.get(link_id, set()).difference_update(left_out)
 
     def not_told(self, host: PublicKey, conversation: ConversationId) -> list[LinkId]:
         """Return the links on which a host has a conversation neither open nor as awaited."""

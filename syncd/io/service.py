@@ -26,6 +26,7 @@ from replica.link import (
     Fault,
     Frame,
     LinkedHost,
+    Listing,
     Message,
     Pong,
     decode_steps,
@@ -122,7 +123,7 @@ class SyncService:
             reading = self._read(link_id, peer, frames, outbox)
             reader = asyncio.create_task(reading, name="link reader")
             try:
-                encode = self._counted(partial(self._frame, peer))
+                encode = self._counted(partial(self._frame, link_id, peer))
                 await outbox.write_all(context, encode, pace=partial(self._pace, peer))
             finally:
                 drop_link()
@@ -131,14 +132,21 @@ class SyncService:
         pacer = self._driver.pacer
         await (pacer.short_step(peer) if is_short else pacer.step(peer))
 
-    def _frame(self, peer: PublicKey, item: Item) -> bytes | None:
+    def _frame(self, link_id: LinkId, peer: PublicKey, item: Item) -> bytes | None:
         """Return the frame for an item; a Close in place of one that is the peer's no more."""
         if not isinstance(item, Frame):
             return None
         message = self._delivered(peer, item.message)
         if message is item.message:
             return item.data
-        return Frame.of(message, "to_client").data if isinstance(message, Close) else None
+        if isinstance(item.message, Listing):
+            left = message.items if isinstance(message, Listing) else ()
+            left_out = {one.conversation for one in item.message.items}
+            left_out.difference_update(one.conversation for one in left)
+            self._driver.hub.connected.note_unlisted(link_id, left_out)
+        if not isinstance(message, Close | Listing):
+            return None
+        return Frame.of(message, "to_client").data
 
     def _delivered(self, peer: PublicKey, message: Outgoing) -> Outgoing | None:
         hub = self._driver.hub

@@ -236,12 +236,18 @@ def shows_a_stranger_what_is_held() -> Patch:
     return mock.patch.object(Pushing, "outcomes", frank)
 
 
+def _checked_nowhere(planted: Patch) -> Patch:
+    """Check no membership at the writer of a stream either; one of two places would do."""
+    unchecked = mock.patch.object(SyncService, "_delivered", lambda _self, _peer, message: message)
+    return both(planted, unchecked)
+
+
 def checks_no_membership_at_delivery() -> Patch:
-    """Check it in neither of the two places, of which one would do."""
-    return both(
-        hub.checks_no_membership_at_delivery(),
-        mock.patch.object(SyncService, "_delivered", lambda _self, _peer, message: message),
-    )
+    return _checked_nowhere(hub.checks_no_membership_at_delivery())
+
+
+def lists_conversations_of_others() -> Patch:
+    return _checked_nowhere(hub.lists_conversations_of_others())
 
 
 def lets_any_member_delete() -> Patch:

@@ -66,7 +66,7 @@ PLANTED = [
     (own.shows_a_stranger_what_is_held, "access/a-push-shows-a-stranger-nothing"),
     (hub.lets_everyone_read, "access/messages-of-a-stranger-show-nothing"),
     (own.lets_any_member_delete, "access/the-log-says-who-reads-and-who-writes"),
-    (hub.lists_conversations_of_others, "access/a-follower-is-listed-its-conversations"),
+    (own.lists_conversations_of_others, "access/a-follower-is-listed-its-conversations"),
     (own.checks_the_reader_of_a_blob_once, "access/a-revoked-reader-of-a-blob"),
     (own.says_which_mailboxes_are_known, "mailboxes/a-proof-is-answered-alike-in-any-mailbox"),
     (own.forgets_deletions, "deletion/a-deleted-conversation-is-gone-for-anyone"),

@@ -1,9 +1,15 @@
 """Membership is asked again when a queued message is written (LINK-16)."""
 
-from replica.ids import ConversationId, PublicKey
-from replica.link import Ack, Close, Fault, Pong
+from replica.ids import ConversationId, EntryId, PublicKey
+from replica.link import Ack, Close, Fault, Listing, ListingItem, Pong
 from replica.log import Entry, Grant, Member, Revocation, Role
-from replica.refusals import ConversationDeleted, ConversationUnknown, StoreFull
+from replica.refusals import (
+    ConversationDeleted,
+    ConversationUnknown,
+    EntriesMissing,
+    LanesDiverged,
+    StoreFull,
+)
 from syncd.delivery import Outgoing, delivered
 from syncd.hint import Hint
 from syncd.hub import Hub
@@ -41,6 +47,33 @@ def test_a_revoked_member_gets_a_close_in_place_of_what_was_queued():
         assert delivered_by(hub, OWNER.public, message) is message
     hub.shelf.index(hub.shelf[ID])
     assert delivered_by(hub, READER.public, MESSAGE) == NOT_FOUND
+
+
+def test_a_revoked_member_gets_no_fault_that_names_entries():
+    hub = hub_with(GENESIS, GRANT, REVOKED)
+    lost, diverged = EntriesMissing(missing=[EntryId(GRANT.id)]), LanesDiverged("seq 1")
+    for message in (Fault.of(lost, ID), Fault.of(diverged, ID)):
+        assert delivered_by(hub, READER.public, message) == NOT_FOUND
+        assert delivered_by(hub, OWNER.public, message) is message
+
+
+def test_of_a_list_a_key_gets_the_items_of_its_own_conversations():
+    other = READER.genesis()
+    hub = hub_with(GENESIS, GRANT, REVOKED)
+    hub.load(ConversationId(other.id), [other])
+    gone, own = (
+        ListingItem(ConversationId(e.id), hub.shelf[ConversationId(e.id)].log.digest)
+        for e in (GENESIS, other)
+    )
+    assert delivered_by(hub, READER.public, Listing((gone, own))) == Listing((own,))
+    assert delivered_by(hub, READER.public, Listing((gone,))) is None
+    whole = Listing((gone,))
+    assert delivered_by(hub, OWNER.public, whole) is whole
+    hub.shelf.index(hub.shelf[ID])
+    assert delivered_by(hub, READER.public, Listing((gone,))) is None
+    assert delivered_by(hub, OWNER.public, whole) is whole
+    hub.disk_refused(frozenset({ID}), Fault.of(StoreFull()))
+    assert delivered_by(hub, OWNER.public, whole) is None
 
 
 def test_ends_and_messages_about_the_link_pass():

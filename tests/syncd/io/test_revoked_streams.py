@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
-from replica.link.messages import Close, Entries, Hello, Open
+from replica.ids import ConversationId
+from replica.link.messages import Close, Credit, Entries, Fault, Hello, Listing, Open, Welcome
 from replica.log import Grant, Member, Revocation, Role
 from replica.log.digest import digest_of
-from tests.support.callers import ServedHub, refused, serve_hub
+from replica.refusals import StoreFull
+from tests.support.callers import ServedHub, refused, serve_hub, until
 from tests.support.writers import Writer, said
 
 BIG = 400_000
@@ -75,6 +77,39 @@ async def test_what_a_link_had_queued_is_withheld(served: ServedHub):
     assert message.fault is not None
     assert message.fault.reason == NOT_FOUND
     assert received < sent
+
+
+async def test_a_list_that_a_link_had_queued_is_withheld(served: ServedHub):
+    link = served.stranger.link()
+    await link.send(Hello((1,), follow=True), Open(served.id, digest_of(()), (), drafts=False))
+    await link.next_of(Welcome)
+    (queued,) = served.hub.driver.hub.links.values()
+    for _ in range(12):  # each makes the hub go on by a frame
+        await link.send(Credit(100 * BIG))
+    await until(lambda: queued.flow.sent_bytes > 10 * BIG)
+    ended, unread = await begun(served, revokes=True), await begun(served)
+    served.hub.driver.hub.disk_refused(frozenset({unread}), Fault.of(StoreFull()))
+    last, listed = await begun(served), []
+    while last not in listed:
+        listed += [item.conversation for item in (await link.next_of(Listing)).items]
+    assert not {ended, unread} & set(listed)
+    await served.hub.driver.permitted(served.writer.public, unread)
+    (item,) = (await link.next_of(Listing)).items  # of which the members are known again
+    assert item.conversation == unread
+
+
+async def begun(served: ServedHub, *, revokes: bool = False) -> ConversationId:
+    """Begin a conversation that the stranger may read, or may read no more."""
+    genesis = served.writer.genesis()
+    conversation = ConversationId(genesis.id)
+    reads = Member(Grant(STRANGER.public, Role.READER))
+    entries = [genesis, served.writer.write(conversation, reads, parents=[genesis])]
+    assert not any((await served.owner.calls.push(conversation, entries)).values())
+    if revokes:
+        left = Member(Revocation(STRANGER.public))
+        entries.append(served.writer.write(conversation, left, parents=entries[-1:]))
+        assert not any((await served.owner.calls.push(conversation, entries[-1:])).values())
+    return conversation
 
 
 async def test_a_blob_is_read_and_written_by_members_only_to_its_last_byte(served: ServedHub):
