@@ -5,9 +5,8 @@ signed for one purpose never verify for another.
 """
 
 import hashlib
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 EntryId = NewType("EntryId", bytes)
 """SHA-256 of an entry's tagged header, 32 B."""
@@ -39,17 +38,18 @@ class Track(IntEnum):
     MEMBERSHIP = 3
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Lane:
-    """The entries one author wrote in one epoch on one track, numbered without gaps."""
+class Lane(NamedTuple):
+    """The entries one author wrote in one epoch on one track, numbered without gaps.
+
+    A tuple: frames have thousands of them, and each is hashed and compared.
+    """
 
     author: PublicKey
     epoch: int
     track: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(NamedTuple):
     """A position in a lane, and the id of the entry there."""
 
     lane: Lane

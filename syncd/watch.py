@@ -5,11 +5,14 @@ the hub sends the heartbeats of the watcher, whose only message is its request.
 """
 
 from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
 
 from replica.errors import RequestRefused
 from replica.ids import ConversationId, Position, Track
 from replica.limits import VERSION
 from replica.link import (
+    STEP_HEADS,
     Close,
     Credit,
     Fault,
@@ -19,8 +22,9 @@ from replica.link import (
     Message,
     Open,
     Ping,
+    Steps,
 )
-from replica.log import digest_of
+from replica.log import digest_of_packed, head_bytes
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -42,12 +46,28 @@ HEARTBEAT = Ping(0)
 """Received every HEARTBEAT_S, since the link would end as idle otherwise."""
 
 
-def opening(conversation: ConversationId, cursor: Sequence[Position], *, drafts: bool) -> Open:
-    """Return the Open of a watcher that holds the lanes up to `cursor`. Raises ArgumentInvalid."""
-    if any(head.lane.track not in set(Track) for head in cursor):
-        raise ArgumentInvalid("cursor: no such track")
+def opening_steps(
+    conversation: ConversationId, cursor: Sequence[Position], *, drafts: bool
+) -> Steps[Open]:
+    """Return the Open of a watcher that holds the lanes up to `cursor`, in steps.
+
+    Raises ArgumentInvalid.
+    """
+    tracks, runs, packed = frozenset(Track), list[list[Position]](), list[bytes]()
+    for at in range(0, len(cursor), STEP_HEADS):
+        part = cursor[at : at + STEP_HEADS]
+        if any(head.lane.track not in tracks for head in part):
+            raise ArgumentInvalid("cursor: no such track")
+        runs.append(sorted(part))
+        if len(part) == STEP_HEADS:
+            yield
+    ordered = merge(*runs)
+    while part := list(islice(ordered, STEP_HEADS)):
+        packed += map(head_bytes, part)
+        if len(part) == STEP_HEADS:
+            yield
     # With the digest of the cursor itself, "nothing new" is answered as "equal".
-    return Open(conversation, digest_of(sorted(cursor)), tuple(cursor), drafts)
+    return Open(conversation, digest_of_packed(packed), tuple(cursor), drafts)
 
 
 class Taken:

@@ -12,7 +12,7 @@ from replica.link.codec import (
     entries_to_pb,
     fault_from_pb,
     fault_to_pb,
-    heads_from_pb,
+    heads_steps,
     heads_to_pb,
     linked_host_to_pb,
     profile_to_pb,
@@ -37,7 +37,7 @@ from replica.link.exchange import Side
 from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
 from replica.link.item_bounds import check_steps
-from replica.link.link import Link, Phase
+from replica.link.link import Link, Phase, prepared
 from replica.link.messages import (
     Ack,
     Close,
@@ -65,12 +65,13 @@ from replica.link.profile_choice import (
     profiles_of,
     sampling_to_state,
 )
-from replica.link.steps import STEP_ENTRIES, Steps, finished
+from replica.link.steps import STEP_ENTRIES, STEP_HEADS, Steps, finished
 
 __all__ = [
     "NONCE_BYTES",
     "NO_CERTIFICATE",
     "STEP_ENTRIES",
+    "STEP_HEADS",
     "Ack",
     "Acks",
     "Authenticator",
@@ -127,13 +128,14 @@ __all__ = [
     "fault_to_pb",
     "finished",
     "grant_bytes",
-    "heads_from_pb",
+    "heads_steps",
     "heads_to_pb",
     "host_to_grant",
     "lacking",
     "linked_host_to_pb",
     "listed_profiles",
     "named_profile",
+    "prepared",
     "profile_names",
     "profile_to_pb",
     "profiles_of",

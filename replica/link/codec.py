@@ -25,7 +25,7 @@ from replica.ids import (
 from replica.limits import FRAME_BYTES_MAX, METADATA_BYTES_MAX
 from replica.link import messages as m
 from replica.link.item_bounds import check_steps
-from replica.link.steps import STEP_ENTRIES, Steps, finished
+from replica.link.steps import STEP_ENTRIES, STEP_HEADS, Steps, finished
 from replica.log import (
     entry_from_pb,
     entry_id,
@@ -76,9 +76,18 @@ def heads_to_pb(heads: Iterable[Position]) -> list[pb.LaneHead]:
 
 def heads_from_pb(raw: Iterable[pb.LaneHead]) -> tuple[Position, ...]:
     """Decode positions."""
-    return tuple(
-        Position(Lane(_key(h.author), h.epoch, h.track), h.seq, EntryId(_id(h.id))) for h in raw
-    )
+    return finished(heads_steps(raw))
+
+
+def heads_steps(raw: Iterable[pb.LaneHead]) -> Steps[tuple[Position, ...]]:
+    """Decode positions, in steps of some milliseconds."""
+    heads = []
+    for index, h in enumerate(raw, 1):
+        lane = Lane(_key(h.author), h.epoch, h.track)
+        heads.append(Position(lane, h.seq, EntryId(_id(h.id))))
+        if index % STEP_HEADS == 0:
+            yield
+    return tuple(heads)
 
 
 def fault_to_pb(fault: m.Fault) -> errors_pb2.Fault:
@@ -322,7 +331,15 @@ def decode_steps(data: bytes, direction: Direction) -> Steps[m.Message]:
     content = getattr(raw, name)
     if isinstance(content, pb.Entries):
         return (yield from entries_steps(content))
+    if isinstance(content, pb.Open):
+        return (yield from _open_steps(content))
     return _read(name, content)
+
+
+def _open_steps(raw: pb.Open) -> Steps[m.Open]:
+    conversation, digest = _conversation(raw.conversation), Digest(_id(raw.digest))
+    heads = (yield from heads_steps(raw.heads)) if raw.with_heads else None
+    return m.Open(conversation, digest, heads, raw.drafts)
 
 
 def _read(name: str, raw: object) -> m.Message:
@@ -332,10 +349,6 @@ def _read(name: str, raw: object) -> m.Message:
             return m.Hello(tuple(raw.versions), tuple(raw.features), raw.follow, host)
         case pb.Welcome():
             return _welcome(raw)
-        case pb.Open():
-            heads = heads_from_pb(raw.heads) if raw.with_heads else None
-            digest = Digest(_id(raw.digest))
-            return m.Open(_conversation(raw.conversation), digest, heads, raw.drafts)
         case pb.Opened():
             digest = Digest(_id(raw.digest))
             conversation = _conversation(raw.conversation)

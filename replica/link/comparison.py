@@ -7,10 +7,11 @@ entries, all ids are exchanged instead.
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice
 
 from replica import limits
 from replica.ids import EntryId, Lane, Position
+from replica.link.steps import STEP_HEADS, Steps, finished
 from replica.log import MEMBERSHIP_TRACKS, Entry, Log
 
 
@@ -43,6 +44,12 @@ class HeldLanes(Set[EntryId]):
     def add_lane(self, lane: Lane) -> None:
         """Add all entries of a lane."""
         self._add_up_to(lane, self._log.lane_length(lane) - 1)
+
+    def drop(self, entry: Entry) -> None:
+        """Take an entry as not held, and those behind it in its lane."""
+        lane, seq = entry.header.lane, entry.header.seq
+        if self.next_seq(lane) > seq:
+            self._up_to[lane] = seq - 1
 
     def _add_up_to(self, lane: Lane, seq: int) -> None:
         self._up_to[lane] = max(seq, self._up_to.get(lane, -1))
@@ -97,10 +104,20 @@ def sendable_heads(log: Log) -> tuple[Position, ...] | None:
 
 def compare_heads(log: Log, heads: Iterable[Position]) -> HeadsVerdict:
     """Compare a peer's heads with our lanes (spec/05-reconcile §2)."""
-    held = HeldLanes(log)
+    return finished(compare_steps(log, heads))
+
+
+def compare_steps(log: Log, heads: Iterable[Position]) -> Steps[HeadsVerdict]:
+    """Compare as `compare_heads` does, in steps of some milliseconds.
+
+    Entries that are admitted between them count as not held by the peer.
+    """
+    held, known = HeldLanes(log), len(log.entries)
     wanted: set[EntryId] = set()
     diverged: list[Position] = []
-    for head in heads:
+    for index, head in enumerate(heads, 1):
+        if index % STEP_HEADS == 0:
+            yield
         if head.id in log.entries:
             held.add_chain(head.id)
             continue
@@ -111,7 +128,32 @@ def compare_heads(log: Log, heads: Iterable[Position]) -> HeadsVerdict:
         # The peer is ahead on this lane. If our part of it is not on its
         # chain, the peer sees that from our heads, and reports it.
         held.add_lane(head.lane)
+    for entry in islice(reversed(log.entries.values()), len(log.entries) - known):
+        held.drop(entry)  # it may have forked a lane that was looked at before
     return HeadsVerdict(held, frozenset(wanted), tuple(diverged))
+
+
+class Compared:
+    """A comparison that was made in steps, before the message with the heads is received."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._last: tuple[Log, tuple[Position, ...], HeadsVerdict] | None = None
+
+    def steps(self, log: Log, heads: tuple[Position, ...]) -> Steps[None]:
+        """Compare, and keep the result."""
+        verdict = yield from compare_steps(log, heads)
+        self._last = log, heads, verdict
+
+    def verdict(self, log: Log, heads: tuple[Position, ...]) -> HeadsVerdict:
+        """Return the result that was kept for these very heads and this log, else compare."""
+        if self._last is not None and self._last[0] is log and self._last[1] is heads:
+            return self._last[2]
+        return compare_heads(log, heads)
+
+    def forget(self) -> None:
+        """Keep nothing any longer."""
+        self._last = None
 
 
 def lacking(log: Log, held: HeldLanes) -> Iterator[Entry]:

@@ -62,6 +62,7 @@ class Exchange(ABC):
             entries_max=entries_max,
         )
         self._send = send
+        self._compared = comparison.Compared()
 
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
@@ -141,7 +142,7 @@ class Exchange(ABC):
 
         If there are any, all ids are exchanged, since heads do not suffice.
         """
-        verdict = comparison.compare_heads(held.log, heads)
+        verdict = self._compared.verdict(held.log, heads)
         channel.wanted = set(verdict.wanted)
         if verdict.diverged:
             channel.queue_ids(held, answer=False)

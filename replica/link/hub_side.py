@@ -14,6 +14,7 @@ from replica.link.comparison import sendable_heads
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
+from replica.link.steps import Steps
 from replica.log import Entry
 from replica.refusals import ConversationUnknown, LanesDiverged, NotAllowed, QuotaExceeded
 
@@ -25,6 +26,16 @@ class HubSide(Exchange):
 
     side = Side.HUB
 
+    def prepare(self, message: Message, peer: PublicKey | None) -> Steps[None]:
+        """Compare the heads of an Open that comes next, in steps (LINK-92)."""
+        if not isinstance(message, Open) or not message.heads:
+            return
+        held = self.shelf.get(message.conversation)
+        if held is None or not self._may_read(held, peer):
+            return
+        if message.digest != held.log.digest:
+            yield from self._compared.steps(held.log, message.heads)
+
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
     ) -> None:
@@ -32,6 +43,7 @@ class HubSide(Exchange):
         match message:
             case Open():
                 self.receive_open(message, peer, out)
+                self._compared.forget()
             case Entries():
                 self.receive_entries(message, peer, out)
             case _:

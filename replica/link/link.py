@@ -46,6 +46,7 @@ from replica.link.messages import (
     Pong,
     Welcome,
 )
+from replica.link.steps import Steps
 from replica.log import Entry
 from replica.refusals import LinkIdle, OutOfOrder, PendingFull
 
@@ -343,3 +344,12 @@ class Link:
             compare_at = self.exchange.channels.next_deadline()
             due += [compare_at] if compare_at is not None else []
         return min(due)
+
+
+def prepared(link: Link, message: Message) -> Steps[None]:
+    """Do the long part of the work for a hub's next message of a link, in steps.
+
+    `Link.receive` answers without it just as well, in one step.
+    """
+    if isinstance(link.exchange, HubSide):
+        yield from link.exchange.prepare(message, link.peer)

@@ -49,7 +49,7 @@ from replica.log.bundle import Bundle, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse, sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
-from replica.log.digest import digest_of
+from replica.log.digest import digest_of, digest_of_packed, head_bytes
 from replica.log.entry import (
     Conflict,
     Entry,
@@ -136,10 +136,12 @@ __all__ = [
     "decode_body",
     "decode_bundle",
     "digest_of",
+    "digest_of_packed",
     "encode_bundle",
     "entry_from_pb",
     "entry_id",
     "entry_to_pb",
+    "head_bytes",
     "is_known",
     "is_plain_resignation",
     "kind_of",

@@ -144,6 +144,7 @@ class HubDriver:
         else:
             if frame_bytes:
                 await self.throttle.wait(link.peer, conversation, message)
+            await self._loader.prepare(link, link.peer, message)
             counted_bytes = frame_bytes
             async for part in self._loader.parts(link.peer, conversation, message):
                 with self.throttle.charging(link.peer, conversation, part):

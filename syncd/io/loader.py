@@ -13,7 +13,7 @@ from replica.conversation import Conversation, EntryStore, Loaded, Stored
 from replica.errors import EntryRefused, StoreError
 from replica.ids import ConversationId, PublicKey, short
 from replica.io import restored
-from replica.link import STEP_ENTRIES, Entries, Message
+from replica.link import STEP_ENTRIES, STEP_HEADS, Entries, Link, Message, Open, prepared
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
 from replica.refusals import StoreCorrupt
 from syncd import records
@@ -151,6 +151,15 @@ class Loader:
             self._asked[conversation] -= 1
             if not self._asked[conversation]:
                 del self._asked[conversation]
+
+    async def prepare(self, link: Link, peer: PublicKey, message: Message) -> None:
+        """Compare the heads of a long Open in steps, before its link receives it (LINK-92).
+
+        Raises StoreError.
+        """
+        if isinstance(message, Open) and len(message.heads or ()) > STEP_HEADS:
+            await self.ensure_loaded(peer, message.conversation, message)
+            await self._pacer.in_steps(prepared(link, message), peer)
 
     async def parts(
         self, peer: PublicKey, conversation: ConversationId, message: Message

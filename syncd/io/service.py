@@ -28,14 +28,16 @@ from replica.link import (
     LinkedHost,
     Listing,
     Message,
+    Open,
     Pong,
+    Steps,
     decode_steps,
     draft_to_pb,
     entries_from_pb,
     entries_steps,
     entries_to_pb,
     fault_to_pb,
-    heads_from_pb,
+    heads_steps,
     heads_to_pb,
     linked_host_to_pb,
 )
@@ -252,10 +254,10 @@ class SyncService:
     async def watch(self, request: pb.WatchRequest, context: rpc.Context) -> None:
         """Send a conversation's entries and drafts as they arrive, through a link of its own."""
         peer = self._gate.key_of(context)
-        conversation, cursor = conversation_id(request.conversation), heads_from_pb(request.cursor)
-        opening = watch.opening(conversation, cursor, drafts=request.drafts)
-        taken = watch.Taken()
-        pace = partial(self._driver.pacer.step, peer)
+        pacer, taken = self._driver.pacer, watch.Taken()
+        pace = partial(pacer.step, peer)
+        with self._driver.calls.count(peer):  # as no stream yet: its time runs from then on
+            opening = await pacer.in_steps(_opening_steps(request), peer)
 
         def drop_link() -> None:
             self._driver.disconnect(link_id)
@@ -267,7 +269,7 @@ class SyncService:
                 await pace()
                 await self._driver.receive(link_id, credit, 0)
 
-        self._driver.throttle.check(peer, conversation)
+        self._driver.throttle.check(peer, opening.conversation)
         outbox = Outbox(drop_link, lambda size: self._driver.memory.note_queued(link_id, size))
         with self._driver.hold(peer, context.peer(), outbox.end, outbox.drop):
             link_id = self._driver.connect(peer, outbox.put, watches=True, drop=outbox.drop)
@@ -329,6 +331,12 @@ def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
 def _lane_range(raw: pb.LaneRange) -> queries.LaneRange:
     lane = Lane(PublicKey(raw.author), raw.epoch, raw.track)
     return queries.LaneRange(lane, raw.seq_start, raw.seq_end)
+
+
+def _opening_steps(request: pb.WatchRequest) -> Steps[Open]:
+    conversation = conversation_id(request.conversation)
+    cursor = yield from heads_steps(request.cursor)
+    return (yield from watch.opening_steps(conversation, cursor, drafts=request.drafts))
 
 
 def _watch_response(message: Message | Hint | Answered) -> bytes | None:

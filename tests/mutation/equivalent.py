@@ -10,6 +10,7 @@ _FORM = "the same result in another form"
 _FOREIGN = "the ids of another key among the kept ones of a key mean nothing"
 _EITHER = "whichever side steps first, both meet at the same entry"
 _NEVER = "what it excludes cannot happen"
+_STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
@@ -113,6 +114,9 @@ EQUIVALENT: dict[str, str] = {
     "replica/document/canonical.py: _plain_number: never abs(value) > "
     "SAFE_INTEGER_MAX": _REPEATED,
     "replica/document/canonical.py: _encoded_float: 0 < point <= 21 at 1": _NEVER,
+    "replica/link/comparison.py: compare_steps: never index % STEP_HEADS == 0": _STEPS,
+    "replica/link/comparison.py: compare_steps: index % STEP_HEADS == 0 -> "
+    "index % STEP_HEADS != 0": _STEPS,
     "replica/link/comparison.py: lacking: start < log.lane_length(lane) -> start <= "
     "log.lane_length(lane)": _CACHE,
     "replica/conversation/drafts.py: DraftStream.receive: other sign in _FRAME_BYTES "

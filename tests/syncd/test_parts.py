@@ -2,8 +2,8 @@
 
 from replica.link.codec import decode_steps
 from replica.link.frame import Frame
-from replica.link.messages import Entries
-from replica.link.steps import STEP_ENTRIES, finished
+from replica.link.messages import Entries, Open
+from replica.link.steps import STEP_ENTRIES, STEP_HEADS, finished
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import Entry
 from replica.refusals import FieldInvalid
@@ -57,7 +57,9 @@ def test_a_stranger_without_the_genesis_is_refused_unread() -> None:
 
 def test_a_long_frame_is_decoded_in_steps() -> None:
     scene = Scene().begin()
-    message = Entries(scene.id, tuple(scene.chain(3 * STEP_ENTRIES)))
-    steps = decode_steps(Frame.of(message, "to_hub").data, "to_hub")
-    assert len(list(steps)) == 3
-    assert finished(decode_steps(Frame.of(message, "to_hub").data, "to_hub")) == message
+    heads = (scene.genesis.position,) * (3 * STEP_HEADS)
+    entries = Entries(scene.id, tuple(scene.chain(3 * STEP_ENTRIES)))
+    for message in (entries, Open(scene.id, scene.held.log.digest, heads)):
+        data = Frame.of(message, "to_hub").data
+        assert len(list(decode_steps(data, "to_hub"))) >= 3
+        assert finished(decode_steps(data, "to_hub")) == message

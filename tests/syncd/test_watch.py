@@ -7,8 +7,9 @@ import pytest
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Lane, Position
-from replica.link import Frame, grant_bytes
+from replica.link import STEP_HEADS, Frame, finished, grant_bytes
 from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Ids, Open
+from replica.log import digest_of
 from replica.refusals import (
     ArgumentInvalid,
     ConversationUnknown,
@@ -17,7 +18,7 @@ from replica.refusals import (
     StoreFull,
 )
 from syncd.hint import Hint
-from syncd.watch import GREETING, Taken, end_of, opening
+from syncd.watch import GREETING, Taken, end_of, opening_steps
 from tests.support.writers import Writer, said
 
 UNKNOWN = ConversationId(b"c" * 32)
@@ -38,22 +39,33 @@ def held() -> Conversation:
 def test_a_cursor_at_the_end_asks_with_the_digest_of_the_log(held: Conversation) -> None:
     heads = held.log.heads()
     for cursor in (heads, heads[::-1]):
-        assert opening(held.id, cursor, drafts=True) == Open(held.id, held.log.digest, cursor, True)
+        asked = finished(opening_steps(held.id, cursor, drafts=True))
+        assert asked == Open(held.id, held.log.digest, cursor, True)
 
 
 def test_a_cursor_that_lags_asks_with_another_digest(held: Conversation) -> None:
     cursor = held.log.heads()[:-1]
-    asked = opening(held.id, cursor, drafts=False)
+    asked = finished(opening_steps(held.id, cursor, drafts=False))
     assert (asked.heads, asked.drafts) == (cursor, False)
     assert asked.digest != held.log.digest
-    assert opening(held.id, (), drafts=False).heads == ()
+    assert finished(opening_steps(held.id, (), drafts=False)).heads == ()
 
 
 @pytest.mark.parametrize("track", [-1, 4, 300])
 def test_a_cursor_names_existing_tracks(track: int) -> None:
     head = Position(Lane(Writer(1).public, 1, track), 0, EntryId(bytes(32)))
     with pytest.raises(ArgumentInvalid):
-        opening(UNKNOWN, (head,), drafts=False)
+        finished(opening_steps(UNKNOWN, (head,), drafts=False))
+
+
+def test_a_long_cursor_is_sorted_and_hashed_in_steps() -> None:
+    lanes = [Lane(Writer(1).public, epoch, 1) for epoch in range(4 * STEP_HEADS)]
+    heads = [Position(lane, 0, EntryId(bytes(32))) for lane in reversed(lanes)]
+    for number, steps in ((STEP_HEADS - 1, 0), (STEP_HEADS + 1, 2), (4 * STEP_HEADS, 8)):
+        cursor = heads[:number]
+        assert len(list(opening_steps(UNKNOWN, cursor, drafts=False))) == steps
+        asked = finished(opening_steps(UNKNOWN, cursor, drafts=False))
+        assert asked.digest == digest_of(sorted(cursor))
 
 
 def test_a_watcher_grants_a_window_beyond_what_it_took_with_every_sixteenth() -> None:

@@ -18,6 +18,7 @@ from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.link.codec import draft_from_pb, entries_from_pb
 from replica.link.messages import Hello, HostInfo, Ping, ProfileInfo
+from replica.link.steps import finished
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import public_key
 from syncd import watch
@@ -131,7 +132,7 @@ def test_a_hub_writes_the_bytes_of_the_transcript() -> None:
     play.push("push")
     request = pb.WatchRequest.FromString(raw("watch", "request"))
     assert (list(request.cursor), request.drafts) == ([], True)
-    opening = watch.opening(request.conversation, (), drafts=request.drafts)
+    opening = finished(watch.opening_steps(request.conversation, (), drafts=request.drafts))
     for message in (watch.GREETING, opening):
         play.perform(play.hub.receive(play.watcher, message, 0.0))
     play.append("seal")

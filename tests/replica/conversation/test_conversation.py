@@ -127,7 +127,7 @@ def test_the_next_position_of_a_lane_follows_its_tip() -> None:
     entries = line(2)
     held = Conversation.restore(entries[0].conversation, entries)
     assert held.next_position(lane_of(entries[-1])) == (2, entries[-1].id)
-    assert held.next_position(replace(lane_of(entries[-1]), epoch=2)) == (0, None)
+    assert held.next_position(lane_of(entries[-1])._replace(epoch=2)) == (0, None)
 
 
 def document_line(updates: list[bytes]) -> list[Entry]:

@@ -1,11 +1,10 @@
 """The entries that two holders of one conversation lack of each other (spec/05-reconcile)."""
 
-from dataclasses import replace
-
 import pytest
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import compare_heads, everything
+from replica.link.comparison import compare_heads, compare_steps, everything, lacking
+from replica.link.steps import STEP_HEADS, finished
 from replica.log.body import Role
 from replica.log.entry import Entry
 from tests.support.sample import Sample
@@ -28,7 +27,7 @@ def _lane(sample: Sample) -> list[Entry]:
 
 def _at(entry: Entry, seq: int) -> Position:
     """Return a head of the same lane that is unknown here."""
-    return replace(entry.position, seq=seq, id=UNKNOWN)
+    return entry.position._replace(seq=seq, id=UNKNOWN)
 
 
 def test_a_head_that_is_held_covers_its_lane_before_it(sample: Sample) -> None:
@@ -70,3 +69,29 @@ def test_everything_comes_with_the_membership_first(sample: Sample) -> None:
     [grant] = sample.held.log.membership_heads()
     found = [entry.id for entry in everything(sample.held.log)]
     assert found == [sample.genesis.id, grant, *(entry.id for entry in lane)]
+
+
+def test_many_heads_are_compared_in_steps_and_what_comes_between_them_is_sent(
+    sample: Sample,
+) -> None:
+    lane = _lane(sample)
+    heads = [lane[0].position] * (2 * STEP_HEADS)
+    steps = compare_steps(sample.held.log, heads)
+    next(steps)
+    (new,) = sample.chain(1)
+    sample.add(new)
+    verdict = finished(steps)
+    assert verdict.held == compare_heads(sample.held.log, heads).held == {lane[0].id}
+    assert new in lacking(sample.held.log, verdict.held)
+    assert len(list(compare_steps(sample.held.log, heads))) == 2
+
+
+def test_an_entry_that_forks_a_lane_between_two_steps_is_sent(sample: Sample) -> None:
+    twin, lane = sample.owner.restored(), _lane(sample)
+    top = sample.add(*sample.chain(2))
+    steps = compare_steps(sample.held.log, [top.position] * (STEP_HEADS + 1))
+    next(steps)
+    forked = sample.add(twin.write(sample.id, said("fork"), parents=lane[-1:]))
+    verdict = finished(steps)
+    assert forked in lacking(sample.held.log, verdict.held)
+    assert {entry.id for entry in lane} <= verdict.held

@@ -1,5 +1,6 @@
 """The hub's side of one link: opens, acks, and refusals of strangers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -8,10 +9,11 @@ from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.shelf import MemoryShelf
-from replica.ids import ConversationId, Digest, PublicKey
+from replica.ids import ConversationId, Digest, EntryId, Position, PublicKey
 from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
 from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.steps import STEP_HEADS, finished
 from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, QuotaExceeded
 from tests.support.writers import Writer, said
@@ -55,6 +57,23 @@ class Scene:
         self.sent.clear()
         self.side.pump(peer or self.ada.public, self.out, may_send=lambda: True)
         return list(self.sent)
+
+
+class Heads(tuple[Position, ...]):
+    """Heads that count how often they are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Position]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def many_heads(scene: Scene) -> Heads:
+    """Return as many as are compared in several steps; the last one diverges."""
+    known = scene.line[2].position
+    other = known._replace(id=EntryId(bytes(32)))
+    return Heads([known] * (2 * STEP_HEADS) + [other])
 
 
 @pytest.fixture
@@ -172,3 +191,37 @@ def test_a_reader_that_opens_again_with_heads_gets_the_drafts_from_their_start(
     for again, expected in ((heads, [draft]), (None, []), (heads, [draft])):
         scene.receive(Open(scene.id, digest, again, drafts=True))
         assert scene.pumped() == expected
+
+
+def test_heads_that_were_compared_in_steps_are_not_compared_again(scene: Scene) -> None:
+    plain = scene.receive(Open(scene.id, OTHER, many_heads(scene)))
+    heads = many_heads(scene)
+    asked = Open(scene.id, OTHER, heads)
+    assert len(list(scene.side.prepare(asked, scene.ada.public))) == 2
+    assert heads.reads == 1
+    assert scene.receive(asked) == plain
+    assert heads.reads == 1
+    assert scene.receive(asked) == plain  # nothing of it is kept
+    assert heads.reads == 2
+
+
+def test_heads_are_compared_with_the_log_that_is_here_when_the_open_is_answered(
+    scene: Scene,
+) -> None:
+    asked = Open(scene.id, OTHER, many_heads(scene))
+    finished(scene.side.prepare(asked, scene.ada.public))
+    scene.shelf.remove(scene.id)
+    scene.shelf.add(Conversation.restore(scene.id, scene.line[:1]))
+    assert LanesDiverged.reason not in [getattr(m, "reason", "") for m in scene.receive(asked)]
+
+
+def test_nothing_is_compared_for_a_stranger_or_where_the_logs_are_equal(scene: Scene) -> None:
+    heads = many_heads(scene)
+    equal = Open(scene.id, scene.held.log.digest, heads)
+    for asked, peer in (
+        (Open(scene.id, OTHER, heads), EVE),
+        (Open(NOWHERE, OTHER, heads), scene.ada.public),
+        (equal, scene.ada.public),
+    ):
+        finished(scene.side.prepare(asked, peer))
+    assert heads.reads == 0

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from replica.ids import Digest
+from replica.ids import Digest, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link.messages import Entries, Hello, Open
+from replica.link.steps import STEP_HEADS
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
+from syncd.io.pacer import Pacer
 from syncd.policy import Policy
 from tests.support.callers import PATIENCE_S, until
 from tests.support.writers import Writer
@@ -48,6 +50,27 @@ async def test_a_conversation_loaded_for_a_caller_is_in_memory_when_the_caller_r
         for conversation in IDS:
             await driver.receive(link_id, Open(conversation, Digest(bytes(32))), 0)
         assert set(driver.hub.shelf) == set(IDS)
+
+
+class CountedPacer(Pacer):
+    """Counts the steps that it gives."""
+
+    steps = 0
+
+    async def step(self, key: PublicKey) -> None:
+        self.steps += 1
+        await super().step(key)
+
+
+async def test_many_heads_are_compared_in_steps(driver: HubDriver):
+    pacer = driver._loader._pacer = CountedPacer(driver.throttle.payer_of)
+    link_id = driver.connect(ADA.public, lambda _item: None)
+    await driver.receive(link_id, Hello((1,)), 0)
+    for heads, steps in ((STEP_HEADS, 0), (4 * STEP_HEADS, 5)):
+        pacer.steps = 0
+        asked = Open(IDS[0], Digest(bytes(32)), (GENESES[0].position,) * heads)
+        await driver.receive(link_id, asked, 0)
+        assert pacer.steps == steps
 
 
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
