@@ -142,20 +142,20 @@ class Cover:
     def _concerned(
         self, author: PublicKey, before: Membership, now: Membership
     ) -> Iterable[EntryId]:
-        """Return the entries of an author that a change may concern, in the order they came.
+        """Return the entries of an author that a change may concern, ancestors first.
 
         A cut moved by one entry concerns that entry, however long the lane is.
         """
         ids, was, is_now = self._of[author], before.kept.get(author), now.kept.get(author)
         resigned = before.resignations ^ now.resignations
         is_same = before.covers_author(author) == now.covers_author(author)
-        if not is_same or not resigned.isdisjoint(ids) or (was is None and is_now is None):
+        has_resigned = bool(resigned) and not resigned.isdisjoint(ids)
+        if not is_same or has_resigned or (was is None and is_now is None):
             return ids
         if was is None or is_now is None:
             kept = is_now if was is None else was
             return [i for i in ids if kept is None or i not in kept]
-        moved = was ^ is_now
-        return [i for i in ids if i in moved] if moved else ()
+        return sorted(was ^ is_now, key=self._order_key)
 
     def _changed(self, before: Membership, now: Membership) -> list[PublicKey]:
         """Return the authors of whose entries others may be covered for their own sake now."""

@@ -1,7 +1,7 @@
 """The cover of digest and sync, updated as the log grows (spec/03-order §5)."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -66,6 +66,34 @@ def test_the_cover_is_the_same_at_every_step_and_from_scratch() -> None:
             log.admit(entry, verified=True)
             if log.genesis is not None:
                 assert log.covered() == naive_covered(log)
+
+
+class Counted(list[EntryId]):
+    """Ids that count how often they are walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[EntryId]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_cut_that_moves_is_judged_without_a_walk_over_all_entries_of_its_key() -> None:
+    ada, bob = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    conversation, line = genesis.conversation, [genesis]
+    changed = ada.write(conversation, Member(Grant(bob.public, Role.WRITER)), parents=line)
+    for _ in range(9):
+        line.append(bob.write(conversation, said("x"), parents=line[-1:]))
+    log = _grown([genesis, changed, *line[1:]])
+    for kept in (line[7], line[6], line[5]):
+        body = Member(Revocation(bob.public, (cut_at(kept),)))
+        changed = ada.write(conversation, body, parents=[changed], listed=[kept])
+        log.admit(changed)
+        walked = log.cover._of[bob.public]
+        assert log.covered() == naive_covered(log)
+        assert not isinstance(walked, Counted) or not walked.walks  # the first cut walks
+        log.cover._of[bob.public] = Counted(walked)
 
 
 def test_an_entry_behind_a_cut_is_offered_once_a_covered_one_follows_it() -> None:
