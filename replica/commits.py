@@ -75,7 +75,7 @@ class Commits(Generic[Payload]):
     def begin(self) -> tuple[Entry, ...]:
         """Begin one commit of all queued work; return its entries, which may be none.
 
-        `complete` or `refuse` ends the commit.
+        `complete`, `refuse` or `put_back` ends the commit.
         """
         assert not self._committing, "one commit at a time"
         self._committing = tuple(self._queued)
@@ -86,6 +86,11 @@ class Commits(Generic[Payload]):
         """End a durable commit; return its work, to perform in this order."""
         done, self._committing = self._committing, ()
         return done
+
+    def put_back(self) -> None:
+        """Queue the work of a commit again, before all other work: its outcome is not known."""
+        self._queued.extendleft(reversed(self._committing))
+        self._committing = ()
 
     def refuse(self) -> Refused[Payload]:
         """End a failed commit, with the work queued since: that may depend on lost entries."""

@@ -50,6 +50,7 @@ from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer
+from replica.io.opening import Opening
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
 from replica.io.readonly import open_read_only
@@ -117,6 +118,7 @@ __all__ = [
     "LinkLost",
     "LogFormat",
     "MetricsServer",
+    "Opening",
     "PagedEntry",
     "PeerError",
     "Performer",

@@ -14,6 +14,7 @@ from replica.errors import StoreError
 from replica.io.disk import DISK_ERRORS, store_error
 from replica.io.logger import get_logger
 from replica.io.transaction import Statement, WritingConnection, is_alone
+from replica.io.worker import Worker
 from replica.refusals import StoreCorrupt
 
 QUEUED_MAX = 1_024
@@ -49,8 +50,8 @@ class GroupCommit:
         self._is_lazy_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._truncation: asyncio.TimerHandle | None = None
-        self._closing = False
-        self._task = asyncio.create_task(self._run(), name="store writer")
+        self._closing = self._is_last = False
+        self._worker = Worker(self._run, lambda: not self._queue.empty(), "store writer")
 
     async def write(
         self, statements: Sequence[Statement], *, size_bytes: int = 0, truncate: bool = False
@@ -61,11 +62,12 @@ class GroupCommit:
         if a reader is in the way. Raises StoreFull or another StoreError if the
         transaction was rolled back; all callers that shared it get the same error.
         """
-        if self._closing or self._task.done():
+        if self._closing or self._worker.has_ended:
             raise StoreError("the store is closed")
         write = _Write(statements, size_bytes, truncate)
         await self._queue.put(write)
-        if self._task.done():  # It ended while this caller waited for a free slot.
+        self._worker.go_on()
+        if self._worker.has_ended:  # It ended while this caller waited for a free slot.
             raise StoreError("the store is closed")
         await write.done
 
@@ -96,9 +98,9 @@ class GroupCommit:
             if timer is not None:
                 timer.cancel()
         try:
-            if not self._task.done():
+            if not self._worker.has_ended:
                 await self._queue.put(None)
-            await self._task
+            await self._worker.ended()
         finally:
             self._refuse_queued()
             await self._connection.close()
@@ -109,9 +111,8 @@ class GroupCommit:
         self._queue_own(_Write(()))
 
     async def _run(self) -> None:
-        last = False
-        while not last:
-            batch, last = await self._collect()
+        while not self._is_last:
+            batch, self._is_last = await self._collect()
             await self._commit(batch)
 
     async def _collect(self) -> tuple[list[_Write], bool]:
@@ -150,15 +151,20 @@ class GroupCommit:
                 return
             _log.warning("store write failed", reason=refusal.reason, detail=refusal.detail)
             _resolve(batch, refusal)
+        except asyncio.CancelledError:
+            _resolve(batch, StoreError("the store's writer was cancelled"))
+            raise
         except BaseException:
-            # A bug, or the loop is ending: no caller may wait for ever.
+            # A bug: no caller may wait for ever.
             _resolve(batch, StoreError("the store's writer stopped"))
             self._refuse_queued()
             raise
         else:
-            if any(write.truncate for write in batch):
-                await self._truncate()
-            _resolve(batch, None)
+            try:
+                if any(write.truncate for write in batch):
+                    await self._truncate()
+            finally:
+                _resolve(batch, None)
 
     def _keep(self, lazy: dict[Hashable, Statement], refusal: StoreError) -> None:
         """Retry lazy writes with the next transaction, unless they touch a damaged page."""
@@ -199,6 +205,7 @@ class GroupCommit:
         # A full queue means that a transaction is about to begin anyway.
         with contextlib.suppress(asyncio.QueueFull):
             self._queue.put_nowait(write)
+        self._worker.go_on()
 
     def _refuse_queued(self) -> None:
         while not self._queue.empty():

@@ -9,7 +9,7 @@ While the store changes hands calls wait, and are then made at the next process.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -25,6 +25,7 @@ from replica.io.local_server import Identity, LocalServer
 from replica.io.logger import get_logger
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
+from replica.io.worker import Worker
 from replica.log import Entry
 from replica.refusals import (
     DraftUnknown,
@@ -91,7 +92,11 @@ class Holding:
         self._sharer: Sharer | None = None
         self._opened: asyncio.Future[_Opened] = asyncio.get_running_loop().create_future()
         self._current: _Opened | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._left: _Opened | None = None
+        """What was open before, until it is closed."""
+        self._callers = 0
+        """Those that wait for a process that serves, or for its answer."""
+        self._follower: Worker | None = None
         self._reading: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
         self._failure: StoreError | None = None
@@ -118,7 +123,8 @@ class Holding:
         if opened.client is None:
             self._serve(opened)
         else:
-            self._task = asyncio.create_task(self._follow(), name="shared store")
+            self._reading = asyncio.create_task(opened.client.run(sharer.notice))
+            self._follower = Worker(self._follow, lambda: self._callers > 0, "shared store")
 
     async def stop_sharing(self) -> None:
         """End the service: requests in progress are finished, later ones made elsewhere."""
@@ -132,10 +138,13 @@ class Holding:
     async def close(self) -> None:
         """Leave the store, and close it if this process holds it."""
         await self.stop_sharing()
-        for task in (self._restoring, self._task, self._reading):
+        if self._follower is not None:
+            await self._follower.stop()
+        for task in (self._restoring, self._reading):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        await self._leave()
         if self._current is not None:
             self._current.gone.set()
             await self._current.stack.aclose()
@@ -172,7 +181,7 @@ class Holding:
         began, pauses_s, is_late = time.monotonic(), _pauses_s(PAUSE_MAX_S), False
         while True:
             try:
-                return await self._hold()
+                return await _hold(self._path, self._claims)
             except StoreLocked:
                 if is_late:
                     raise
@@ -187,15 +196,6 @@ class Holding:
                 is_late = time.monotonic() - began > limit_s
             await asyncio.sleep(next(pauses_s))
 
-    async def _hold(self) -> _Opened:
-        async with AsyncExitStack() as closing, AsyncExitStack() as stack:
-            store = await closing.enter_async_context(await Store.open(self._path))
-            await _claim_holder(self._claims, self._path)
-            # Released behind the lock: whoever finds the lock held sees that its holder shares.
-            stack.callback(self._claims.release, _HOLDER)
-            stack.push_async_exit(closing.pop_all())
-            return _Opened(store, stack.pop_all())
-
     def _serve(self, opened: _Opened) -> None:
         assert self._sharer is not None, "attached first"
         if self._is_ending:
@@ -207,29 +207,34 @@ class Holding:
 
     async def _follow(self) -> None:
         """Follow the serving process, and each that comes after it, until this one serves."""
-        opened = self._opened.result()
-        self._receive(opened)
-        while opened.client is not None:
-            assert self._reading is not None, "begun with the connection"
-            (ended,) = await asyncio.gather(self._reading, return_exceptions=True)
-            if isinstance(ended, Exception):
-                log.warning("connection broken", detail=str(ended))
-            self._opened = asyncio.get_running_loop().create_future()
-            self._current = None
-            opened.gone.set()
-            try:
-                # Calls that begin now wait; reads in progress need the file.
-                while opened.reads:
-                    await opened.idle.wait()
-                await opened.stack.aclose()
-                opened = await self._next()
-            except Exception as error:
-                # Every later call raises it: this replica has no store any more.
-                self._opened.set_exception(error)
-                self._opened.exception()
-                raise
+        try:
+            while (opened := self._current) is None or opened.client is not None:
+                if opened is not None:
+                    assert self._reading is not None, "begun with the connection"
+                    (ended,) = await asyncio.gather(self._reading, return_exceptions=True)
+                    if isinstance(ended, Exception):
+                        log.warning("connection broken", detail=str(ended))
+                    self._opened = asyncio.get_running_loop().create_future()
+                    self._left, self._current = opened, None
+                    opened.gone.set()
+                await self._leave()
+                await self._next()
+        except Exception as error:
+            # Every later call raises it: this replica has no store any more.
+            self._opened.set_exception(error)
+            self._opened.exception()
+            raise
 
-    async def _next(self) -> _Opened:
+    async def _leave(self) -> None:
+        """Close what was open before, once no read of it is in progress. Calls that begin wait."""
+        left = self._left
+        while left is not None and left.reads:
+            await left.idle.wait()
+        self._left = None
+        if left is not None:
+            await left.stack.aclose()
+
+    async def _next(self) -> None:
         """Take up the next hold on the store; again after a pause, unless it would be in vain."""
         pauses_s = _pauses_s(RETRY_PAUSE_MAX_S)
         while True:
@@ -245,14 +250,14 @@ class Holding:
                 await asyncio.sleep(next(pauses_s))
             else:
                 self._failure = None
-                return opened
+                return
 
     async def _take_up(self, opened: _Opened) -> None:
         """Go on with another hold on the store, once this process knows what it holds."""
         assert self._sharer is not None, "attached first"
         try:
             if opened.client is not None:
-                self._receive(opened)
+                self._reading = asyncio.create_task(opened.client.run(self._sharer.notice))
             lost = await self._sharer.catch_up(opened.store)
             if opened.client is None:
                 self._serve(opened)
@@ -262,10 +267,6 @@ class Holding:
         self._show(opened)
         if lost:
             self._restoring = asyncio.create_task(self._sharer.restore(lost))
-
-    def _receive(self, opened: _Opened) -> None:
-        assert self._sharer is not None and opened.client is not None, "joined"
-        self._reading = asyncio.create_task(opened.client.run(self._sharer.notice))
 
     async def _ready(self) -> _Opened:
         """Wait for a store to call; after CALL_WAIT_S, raise why there is none."""
@@ -286,26 +287,28 @@ class Holding:
         result, or the other process's answer. Raises WriteUnconfirmed if nobody says whether the
         call was made; it is decided once another call through here has returned.
         """
-        again = False
-        while True:
-            try:
-                opened = await self._ready()
-            except StoreError as error:
-                if again and request.writes:
-                    raise WriteUnconfirmed(f"it ended meanwhile; {error.detail}") from error
-                raise
-            if opened.client is None:
-                return await here(opened.store, again)
-            frame = LocalFrame(request.head | {"again": again}, request.blobs)
-            try:
-                return await opened.client.request(frame)
-            except ConnectionEnded:
-                again = True
-                await opened.gone.wait()
+        with self._wanted():
+            again = False
+            while True:
+                try:
+                    opened = await self._ready()
+                except StoreError as error:
+                    if again and request.writes:
+                        raise WriteUnconfirmed(f"it ended meanwhile; {error.detail}") from error
+                    raise
+                if opened.client is None:
+                    return await here(opened.store, again)
+                frame = LocalFrame(request.head | {"again": again}, request.blobs)
+                try:
+                    return await opened.client.request(frame)
+                except ConnectionEnded:
+                    again = True
+                    await opened.gone.wait()
 
     async def read(self, read: Callable[[Store], Awaitable[_T]]) -> _T:
         """Read from the store, which stays open meanwhile."""
-        opened = await self._ready()
+        with self._wanted():
+            opened = await self._ready()
         opened.reads += 1
         opened.idle.clear()
         try:
@@ -314,6 +317,27 @@ class Holding:
             opened.reads -= 1
             if not opened.reads:
                 opened.idle.set()
+
+    @contextmanager
+    def _wanted(self) -> Iterator[None]:
+        """Keep following who serves: somebody waits for it."""
+        self._callers += 1
+        if self._follower is not None:
+            self._follower.go_on()
+        try:
+            yield
+        finally:
+            self._callers -= 1
+
+
+async def _hold(path: Path, claims: Claims) -> _Opened:
+    async with AsyncExitStack() as closing, AsyncExitStack() as stack:
+        store = await closing.enter_async_context(await Store.open(path))
+        await _claim_holder(claims, path)
+        # Released behind the lock: whoever finds the lock held sees that its holder shares.
+        stack.callback(claims.release, _HOLDER)
+        stack.push_async_exit(closing.pop_all())
+        return _Opened(store, stack.pop_all())
 
 
 async def _claim_holder(claims: Claims, path: Path) -> None:

@@ -6,6 +6,7 @@ The core decides what is sent; replica/io/driver.py performs its effects.
 import asyncio
 import random
 import time
+from collections.abc import Callable
 
 import grpc
 
@@ -15,6 +16,7 @@ from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
 from replica.io.link_outbox import Call, LinkOutbox
 from replica.io.logger import get_logger
+from replica.io.worker import Worker
 from replica.link import Fault, decode_frame
 
 log = get_logger()
@@ -24,16 +26,35 @@ class HubLink:
     """Keeps a replica linked to a hub, one stream after another."""
 
     def __init__(self, driver: ReplicaDriver, calls: HubCalls) -> None:
-        """Link through `calls` for as long as `run` is awaited."""
+        """Link through `calls` from `start` to `stop`."""
         self.last_error: AntiphonError | None = None
         """The error that ended or prevented the last stream; None while the hub answers."""
         self.has_ended = False
-        """Whether a bug has ended `run`, so that no stream will come again."""
+        """Whether a bug has ended the link, so that no stream will come again."""
         self._driver = driver
         self._calls = calls
+        self._worker: Worker | None = None
 
-    async def run(self) -> None:
-        """Connect, and reconnect with growing pauses, until cancelled; raise what is a bug."""
+    def start(self, is_awaited: Callable[[], bool]) -> None:
+        """Connect, and reconnect with growing pauses; `is_awaited` says whether somebody waits."""
+        self._worker = Worker(self._run, is_awaited, "hub link")
+
+    def go_on(self) -> None:
+        """Begin again if all tasks were cancelled: somebody waits for the hub."""
+        if self._worker is not None:
+            self._worker.go_on()
+
+    async def failed(self) -> None:
+        """Raise the bug that ended the link; wait for ever if it goes on."""
+        assert self._worker is not None, "start() comes first"
+        await self._worker.ended()
+
+    async def stop(self) -> None:
+        """End the stream, and connect no more."""
+        if self._worker is not None:
+            await self._worker.stop()
+
+    async def _run(self) -> None:
         core = self._driver.core
         while True:
             fault = None

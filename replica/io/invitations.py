@@ -254,13 +254,14 @@ class Redeeming:
     async def stop(self) -> None:
         """Finish the round in progress, for a bounded time."""
         self._stopping.set()
-        if self._task is not None:
-            if not self._replica.hub.is_linked:
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
-                return
-            with suppress(TimeoutError, AntiphonError):
-                await asyncio.wait_for(self._task, POLL_S)
+        if self._task is None:
+            return
+        if self._replica.hub.is_linked:
+            await asyncio.wait({self._task}, timeout=POLL_S)
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
 
     async def _run(self) -> None:
         claim = HubClaim(self._replica)

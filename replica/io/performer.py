@@ -14,6 +14,7 @@ from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.logger import get_logger
+from replica.io.worker import Worker
 from replica.log import Entry
 
 log = get_logger()
@@ -62,7 +63,7 @@ class Performer:
         self._awake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._task: asyncio.Task[None] | None = None
+        self._worker: Worker | None = None
 
     @property
     def writing(self) -> Conversations:
@@ -71,22 +72,24 @@ class Performer:
 
     def start(self) -> None:
         """Start performing effects."""
-        self._task = asyncio.create_task(self._run(), name="performer")
+        self._worker = Worker(self._run, lambda: bool(self._commits), "performer")
 
     async def stop(self) -> None:
         """Finish the queued work, then stop."""
-        if self._task is None:
+        if self._worker is None:
             return
         drained = asyncio.create_task(self._idle.wait())
-        await asyncio.wait((self._task, drained), return_when=asyncio.FIRST_COMPLETED)
-        for task in (self._task, drained):
+        ended = asyncio.create_task(self._worker.ended())
+        await asyncio.wait((ended, drained), return_when=asyncio.FIRST_COMPLETED)
+        for task in (ended, drained):
             task.cancel()
-        await asyncio.gather(self._task, drained, return_exceptions=True)
+        await asyncio.gather(ended, drained, return_exceptions=True)
+        await self._worker.stop()
 
     async def failed(self) -> None:
         """Raise the error that ended the performer; wait for ever if it runs."""
-        assert self._task is not None, "start() comes first"
-        await asyncio.shield(self._task)
+        assert self._worker is not None, "start() comes first"
+        await self._worker.ended()
 
     def submit(
         self,
@@ -100,7 +103,7 @@ class Performer:
         commit that loses those fails this work as well. Raises StoreError if
         the performer has ended.
         """
-        if self._task is not None and self._task.done():
+        if self._worker is not None and self._worker.has_ended:
             raise StoreError("the performer has ended; see the log for the reason")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Most callers do not await the future; on_failure has handled the error in any case.
@@ -109,6 +112,8 @@ class Performer:
         self._submitted += bool(persist)
         self._idle.clear()
         self._awake.set()
+        if self._worker is not None:
+            self._worker.go_on()
         return done
 
     async def flush(self, conversation: ConversationId | None = None) -> None:
@@ -121,6 +126,9 @@ class Performer:
         await self.submit((), lambda _lost: None, about)
 
     async def _run(self) -> None:
+        self._commits.put_back()  # of a commit that was cut off: what is stored stays as it is
+        if self._commits:
+            self._awake.set()
         try:
             while True:
                 await self._awake.wait()
@@ -128,12 +136,15 @@ class Performer:
                 if self._is_busy and self._commits.has_entries:
                     await self._gather()
                 await self._commit()
-        finally:
-            # A bug here, or the end of the event loop: no caller may wait for ever.
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            # A bug here: no caller may wait for ever.
             for work in (*self._performing, *self._commits.abandon()):
                 work.payload.finish(
                     StoreError("the performer has ended; see the log for the reason")
                 )
+            raise
 
     async def _gather(self) -> None:
         """Let the event loop bring more work into the commit, as long as it brings any.

@@ -7,8 +7,8 @@ link. The rules are in replica/core (DECISIONS D82).
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,6 +34,7 @@ from replica.io.hub_status import HubStatus
 from replica.io.local_socket import is_supported
 from replica.io.logger import get_logger
 from replica.io.on_demand import OnDemand
+from replica.io.opening import Opening
 from replica.io.processes import Processes
 from replica.io.saved_acks import SavedAcks
 from replica.io.shared_store import SharedStore
@@ -85,7 +86,6 @@ class Replica:
         )
         """The other processes on the store, if it is shared."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
-        self._linking: asyncio.Task[None] | None = None
         self.hub = HubStatus(self._core, self._link)
         """The state of the link and of each conversation on it."""
         self.is_closed = False
@@ -95,8 +95,7 @@ class Replica:
         """The conversations that the hub lists."""
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         store_path: Path,
         key: Ed25519PrivateKey,
@@ -107,7 +106,7 @@ class Replica:
         host: HostInfo | None = None,
         shared: bool = False,
         label: str | None = None,
-    ) -> "AsyncIterator[Replica]":
+    ) -> "Opening[Replica]":
         """Open the store and start linking to the hub; closes both at the end.
 
         `hub_key` is the key that the hub must prove, None for the one pinned. With `shared`
@@ -116,13 +115,15 @@ class Replica:
         lists, with a policy those that it names. Raises StoreLocked, StoreVersionUnknown,
         ArgumentInvalid. An unreachable hub is no error.
         """
-        public = public_key(key)
-        opening = (
-            SharedStore.open(store_path, public, label)
-            if shared and is_supported()
-            else (Store.open(store_path))
-        )
-        async with await opening as store:
+
+        async def enter(stack: AsyncExitStack) -> "Replica":
+            public = public_key(key)
+            store: Store | SharedStore
+            if shared and is_supported():
+                store = await SharedStore.open(store_path, public, label)
+            else:
+                store = await Store.open(store_path)
+            stack.push_async_exit(store)
             acks = await SavedAcks.of_hub(store, hub_address)
             calls = None
             if hub_address is not None:
@@ -133,20 +134,24 @@ class Replica:
             replica._driver.start()
             await replica.processes.start()
             if replica._link is not None:
-                replica._linking = replica._driver.spawn(replica._link.run())
-                # run() has logged its error, and few programs await failed().
-                replica._linking.add_done_callback(lambda it: it.cancelled() or it.exception())
-            try:
-                yield replica
-            finally:
+                replica._link.start(lambda: bool(replica._waiting))
+
+            async def close() -> None:
                 replica.is_closed = True
                 for met in [one for one in replica._waiting if not one.done()]:
                     met.set_exception(ReplicaClosed())
                 await replica.processes.stop()
+                if replica._link is not None:
+                    await replica._link.stop()
                 await replica._driver.stop()
                 if calls is not None:
                     await calls.close()
                 replica._deliver(LinkClosed())  # whoever waits looks once more
+
+            stack.push_async_callback(close)
+            return replica
+
+        return Opening(enter)
 
     # --- conversations --------------------------------------------------------
 
@@ -271,6 +276,8 @@ class Replica:
 
         stop = self.listen(look)
         self._waiting.add(met)
+        if self._link is not None:
+            self._link.go_on()
         try:
             async with asyncio.timeout(timeout_s):
                 await met
@@ -305,8 +312,10 @@ class Replica:
 
         Waits for ever while both run.
         """
-        vital = [asyncio.shield(self._linking)] if self._linking is not None else []
-        await asyncio.gather(self._driver.failed(), *vital)
+        vital = [self._driver.failed()]
+        if self._link is not None:
+            vital.append(self._link.failed())
+        await asyncio.gather(*vital)
 
     def _deliver(self, event: Event) -> None:
         if isinstance(event, EntriesAdmitted):

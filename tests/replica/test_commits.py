@@ -46,6 +46,18 @@ def test_work_queued_during_a_commit_waits_for_the_next():
     assert commits.begin() == (a[1],)
 
 
+def test_a_commit_that_was_cut_off_is_begun_again_in_the_same_order():
+    a = line(1)
+    commits: Commits[str] = Commits()
+    commits.submit(work("first", a[0]))
+    commits.submit(work("word"))
+    commits.begin()
+    commits.submit(work("late", a[1]))
+    commits.put_back()
+    assert commits.begin() == (a[0], a[1])
+    assert [w.payload for w in commits.complete()] == ["first", "word", "late"]
+
+
 def test_work_queued_while_a_commit_fails_fails_with_it():
     a, b, c = line(1), line(2), line(3)
     commits: Commits[str] = Commits()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.cli.supervisor import Supervisor
-from antiphon.library.io.replica import Replica, folder_path, open_replica
+from antiphon.library.io.replica import Replica, folder_path, opening
 from replica.ids import PublicKey
 
 FOLDER = "~/.local/share/antiphon"
@@ -31,5 +31,5 @@ async def local_replica(
         daemons.keep_alive()
         host: PublicKey = daemons.host.ready.key
         address = daemons.hub.ready.address
-        async with open_replica(path / "replica", hub=address, host=host) as replica:
+        async with opening(path / "replica", hub=address, host=host) as replica:
             yield replica

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Set
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from replica.errors import StoreError, Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
     FolderUse,
+    Opening,
     Redeeming,
     await_grant,
     begin,
@@ -301,6 +302,18 @@ async def open_replica(
     >>> answer.text
     'Paris.'
     """
+    async with opening(folder, hub=hub, host=host, label=label) as replica:
+        yield replica
+
+
+def opening(
+    folder: str | Path,
+    *,
+    hub: str | None = None,
+    host: str | PublicKey | None = None,
+    label: str | None = None,
+) -> Opening[Replica]:
+    """Return what `open_replica` enters. Raises ArgumentInvalid."""
     path, pinned = folder_path(folder), _host_key(host)
     for text, name in ((hub, "hub"), (label, "label")):
         if text is not None:
@@ -308,8 +321,7 @@ async def open_replica(
     if hub and not is_address(hub):
         raise ArgumentInvalid(f"hub is '{hub}', and not host:port")
     address = hub or saved_hub(path)
-    async with _opened(path, address, None, pinned, label) as replica:
-        yield replica
+    return _opened(path, address, None, pinned, label)
 
 
 @asynccontextmanager
@@ -334,35 +346,34 @@ async def join(
     key = keys.load_or_create(path / "identity.key")
     async with Core.open(path / "log" / "log.db", key, shared=True) as core:
         await check_usable(core.store, invitation, core.public)
-    opening = _opened(path, invitation.hub_address, invitation.hub_key, None)
-    async with opening as replica:
+    async with _opened(path, invitation.hub_address, invitation.hub_key, None) as replica:
         joined = await replica._join(invitation, timeout_s)
         save_hub(path, invitation.hub_address)
         yield joined
 
 
-@asynccontextmanager
-async def _opened(
+def _opened(
     path: Path,
     hub: str | None,
     hub_key: PublicKey | None,
     host: PublicKey | None,
     label: str | None = None,
-) -> AsyncIterator[Replica]:
-    await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
-    key = keys.load_or_create(path / "identity.key")
-    opening = Core.open(
-        path / "log" / "log.db", key, hub, hub_key=hub_key, follow=True, shared=True, label=label
-    )
-    async with opening as core:
+) -> Opening[Replica]:
+    async def enter(stack: AsyncExitStack) -> Replica:
+        await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
+        key = keys.load_or_create(path / "identity.key")
+        store = path / "log" / "log.db"
+        core = await stack.enter_async_context(
+            Core.open(store, key, hub, hub_key=hub_key, follow=True, shared=True, label=label)
+        )
         for stored in await core.store.conversations():
             await core.follow(stored.conversation)
         redeeming = Redeeming(core, lambda _joined: None)  # MemberChanged says who has joined
         redeeming.start()
-        try:
-            yield Replica(core, Shared(host))
-        finally:
-            await redeeming.stop()
+        stack.push_async_callback(redeeming.stop)
+        return Replica(core, Shared(host))
+
+    return Opening(enter)
 
 
 def folder_path(folder: str | Path) -> Path:

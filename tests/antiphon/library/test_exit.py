@@ -10,21 +10,23 @@ from pathlib import Path
 
 import antiphon
 from replica.io import require_free
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 
 END_S = 20.0
 
 
-async def started(code: str, folder: Path, *pipes: int) -> Process:
-    """Start a program with a folder for its replica, and pipes."""
-    command = [sys.executable, "-c", "import antiphon, os, sys, threading\n" + code, str(folder)]
+async def started(code: str, *given: object, pipes: tuple[int, ...] = ()) -> Process:
+    """Start a program with a folder for its replica, further words, and pipes."""
+    command = [sys.executable, "-c", "import antiphon, os, sys, threading\n" + code]
     return await asyncio.create_subprocess_exec(
-        *command, *map(str, pipes), stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=pipes
+        *command, *map(str, given), stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=pipes
     )
 
 
-async def output_of(code: str, folder: Path) -> tuple[list[str], str, int | None]:
+async def output_of(code: str, *given: object) -> tuple[list[str], str, int | None]:
     """Return the lines of a program that has to end, its errors and its exit code."""
-    program = await started(code, folder)
+    program = await started(code, *given)
     try:
         async with asyncio.timeout(END_S):
             printed, errors = await program.communicate()
@@ -110,6 +112,40 @@ async def test_a_program_whose_loop_was_closed_ends(tmp_path: Path):
         assert len(await (await me.conversation("notes")).history()) == 1
 
 
+CANCELLED_AT_ONCE = """
+import asyncio
+async def bot(name):
+    async with antiphon.aio.open(sys.argv[1], hub=sys.argv[2]) as me:
+        notes = await me.conversation(name)
+        await notes.say("Kept.")
+        try:
+            ready.release()
+            await asyncio.Event().wait()
+        finally:
+            print(len(await notes.say("Bye.")), await notes.sync())
+async def main():
+    global ready, bots, opening
+    ready, bots = asyncio.Semaphore(0), [asyncio.create_task(bot(name)) for name in "ab"]
+    for _ in bots:
+        await ready.acquire()
+    opening = antiphon.aio.open(sys.argv[1] + "/left open", hub=sys.argv[2])
+    await opening.__aenter__()
+asyncio.run(main())
+"""
+
+
+async def test_bots_that_asyncio_run_cancels_end_in_order(tmp_path: Path):
+    """The second one shares the first one's store; asyncio.run cancels the replicas' tasks too."""
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    try:
+        printed, errors, code = await output_of(CANCELLED_AT_ONCE, tmp_path / "me", hub.address)
+    finally:
+        await hub.stop()
+    assert (printed, errors, code) == (["32 True"] * 2, "", 0)
+    for name in ("me", "me/left open"):
+        require_closed(tmp_path / name)
+
+
 CHILD = """
 with antiphon.open(sys.argv[1]) as me:
     notes = me.conversation("notes")
@@ -149,7 +185,7 @@ async def serving(folder: Path) -> AsyncIterator[Process]:
     """Start KILLED, which holds the store now; its child goes on until the end."""
     reader, writer = os.pipe()
     try:
-        program = await started(KILLED, folder, reader)
+        program = await started(KILLED, folder, reader, pipes=(reader,))
         assert program.stdout is not None
         assert await program.stdout.readline() == b"open\n"
         yield program

@@ -67,7 +67,8 @@ async def test_who_opens_while_the_holder_closes_waits_for_its_end(
 async def test_the_next_holder_waits_for_the_claim_of_the_one_before(tmp_path: Path) -> None:
     path, before = tmp_path / "s", Claims(tmp_path / "s")
     assert before.claim(b"holder")
-    opening = asyncio.create_task(opened(path).__aenter__())
+    replica = opened(path)
+    opening = asyncio.create_task(replica.__aenter__())
     while not (tmp_path / "s.lock").exists():  # noqa: ASYNC110  # the kernel tells nobody
         await asyncio.sleep(0)
     before.release(b"holder")
@@ -75,6 +76,7 @@ async def test_the_next_holder_waits_for_the_claim_of_the_one_before(tmp_path: P
     assert before.is_claimed(b"holder")
     assert mine.processes.served_by is None
     before.close()
+    await replica.__aexit__(None, None, None)
 
 
 async def test_a_claim_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

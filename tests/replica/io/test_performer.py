@@ -1,7 +1,7 @@
 """Persist, then show; and the work that fails with a refused commit (spec/04-link §7)."""
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -106,6 +106,28 @@ async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: P
         with pytest.raises(StoreError):
             here.submit("never", [])
         assert here.shown == []
+
+
+async def test_a_commit_in_which_all_tasks_are_cancelled_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genesis, *entries = log(2)
+    async with world(tmp_path) as here:
+        append, begun = here.store.append, asyncio.Event()
+
+        async def slowly(some: Sequence[Entry]) -> None:
+            begun.set()
+            await append(some)
+
+        monkeypatch.setattr(here.store, "append", slowly)
+        written = here.submit("written", [genesis])
+        await begun.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # the writer of the store is one of them
+        behind = here.submit("behind it", entries)
+        await asyncio.gather(written, behind)
+        assert here.shown == ["written", "behind it"]
+        assert (await here.store.load(genesis.conversation)).entries == [genesis, *entries]
 
 
 async def test_an_append_waits_for_others_only_behind_a_commit_that_several_shared(
