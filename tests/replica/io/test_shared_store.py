@@ -301,14 +301,12 @@ class FullDisk:
     """A disk without room for the name of a socket, until `free` is called."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.tried = asyncio.Event()
         self._is_full = True
         self._address = local_socket._address
         monkeypatch.setattr(local_socket, "_address", self._refusing)
 
     def _refusing(self, path: Path) -> AbstractContextManager[str]:
         if self._is_full:
-            self.tried.set()
             raise OSError(errno.ENOSPC, "No space left on device")
         return self._address(path)
 
@@ -327,7 +325,9 @@ async def test_a_hand_over_that_the_disk_refuses_is_tried_again(
         await second.load(conversation)
         disk = FullDisk(monkeypatch)
         await first.aclose()
-        await disk.tried.wait()
+        assert isinstance(second.store, SharedStore)
+        while second.store.holding._failure is None:  # noqa: ASYNC110  # no event tells it
+            await asyncio.sleep(0)
         with monkeypatch.context() as patch, pytest.raises(StoreFull):
             patch.setattr("replica.io.holding.CALL_WAIT_S", 0.05)
             await second.processes.slot(conversation, Track.CONVERSATION)
