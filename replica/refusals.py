@@ -24,7 +24,7 @@ class BodyTooLarge(EntryRefused):
     """The body is larger than 512 KiB."""
 
     reason = "BODY_TOO_LARGE"
-    next_step = "Store the content as a blob and refer to it from a media part."
+    next_step = "Split the content over several entries: one has room for 511 KiB of text."
 
 
 class FieldInvalid(EntryRefused):

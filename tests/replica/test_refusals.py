@@ -6,6 +6,9 @@ import pytest
 
 from replica import limits, refusals
 from replica.errors import AntiphonError, EntryRefused, RequestRefused, StoreError, Unavailable
+from replica.ids import SALT_BYTES, Digest
+from replica.log import CallKey, Message, Speaker, Text
+from replica.log.codec.entries import encode_body
 
 CLASSES = [
     kind
@@ -46,6 +49,14 @@ def test_a_refusal_for_size_names_the_limit(
     kind: type[AntiphonError], bound: int, unit: str
 ) -> None:
     assert f"than {bound} {unit}." in kind().detail
+
+
+def test_as_much_text_fits_an_entry_as_the_refusal_names() -> None:
+    assert "511 KiB of text" in refusals.BodyTooLarge().next_step
+    key = CallKey(Digest(bytes(32)), Digest(bytes(32)), 2**32 - 1)
+    parts, label = (Text("x" * 511 * 1024),), "x" * limits.LABEL_BYTES_MAX
+    body = encode_body(Message(Speaker.USER, parts, key, label=label))
+    assert SALT_BYTES + len(body) <= limits.BODY_BYTES_MAX
 
 
 def test_a_stranger_and_an_absent_conversation_get_one_answer() -> None:
