@@ -77,7 +77,13 @@ from replica.conversation.receipt import (
     findings_digest,
     sign_receipt,
 )
-from replica.conversation.removal import LastOwner, check_owner_stays, refusal_of, removal_of
+from replica.conversation.removal import (
+    LastOwner,
+    check_owner_stays,
+    means_removal,
+    refusal_of,
+    removal_of,
+)
 from replica.conversation.runs import (
     Ask,
     AskAnew,
@@ -189,6 +195,7 @@ __all__ = [
     "judge",
     "key_digest",
     "may_close",
+    "means_removal",
     "newest_leaf",
     "newest_place",
     "next_step",

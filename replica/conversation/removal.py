@@ -37,13 +37,18 @@ def removal_of(held: Conversation, key: PublicKey) -> KeyRemoved | None:
     return KeyRemoved(f"your key {short(key)} is no member any more: {who}; {_KEPT}")
 
 
-def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> AntiphonError:
-    """Return what a hub's refusal of a conversation means to a key that the log grants a role.
+def means_removal(held: Conversation, key: PublicKey, reason: str) -> bool:
+    """Say whether a hub that refuses the whole conversation says so because the key was removed.
 
     A hub that lost the conversation gets it back from this replica. One that goes on to say
     that there is none has judged the key by a removal that is not here.
     """
-    if not isinstance(error, ConversationUnknown) or not held.log.membership.roles.get(key):
+    return reason == ConversationUnknown.reason and bool(held.log.membership.roles.get(key))
+
+
+def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> AntiphonError:
+    """Return what a hub's refusal of a conversation means to a key that the log grants a role."""
+    if not means_removal(held, key, error.reason):
         return error
     return removal_of(held, key) or KeyRemoved(
         f"the hub takes nothing from your key {short(key)} any more: an owner removed it, and who"

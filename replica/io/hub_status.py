@@ -1,5 +1,6 @@
 """The current status of a hub: its link, its hosts, the state of each conversation."""
 
+from replica.conversation import means_removal
 from replica.core import ReplicaCore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
@@ -18,7 +19,12 @@ from replica.link import (
     SyncState,
     Welcomed,
 )
-from replica.refusals import PeerIdentityChanged, PinDamaged, VersionUnsupported
+from replica.refusals import (
+    ConversationDeleted,
+    PeerIdentityChanged,
+    PinDamaged,
+    VersionUnsupported,
+)
 
 log = get_logger()
 
@@ -77,6 +83,17 @@ class HubStatus:
         is_whole = fault is not None and fault.entry is None and not fault.retryable
         is_closed = self.state(conversation) in (SyncState.DENIED, SyncState.OFFLINE)
         return fault if self.is_linked and is_whole and is_closed else None
+
+    def ending(self, conversation: ConversationId) -> Fault | None:
+        """Return the denial of a conversation that is here, if the hub takes nothing ever again.
+
+        It was deleted, or this key was removed from it: `refusal_of` tells which.
+        """
+        fault, held = self.denial(conversation), self._core.shelf.get(conversation)
+        if fault is None or held is None:
+            return None
+        is_removal = means_removal(held, self._core.key, fault.reason)
+        return fault if is_removal or fault.reason == ConversationDeleted.reason else None
 
     def state(self, conversation: ConversationId) -> SyncState:
         """Return the state of a conversation on the link; OFFLINE without a link."""

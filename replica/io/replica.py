@@ -291,13 +291,16 @@ class Replica:
     async def wait_synced(self, conversation: ConversationId, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same entries; False after the timeout.
 
-        False at once if only entries that the hub refused for good are left. Raises ReplicaClosed.
+        False at once if only entries that the hub refused for good are left, or if it takes
+        nothing of the conversation ever again. Raises ReplicaClosed.
         """
 
-        def is_in_sync() -> bool:
-            return self.hub.is_in_sync(conversation)
+        def is_decided() -> bool:
+            return self.hub.is_in_sync(conversation) or self.hub.ending(conversation) is not None
 
-        return await self.wait_for(is_in_sync, timeout_s) and not self.hub.unsynced(conversation)
+        found = await self.wait_for(is_decided, timeout_s)
+        is_open = self.hub.ending(conversation) is None
+        return found and is_open and not self.hub.unsynced(conversation)
 
     def calls(self) -> HubCalls:
         """Return the hub's unary calls. Raises HubUnreachable without a hub address."""

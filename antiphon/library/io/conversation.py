@@ -109,10 +109,13 @@ class Conversation(Members):
     async def say(self, content: str | Sequence[Part]) -> EntryId:
         """Say something without asking for an answer; return its entry. Works offline.
 
+        Raises KeyRemoved and ConversationDeleted where the hub has said so.
+
         >>> entry = await trip.say("To be asked about later.")
         >>> [event.entry == entry for event in await trip.history()]
         [True]
         """
+        await self.check_taken()
         place = await self.place()
         entry = await turns.say(self.replica, self.id, parts_of(content), place)
         if self._cursor.at is not None:
@@ -133,6 +136,7 @@ class Conversation(Members):
         check_id(request, "the request")
         if request not in (await self._held()).order.requests:
             raise ArgumentInvalid(f"{short(request)} is no request of this conversation")
+        await self.check_taken()
         await turns.cancel(self.replica, self.id, request)
 
     # --- branches -----------------------------------------------------------------------
@@ -227,18 +231,20 @@ class Conversation(Members):
         return documents.title_of(await self._held())
 
     async def rename(self, title: str) -> None:
-        """Set the title for all members, 1 to 64 characters in one line.
+        """Set the title for all members, 1 to 64 characters in one line. Raises what `say` raises.
 
         >>> await trip.rename("A trip")
         >>> await trip.title()
         'A trip'
         """
+        await self.check_taken()
         await documents.set_title(self.replica, self.id, check_text(title, "the title"))
 
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same; False after the timeout.
 
-        Raises ReplicaClosed, also where the replica is closed meanwhile.
+        False at once where the hub takes nothing of this conversation ever again. Raises
+        ReplicaClosed, also where the replica is closed meanwhile.
 
         >>> await trip.sync(timeout_s=5.0)
         True

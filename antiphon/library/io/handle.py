@@ -5,9 +5,16 @@ from typing import Any
 
 from antiphon.library.errors import ReplicaClosed
 from replica.conversation import Conversation as Held
-from replica.conversation import Place, newest_place, place_at, place_on_branch, removal_of
+from replica.conversation import (
+    Place,
+    newest_place,
+    place_at,
+    place_on_branch,
+    refusal_of,
+    removal_of,
+)
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io import Replica, begin, turns
+from replica.io import Replica, begin, error_of, turns
 from replica.log import Body, CallKey, Grant, Role
 from replica.refusals import ArgumentInvalid
 
@@ -55,6 +62,15 @@ class Handle:
     def replica(self) -> Replica:
         """The replica of the handle. Raises ReplicaClosed behind its end."""
         return opened(self._replica)
+
+    async def check_taken(self) -> None:
+        """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted.
+
+        A removed key is not told by an entry, so its own log lets it write (LINK-9).
+        """
+        fault = self.replica.hub.ending(self.id)
+        if fault is not None:
+            raise refusal_of(await self._held(), self.replica.public, error_of(fault))
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""
@@ -116,7 +132,8 @@ def opened(replica: Replica) -> Replica:
 
 
 async def append(at: Handle, body: Body, place: Place) -> None:
-    """Write one entry of this replica's key at a place of a conversation."""
+    """Write one entry of this replica's key at a place, if the hub takes it (`check_taken`)."""
+    await at.check_taken()
     await at.replica.append(at.id, body, parents=place.parents, basis=place.basis)
 
 

@@ -22,6 +22,7 @@ class Members(Handle):
         True
         """
         check_id(key, "the key")
+        await self.check_taken()
         await begin.grant(self.replica, self.id, Grant(key, _role(role)))
 
     async def remove(self, key: PublicKey, *, leave_ownerless: bool = False) -> None:
@@ -36,6 +37,7 @@ class Members(Handle):
         ...     await trip.remove(bob.key)
         """
         check_id(key, "the key")
+        await self.check_taken()
         await begin.remove(self.replica, self.id, key, leave_ownerless=leave_ownerless)
 
     async def invite(self, name: str, *, role: str = "writer", address: str | None = None) -> str:
@@ -58,6 +60,7 @@ class Members(Handle):
             check_text(address, "address")
         await require_link(self.replica, SYNC_S)
         await self.replica.wait_synced(self.id, SYNC_S)
+        await self.check_taken()
         issued = await invite(self.replica, self.id, name, role=invited, address=address)
         return encode_invitation(issued.invitation)
 

@@ -196,17 +196,25 @@ class Replica:
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until the hub and this replica hold the same everywhere; False after the timeout.
 
-        Raises ReplicaClosed, also where it is closed meanwhile.
+        Conversations that the hub never takes again are left out: those that were deleted, and
+        those from which this key was removed. Raises ReplicaClosed, also where it is closed
+        meanwhile.
 
         >>> await me.sync(timeout_s=5.0)
         True
         """
         check_timeout(timeout_s)
-        stored = await self._stored()
+        stored = {*await self._stored()}
+
+        def is_decided(one: ConversationId) -> bool:
+            hub = self._core.hub
+            if one not in stored and hub.denial(one) is not None:
+                return True  # it was listed, and nothing of it came
+            return hub.is_in_sync(one) or hub.ending(one) is not None
 
         def is_done() -> bool:
             known = {*stored, *self._listed}
-            return self.is_linked and all(self._core.hub.is_in_sync(one) for one in known)
+            return self.is_linked and all(map(is_decided, known))
 
         return await self._core.wait_for(is_done, timeout_s)
 

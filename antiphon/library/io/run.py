@@ -214,6 +214,7 @@ class Run:
                 await self._finish(held, request)
 
     async def _begin(self, held: Held) -> None:
+        await self._at.check_taken()
         place = await self._at.place()
         await check_calls_ahead(self._replica, held.id, place)
         held, place = await self._held(), await self._at.place()

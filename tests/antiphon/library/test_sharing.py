@@ -31,6 +31,13 @@ def over(code: str) -> str:
     return encode_invitation(replace(decode_invitation(code), expire_time_ms=1))
 
 
+async def until_refused(conversation: Any) -> None:
+    """Wait until the hub has said that it takes nothing more: `sync` returns False then."""
+    async with asyncio.timeout(10):
+        while await conversation.sync():  # noqa: ASYNC110  # nobody tells the program
+            await asyncio.sleep(0)
+
+
 async def test_a_code_opens_a_replica_on_the_conversation(talking: Lab):
     async with shared(talking) as (mine, code):
         async with joined(talking.form, code, talking.folder / "bob") as theirs:
@@ -57,6 +64,38 @@ async def test_a_newcomer_waits_for_the_inviter_no_longer_than_said(talking: Lab
         joining = asyncio.create_task(bob.join(code, timeout_s=10 * POLL_S))
         async with talking.open():  # it answers newcomers while it is open
             assert (await joining).id == mine.id
+
+
+async def test_a_removed_member_writes_nothing_more_and_has_all_in_sync(talking: Lab):
+    async with shared(talking) as (mine, code), talking.open("bob") as bob:
+        own, theirs = await bob.conversation("own"), await bob.join(code)
+        await theirs.ask("Where do we meet?")
+        entries = await theirs.history()
+        await mine.remove(bob.key)
+        await until_refused(theirs)
+        for call in (
+            theirs.say("Lost."), theirs.rename("lost"), theirs.ask("Lost?"), theirs.cancel(),
+            theirs.remove(mine.id), theirs.grant(mine.id), theirs.invite("eve"),
+        ):  # fmt: skip
+            with pytest.raises(antiphon.AntiphonError) as refused:
+                await call
+            assert refused.value.reason == "KEY_REMOVED"
+        assert await theirs.history() == entries
+        await own.say("Kept.")
+        assert await bob.sync()
+
+
+async def test_nothing_is_written_to_what_was_deleted_at_the_hub(lab: Lab):
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        assert await trip.sync()
+        assert lab.hub is not None
+        await lab.hub.driver.delete(me.key, trip.id)
+        await until_refused(trip)
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await trip.say("Lost.")
+        assert refused.value.reason == "CONVERSATION_DELETED"
+        assert await me.sync()
 
 
 async def test_a_code_is_for_one_hub_and_one_role(talking: Lab):
