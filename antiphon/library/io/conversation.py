@@ -130,7 +130,8 @@ class Conversation(Members):
         >>> len(await trip.history())
         2
         """
-        request = request or self._cursor.request
+        if request is None:
+            request = self._cursor.request
         if request is None:
             raise ArgumentInvalid("no turn was begun here: name the request")
         check_id(request, "the request")

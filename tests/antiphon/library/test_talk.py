@@ -147,8 +147,11 @@ async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
                 await me.get(one)
             with pytest.raises(ArgumentInvalid, match="no id of 32 bytes"):
                 await _at(trip, one)
-        with pytest.raises(ArgumentInvalid, match="the request is 'x', and no id"):
-            await trip.cancel("x")
+        await trip.ask("Hello.")  # else there is no last turn, which None stands for
+        no_ids: Any = ("x", b"", "", 0)
+        for one in no_ids:
+            with pytest.raises(ArgumentInvalid, match=f"the request is {one!r}, and no id"):
+                await trip.cancel(one)
         for change in (trip.grant, trip.remove):
             with pytest.raises(ArgumentInvalid, match="the key is 'x', and no id"):
                 await change("x")
