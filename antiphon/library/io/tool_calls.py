@@ -80,15 +80,16 @@ async def _awaited(found: Awaitable[Any]) -> Any:
     It is cancelled when the run is, which then waits for its end.
     """
     task = asyncio.create_task(_work_of(found))
+    task.add_done_callback(look_at)  # how it ends is no concern of a run that is cancelled
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
         task.cancel()
         await to_its_end(asyncio.wait({task}))
-        look_at(task)  # how it ended is no concern of a run that is cancelled
-        if inspect.iscoroutine(found):
-            found.close()  # the task may not have begun
         raise
+    finally:
+        if task.done() and inspect.iscoroutine(found):
+            found.close()  # the task may not have begun
     return task.result()
 
 

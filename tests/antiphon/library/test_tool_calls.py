@@ -1,6 +1,7 @@
 """What becomes of a tool's value, and of what it raises."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -162,6 +163,33 @@ async def test_a_tool_goes_on_to_its_end_once_its_run_is_cancelled():
             await began.wait()
             scope.cancel()
     assert closed.is_set()
+
+
+async def test_the_error_of_a_tool_whose_run_is_cancelled_twice_is_no_news():
+    """As by Ctrl-C twice, while the tool closes a connection."""
+    began, closing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: unseen.append(about))
+
+    async def act() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closing.set()
+            await go_on.wait()
+
+    task = asyncio.create_task(called(tool(act)))
+    await began.wait()
+    task.cancel()
+    await closing.wait()
+    task.cancel()
+    go_on.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    del task
+    gc.collect()
+    assert not unseen
 
 
 async def test_tools_that_wait_for_tools_of_their_own_all_end():
