@@ -1,6 +1,8 @@
 """The Python examples of README.md and of each page of docs/ run as they stand, in their order."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,13 @@ def test_the_examples_of_a_page_run(
         "start": "Heard: And of Italy?",
     }  # fmt: skip
     assert expected[page.stem] in printed
+
+
+def test_the_examples_have_types(tmp_path: Path):
+    """As strictly as the packages are checked, since programs that copy them may be."""
+    for page in (ROOT / "README.md", *PAGES):
+        for number, code in enumerate(BLOCK.findall(page.read_text())):
+            (tmp_path / f"{page.stem.lower()}_{number}.py").write_text(code)
+    command = [sys.executable, "-m", "mypy", *map(str, sorted(tmp_path.glob("*.py")))]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

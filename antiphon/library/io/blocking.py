@@ -71,7 +71,6 @@ class Conversation(Blocking):
     say = blocking(conversations.Conversation.say)
     run = returning(Run, conversations.Conversation.run)
     cancel = blocking(conversations.Conversation.cancel)
-    switch = blocking(conversations.Conversation.switch)
     history = blocking(conversations.Conversation.history)
     events = iterating(conversations.Conversation.events)
     title = blocking(conversations.Conversation.title)
@@ -87,6 +86,11 @@ class Conversation(Blocking):
     def at(self, entry: EntryId) -> "Branch":
         """Return a new branch right behind an entry, such as an answer's."""
         return Branch(self._portal, self._core.at(entry))
+
+    def switch(self, branch: "Branch | EntryId") -> None:
+        """Go on with a branch from now on: a Branch, or any entry of one."""
+        there = branch._core if isinstance(branch, Branch) else branch
+        self._portal.call(self._core.switch, there)
 
     def branches(self) -> "tuple[Branch, ...]":
         """Return the branches, the one with the latest activity last."""

@@ -236,7 +236,7 @@ class Blocking:
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], R]:
-    """Return the blocking form of an async method; Blocking arguments are passed as their core."""
+    """Return the blocking form of an async method."""
 
     @wraps(method)
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -295,15 +295,8 @@ def all_of(
 
 
 def _call(self: Blocking, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    bare = [_bare(one) for one in args]
-    named = {name: _bare(one) for name, one in kwargs.items()}
-
     async def run() -> Any:
-        result = method(self._core, *bare, **named)
+        result = method(self._core, *args, **kwargs)
         return await result if isinstance(result, Awaitable) else result
 
     return self._portal.call(run)
-
-
-def _bare(given: Any) -> Any:
-    return given._core if isinstance(given, Blocking) else given
