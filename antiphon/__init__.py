@@ -4,8 +4,8 @@
         trip = me.conversation("trip", system="Be brief.")
         print(trip.ask("Capital of France?").text)
 
-`antiphon.aio` has the same names with async and await. Nothing heavy is imported before a
-name is used. The protocol's generated stubs are in `antiphon.v1`.
+`antiphon.aio` has `open`, `join`, `local` and what they return with async and await. Nothing
+heavy is imported before a name is used. The protocol's generated stubs are in `antiphon.v1`.
 """
 
 from importlib import import_module

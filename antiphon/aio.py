@@ -1,4 +1,4 @@
-"""The library with async and await: the same names, the same events.
+"""The library with async and await. Events, errors and `tool` are those of `antiphon`.
 
 async with antiphon.aio.open("~/agent", hub="127.0.0.1:7411") as me:
     trip = await me.conversation("trip", system="Be brief.")
