@@ -189,14 +189,17 @@ class DaemonFailed(Unavailable):
     """A daemon did not start, or ended."""
 
     reason = "DAEMON_FAILED"
-    next_step = "Read the last lines of its log above."
+    next_step = "Read the last lines of its log."
 
 
 class AlreadyRunning(DaemonFailed):
     """A hub and a host run in this folder already."""
 
     reason = "ALREADY_RUNNING"
-    next_step = "Use the ones that run, end that process, or give `--data-dir` and `--hub-port`."
+    next_step = (
+        "Use the ones that run, end that process, or give another folder: `--data-dir` and"
+        " `--hub-port`, or `antiphon.local(FOLDER)`."
+    )
 
 
 class InviteHubAway(HubUnreachable):

@@ -93,7 +93,7 @@ class Daemon:
         except TimeoutError as error:
             await self.stop()
             raise DaemonFailed(
-                f"the {self.name} was not ready in {READY_TIMEOUT_S:.0f} s"
+                f"the {self.name} was not ready in {READY_TIMEOUT_S:.0f} s; log: {self.log_file}"
             ) from error
         except BaseException:
             await self.stop()
@@ -107,7 +107,9 @@ class Daemon:
             if word == self.name and len(rest) >= 2:
                 return Ready(rest[0], PublicKey(bytes.fromhex(rest[1])), tuple(rest[2:]))
         code = await process.wait()
-        raise DaemonFailed(f"the {self.name} ended with code {code} before it was ready")
+        raise DaemonFailed(
+            f"the {self.name} ended with code {code} before it was ready; log: {self.log_file}"
+        )
 
     async def wait(self) -> int:
         """Wait until the process ends; return its exit code."""
@@ -260,7 +262,7 @@ class Supervisor:
             try:
                 ready = await daemon.start()
             except DaemonFailed as error:
-                self.report(f"{error.detail}; its log: {daemon.log_file}\n{daemon.log_tail()}")
+                self.report(f"{error.detail}\n{daemon.log_tail()}")
             else:
                 self.report(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
 

@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.cli.supervisor import Supervisor
+from antiphon.library.given import check_text
 from antiphon.library.io.replica import Replica, folder_path, opening
 from replica.ids import PublicKey
+from replica.refusals import ArgumentInvalid
 
 FOLDER = "~/.local/share/antiphon"
 
@@ -17,19 +19,26 @@ async def local_replica(
 ) -> AsyncIterator[Replica]:
     """Start a hub and a model host as children, and open a replica on them; stops all at the end.
 
-    `model` is a name or a path, as in `antiphon up --model`. Raises DaemonFailed.
+    `model` is a name or a path, as in `antiphon up --model`. Raises ArgumentInvalid, and
+    DaemonFailed, which names the log of the one that did not start.
 
     >>> async with aio.local() as me:
     ...     await me.sync()
     True
     """
-    path = folder_path(folder)
-    daemons = Supervisor(
-        path, models=(model,) if model else (), host_module=host_module, report=lambda _line: None
-    )
+    path, models = folder_path(folder), (_word(model, "model"),) if model is not None else ()
+    _word(host_module, "host_module")
+    daemons = Supervisor(path, models=models, host_module=host_module, report=lambda _line: None)
     async with daemons:
         daemons.keep_alive()
         host: PublicKey = daemons.host.ready.key
         address = daemons.hub.ready.address
         async with opening(path / "replica", hub=address, host=host) as replica:
             yield replica
+
+
+def _word(text: str, name: str) -> str:
+    """Return a text that a process can be given. Raises ArgumentInvalid."""
+    if not check_text(text, name) or "\0" in text:
+        raise ArgumentInvalid(f"{name} is {text!r}, which is empty or has a NUL character")
+    return text

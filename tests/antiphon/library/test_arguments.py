@@ -147,3 +147,21 @@ async def test_a_folder_has_a_name():
     with pytest.raises(ArgumentInvalid, match="the folder has no name"):
         async with antiphon.aio.open(""):
             pass
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"model": ""}, "model is '', which is empty"),
+        ({"model": "\0"}, "model is .*, which is empty or has a NUL character"),
+        ({"model": "\ud800"}, "model has an unpaired surrogate"),
+        ({"host_module": None}, "host_module is None, and no text"),
+    ],
+)
+def test_what_a_process_cannot_be_given_starts_none(
+    given: dict[str, Any], words: str, tmp_path: Path
+):
+    opening = antiphon.local(tmp_path / "local", **given)
+    with pytest.raises(ArgumentInvalid, match=words):
+        opening.__enter__()
+    assert not any(tmp_path.iterdir())
