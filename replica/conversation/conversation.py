@@ -4,12 +4,12 @@ Pure. Links read and extend it.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.conversation.drafts import DraftStream
-from replica.document import EMPTY_UPDATE, Update
+from replica.document import EMPTY_UPDATE, NotCausal, Update
 from replica.ids import ConversationId, EntryId, Lane, PublicKey, Track
 from replica.log import (
     NOTHING_LOST,
@@ -47,6 +47,8 @@ class Conversation:
         self._batches = 0
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
+        self._unread: list[Entry] = []
+        """Entries of the document track that were covered since the document was read."""
 
     @classmethod
     def restore(
@@ -121,23 +123,35 @@ class Conversation:
         self.order.receive(admitted)
         self.log.covered()  # now, so that the log knows which entries a later grant covers
         self._end_drafts(admitted)
-        self._invalidate_document(admitted)
+        self._note_changes(admitted)
 
     @property
     def document(self) -> "Document":
         """The shared document: titles, branch names, annotations; built on first use."""
-        if self._document is None:
-            # pycrdt is imported only for callers that use the document.
-            from replica.document import Document
-
-            self._document = Document(updates_of(self.log))
+        if self._document is None or self._unread:
+            self._document = self._read_document()
         return self._document
 
-    def _invalidate_document(self, entries: Iterable[Entry]) -> None:
-        # A change of membership may make updates void or valid: rebuild on next use.
+    def _read_document(self) -> "Document":
+        # pycrdt is imported only for callers that use the document.
+        from replica.document import Document
+
+        known, self._document = self._document, None  # none is kept if the engine fails
+        unread, self._unread = self._unread, []
+        if known is not None:
+            with suppress(NotCausal):  # an entry follows one that was held back
+                known.receive(*updates_of(self.log, unread))
+                return known
+        return Document(updates_of(self.log))
+
+    def _note_changes(self, entries: Iterable[Entry]) -> None:
+        # A change of membership may make updates void or valid: the document is built anew.
         tracks = {entry.header.track for entry in entries}
-        if tracks & {Track.ALL, Track.MEMBERSHIP, Track.DOCUMENT}:
+        if tracks & {Track.ALL, Track.MEMBERSHIP}:
             self._document = None
+        elif self._document is not None:
+            covered = map(self.log.entries.__getitem__, self.log.offered(e.id for e in entries))
+            self._unread += (entry for entry in covered if entry.header.track == Track.DOCUMENT)
 
     def _end_drafts(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -201,8 +215,8 @@ class Conversation:
         return self.log.entries[tips[0]].header.seq + 1, tips[0]
 
 
-def updates_of(log: Log) -> list[Update]:
-    """Return the covered entries of the document track as updates (spec/06-document).
+def updates_of(log: Log, entries: Iterable[Entry] | None = None) -> list[Update]:
+    """Return the covered ones of these entries, by default all, as updates (spec/06-document).
 
     Entries of other kinds and void ones are empty updates, so that their ancestors stay
     reachable. An update without its body is held back, and so are the entries that follow it.
@@ -210,7 +224,8 @@ def updates_of(log: Log) -> list[Update]:
     updates: list[Update] = []
     held_back: set[EntryId] = set()
     covered = log.covered()
-    on_track = (e for e in log.entries.values() if e.header.track in (Track.ALL, Track.DOCUMENT))
+    among = log.entries.values() if entries is None else entries
+    on_track = (e for e in among if e.header.track in (Track.ALL, Track.DOCUMENT))
     for entry in sorted(on_track, key=lambda e: e.order_key):
         header = entry.header
         if entry.id not in covered:

@@ -115,23 +115,26 @@ class Document:
             self._projection = _read(self._doc, self._fold.void)
         return self._projection
 
-    def receive(self, update: Update) -> None:
-        """Add one admitted entry; a known entry changes nothing.
+    def receive(self, *updates: Update) -> None:
+        """Add admitted entries, in causal order; a known entry changes nothing.
 
         Raises NotCausal if an ancestor is missing; add that first. A void update is
         no error: `projection.void` names it.
         """
-        if update.id in self._updates:
-            return
-        checked = self._fold.receive(update)
-        self._updates[update.id] = update
-        self._projection = None
-        if checked is None:
-            return
-        if self._numbers.insert(update):
-            with _panics_typed():
-                self._doc.apply_update(_renumbered(checked, self._numbers))
-        else:
+        are_numbered = True
+        for update in updates:
+            if update.id in self._updates:
+                continue
+            checked = self._fold.receive(update)
+            self._updates[update.id] = update
+            self._projection = None
+            if checked is None:
+                continue
+            are_numbered = are_numbered and self._numbers.insert(update)
+            if are_numbered:
+                with _panics_typed():
+                    self._doc.apply_update(_renumbered(checked, self._numbers))
+        if not are_numbered:  # once for all of them: ids can be made to leave no number free
             self._fold, self._numbers, self._doc = _build(self._updates.values())
 
     def edit(self, lane: Lane) -> "Edit":

@@ -48,6 +48,7 @@ def holder_of(held: Conversation, entries: Iterable[Entry]) -> Conversation:
     fresh = Conversation(held.id)
     for entry in entries:
         fresh.admit(entry, verified=True)
+        fresh.document.heads  # noqa: B018  # it is read entry by entry, and not built at the end
     return fresh
 
 

@@ -154,9 +154,9 @@ def merges_a_document_in_another_order() -> Patch:
 def shows_updates_outside_a_cut() -> Patch:
     updates_of = conversation.updates_of
 
-    def all_of(log: Log) -> list:
+    def all_of(log: Log, *more: list[Entry]) -> list:
         with mock.patch.object(Membership, "is_visible", lambda self, entry: True):
-            return updates_of(log)
+            return updates_of(log, *more)
 
     return mock.patch.object(conversation, "updates_of", all_of)
 
