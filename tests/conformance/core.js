@@ -253,18 +253,17 @@ const RULES = {
   Seal: (b) => ascends(b.membership_heads) && b.tokens_per_entry.length === b.entries.length,
   Generation: (b) => [0, b.token_ids.length].includes(b.logprobs.length),
   Part: (b) => Object.values(b).some((content) => content !== undefined),
-  ToolResult: (b, depth) => depth < 4 || !b.parts.length,
+  TokenLogprobs: (b) => b.top_ids.length === b.top_logprobs.length,
   Opaque: (b) => b.data !== undefined || b.blob !== undefined,
 };
 // Ids, keys and digests have 32 bytes, and are there unless they are optional.
-function checkFields(name, found, depth = 0) {
-  valid(!(name in RULES) || RULES[name](found, depth));
+function checkFields(name, found) {
+  valid(!(name in RULES) || RULES[name](found));
   for (const f of Object.values(MESSAGES[name])) {
     const field = `${name}.${f.name}`, values = valuesOf(f, found);
     const [least, most] = BOUNDS[field] ?? [0, Infinity], size = found[f.name]?.length ?? least;
     valid(least <= size && size <= most);
-    const nested = depth + (name === "ToolResult");
-    if (f.type in MESSAGES) values.forEach((value) => checkFields(f.type, value, nested));
+    if (f.type in MESSAGES) values.forEach((value) => checkFields(f.type, value));
     if (f.type !== "bytes" || FREE.includes(field)) continue;
     const mayLack = name === "Generation" || OPTIONAL.includes(field);
     valid(values.every((value) => value.length === 64 || (mayLack && value === "")));
@@ -813,7 +812,7 @@ function drafts(q) {
     [digest, tokens, size] = [next, tokens + f.token_ids.length, size + f.data.length / 2];
     return true;
   });
-  return { start_digest: hex(start), received };
+  return { start_digest: hex(start), received, digest: hex(digest) };
 }
 
 // --- questions ------------------------------------------------------------------------------
